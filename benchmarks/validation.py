@@ -84,6 +84,7 @@ def expectations(times: int) -> list[dict[str, Any]]:
         of("column_values_to_be_between", column="distance", min_value=1, max_value=5500),
         of("column_values_to_be_between", column="dep_delay", min_value=-60, max_value=1440),
         of("column_values_to_be_in_set", column="origin", value_set=["EWR", "JFK", "LGA"]),
+        # XXX and ZZZ are codes that no airport has.
         of("column_values_to_not_be_in_set", column="dest", value_set=["XXX", "ZZZ"]),
         of("column_values_to_match_regex", column="tailnum", regex="^[A-Z][0-9A-Z]+$"),
         of("column_value_lengths_to_equal", column="dest", value=3),

@@ -16,7 +16,6 @@ from ml_assets.assets.derived_table.asset import derived_table
 from ml_assets.assets.drift_report.asset import drift_report
 from ml_assets.assets.evaluation_report.asset import evaluation_report
 from ml_assets.assets.feature_set.asset import feature_set
-from ml_assets.assets.feature_set.team_modules import import_file
 from ml_assets.assets.raw_snapshot.arrived import arrived_until
 from ml_assets.assets.raw_snapshot.asset import raw_snapshot
 from ml_assets.assets.released_model.asset import released_model
@@ -38,6 +37,7 @@ from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import load_search
+from ml_assets.spec.team_modules import import_file
 from ml_assets.store.pipeline_context import Pipeline
 
 _SHOWING: ContextVar[bool] = ContextVar("showing", default=False)

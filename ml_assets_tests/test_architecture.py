@@ -32,6 +32,7 @@ HEAVY = {
     "sklearn",
     "sqlalchemy",
     "torch",
+    "xgboost",
 }
 KNOW_DAGSTER = {
     "actions",

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Two runs and what differs."""
 
     before: RunStory
@@ -46,7 +46,7 @@ def said(story: RunStory) -> list[tuple[str, str]]:
     return [(name, text) for name, text in {**words, **later}.items() if text]
 
 
-def compare(pipeline: Pipeline, before: str | None, after: str | None) -> Comparison:
+def compare(pipeline: Pipeline, before: str | None, after: str | None) -> RunComparison:
     """Compare two runs or models; without names the last release with the one before it.
 
     Raises:
@@ -56,7 +56,7 @@ def compare(pipeline: Pipeline, before: str | None, after: str | None) -> Compar
         old, new = find(pipeline, before), find(pipeline, after)
     else:
         old, new = _last_releases(pipeline)
-    return Comparison(old, new, differences(candidate(old), candidate(new)))
+    return RunComparison(old, new, differences(candidate(old), candidate(new)))
 
 
 def _last_releases(pipeline: Pipeline) -> tuple[RunStory, RunStory]:

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from ml_assets.records.experiments import (
+    HypothesisVerdict,
     Note,
     RunStory,
-    Verdict,
     Words,
     add_note,
     plain_words,
@@ -19,7 +19,11 @@ from ml_assets.store.pipeline_context import Pipeline
 
 
 def take_note(
-    pipeline: Pipeline, wanted: str, verdict: Verdict | None, note: str | None, author: str
+    pipeline: Pipeline,
+    wanted: str,
+    verdict: HypothesisVerdict | None,
+    note: str | None,
+    author: str,
 ) -> tuple[RunStory, Note]:
     """Add a note to a run; what was written before stays.
 

@@ -15,7 +15,7 @@ from ml_assets.launch.launcher import MeasureJob
 from ml_assets.spec.cluster import cluster_problems
 from ml_assets.spec.program import MeasureResult, Ref
 from ml_assets.spec.records import StageRecord
-from ml_assets.spec.training import LightGbm, TrainingSpec
+from ml_assets.spec.training import Boosted, TrainingSpec
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -88,8 +88,8 @@ class Sweep:
         wrong = cluster_problems(spec.cluster, spec.model, training) if self.on_cluster else ()
         if wrong:
             return Cell(setting, None, wrong[0].said)
-        data = session.reachable(self.data)
-        job = MeasureJob(spec.name, spec.model, training, data, self.steps, spec.cluster)
+        data, code = session.reachable(self.data), self.pipeline.network
+        job = MeasureJob(spec.name, spec.model, training, data, self.steps, spec.cluster, code)
         try:
             return Cell(setting, session.launcher.measure(job), "")
         except TrainingFailed as error:
@@ -110,10 +110,10 @@ def open_sweep(
         StorageError: there is no training set.
     """
     spec = pipeline.spec
-    if isinstance(spec.model, LightGbm):
+    if isinstance(spec.model, Boosted):
         raise SpecError(
-            f"{spec.name}: model.family is 'lightgbm': trees grow on all rows at once, in one"
-            " process. There is no batch to tune; training.threads is all there is."
+            f"{spec.name}: model.family is {spec.model.family!r}: trees grow on all rows at once,"
+            " in one process. There is no batch to tune; training.threads is all there is."
         )
     training = spec.training
     chosen = product(

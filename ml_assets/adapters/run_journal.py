@@ -25,15 +25,14 @@ from ml_assets.records.experiments import (
     SPENT,
     STUDY,
     Begun,
-    Failed,
+    FailedStep,
     Words,
     add,
     begin,
 )
 from ml_assets.records.run_lines import rows
-from ml_assets.records.run_usage import Whose, usage_files
+from ml_assets.records.run_usage import Whose, spent, usage_files
 from ml_assets.records.tracking.links import Links
-from ml_assets.records.training_cost import spent
 from ml_assets.reports.run_rows import SHORT, short_table
 from ml_assets.settings import price_class
 from ml_assets.spec.canonical import canonical_json
@@ -105,7 +104,7 @@ class StepJournal:
 
     def _fail(self, error: BaseException) -> None:
         reason = _reason(error)[:_MOST]
-        failed = Failed(stage=self.stage, reason=reason, time=datetime.now(UTC))
+        failed = FailedStep(stage=self.stage, reason=reason, time=datetime.now(UTC))
         files = {FAILED: canonical_json(failed)}
         try:
             self._add({**files, **self._begun_from(), **self._usage()})

@@ -13,7 +13,7 @@ from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
-from ml_assets.automation.schedules import cron_of
+from ml_assets.automation.schedules import timed_schedules
 from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -94,17 +94,13 @@ def drill(pipeline: Pipeline) -> "DrillOutcome":
         StorageError: there is no training set yet.
         TrainingFailed: its training fails without anybody's doing.
     """
-    from ml_assets.assets.trained_model.training_job import data_ref
+    from ml_assets.assets.trained_model.training_job import train_job
     from ml_assets.graph.inputs import require_record
     from ml_assets.launch.drill import resume_drill
     from ml_assets.launch.ephemeral_session import ephemeral_launcher
-    from ml_assets.launch.launcher import TrainJob
 
     data = require_record(pipeline.now(), pipeline.address("training_set"))
-    spec = pipeline.spec
-    job = TrainJob(
-        pipeline.name, spec.model, spec.training, data_ref(pipeline, data), cluster=spec.cluster
-    )
+    job = train_job(pipeline, data, None, None)
     return resume_drill(
         job, partial(ephemeral_launcher, pipeline.settings, "drill"), random.Random()
     )
@@ -128,35 +124,19 @@ def drill_job(pipeline: Pipeline) -> AssetJob:
 def drill_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefinition]:
     """The schedule that the spec declares."""
     timed = declared.spec.automation.resume_drill
-    if timed is None:
-        return []
+    described = "Proves now and then that a killed training resumes to the same weights."
+    return timed_schedules(declared, timed, f"{CHECK}_schedule", described, job, _drill_tick)
 
-    @dg.schedule(
-        name=f"{declared.name}__{CHECK}_schedule",
-        description="Proves now and then that a killed training resumes to the same weights.",
-        job=job,
-        cron_schedule=cron_of(timed),
-        execution_timezone=timed.timezone or declared.spec.partitions.timezone,
-        default_status=dg.DefaultScheduleStatus(timed.status.upper()),
-    )
-    def evaluate(
-        context: dg.ScheduleEvaluationContext, stores: StoresResource
-    ) -> dg.RunRequest | dg.SkipReason:
-        from ml_assets.graph.inputs import require_record
 
-        pipeline = stores.open(declared)
-        try:
-            require_record(
-                pipeline.now(),
-                pipeline.address("training_set"),
-            )
-        except MlAssetsError as error:
-            return dg.SkipReason(" ".join(str(error).split()))
-        return dg.RunRequest(
-            tags=run_tags(pipeline, "schedule", {"why": "the resume drill is due"})
-        )
+def _drill_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
+    """The drill of one tick, on the training set that is published."""
+    from ml_assets.graph.inputs import require_record
 
-    return [evaluate]
+    try:
+        require_record(pipeline.now(), pipeline.address("training_set"))
+    except MlAssetsError as error:
+        return dg.SkipReason(" ".join(str(error).split()))
+    return dg.RunRequest(tags=run_tags(pipeline, "schedule", {"why": "the resume drill is due"}))
 
 
 def _metadata(outcome: "DrillOutcome") -> dict[str, Any]:

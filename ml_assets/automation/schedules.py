@@ -1,5 +1,7 @@
 """The refresh schedule: the model made again on the newest published window, when it is due."""
 
+from collections.abc import Callable
+
 import dagster as dg
 
 from ml_assets.adapters.stores import StoresResource
@@ -9,18 +11,36 @@ from ml_assets.errors import MlAssetsError
 from ml_assets.spec.automation import Timed, cron_expression
 from ml_assets.store.pipeline_context import Pipeline
 
+Tick = Callable[[Pipeline], dg.RunRequest | dg.SkipReason]
+"""A pipeline as it is at the moment -> the run that is due, or one sentence why there is none."""
+
 
 def schedules(declared: Pipeline, refresh: AssetJob) -> list[dg.ScheduleDefinition]:
     """The schedule that the spec declares."""
     timed = declared.spec.automation.refresh
+    described = (
+        "Makes the model again on the newest published window; skips when nothing has changed"
+        " since."
+    )
+    return timed_schedules(declared, timed, "refresh_schedule", described, refresh, refresh_tick)
+
+
+def timed_schedules(
+    declared: Pipeline,
+    timed: Timed | None,
+    name: str,
+    description: str,
+    job: AssetJob,
+    tick: Tick,
+) -> list[dg.ScheduleDefinition]:
+    """One schedule of a pipeline, ``<pipeline>__<name>``; none where no time is declared."""
     if timed is None:
         return []
 
     @dg.schedule(
-        name=f"{declared.name}__refresh_schedule",
-        description="Makes the model again on the newest published window; skips when nothing"
-        " has changed since.",
-        job=refresh,
+        name=f"{declared.name}__{name}",
+        description=description,
+        job=job,
         cron_schedule=cron_of(timed),
         execution_timezone=timed.timezone or declared.spec.partitions.timezone,
         default_status=dg.DefaultScheduleStatus(timed.status.upper()),
@@ -28,7 +48,7 @@ def schedules(declared: Pipeline, refresh: AssetJob) -> list[dg.ScheduleDefiniti
     def evaluate(
         context: dg.ScheduleEvaluationContext, stores: StoresResource
     ) -> dg.RunRequest | dg.SkipReason:
-        return refresh_tick(stores.open(declared))
+        return tick(stores.open(declared))
 
     return [evaluate]
 

@@ -3,9 +3,8 @@
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
-from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
-from ml_assets.automation.schedules import cron_of
+from ml_assets.automation.schedules import timed_schedules
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
 from ml_assets.spec.stages import MODEL_STAGES, SEARCH_STAGE
@@ -28,23 +27,8 @@ def search_job(pipeline: Pipeline) -> AssetJob:
 def search_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefinition]:
     """The schedule that the search declares."""
     timed = declared.search.schedule if declared.search else None
-    if timed is None:
-        return []
-
-    @dg.schedule(
-        name=f"{declared.name}__search_schedule",
-        description="Asks for the study of search.yaml; skips while it would be the same one.",
-        job=job,
-        cron_schedule=cron_of(timed),
-        execution_timezone=timed.timezone or declared.spec.partitions.timezone,
-        default_status=dg.DefaultScheduleStatus(timed.status.upper()),
-    )
-    def evaluate(
-        context: dg.ScheduleEvaluationContext, stores: StoresResource
-    ) -> dg.RunRequest | dg.SkipReason:
-        return search_tick(stores.open(declared))
-
-    return [evaluate]
+    described = "Asks for the study of search.yaml; skips while it would be the same one."
+    return timed_schedules(declared, timed, "search_schedule", described, job, search_tick)
 
 
 def search_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:

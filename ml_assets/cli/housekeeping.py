@@ -13,8 +13,8 @@ from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Retention, read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.automation.housekeeping.collect import Outcome
-    from ml_assets.automation.housekeeping.retention import Verdict
+    from ml_assets.automation.housekeeping.collect import CollectionResult
+    from ml_assets.automation.housekeeping.retention import RetentionDecision
 
 SCHEMA = 1
 _BIG = 1_000_000
@@ -52,7 +52,7 @@ def gc(dry_run: bool, as_json: bool) -> None:
         _print_collected(outcome, dry_run)
 
 
-def _print_collected(outcome: "Outcome", dry_run: bool) -> None:
+def _print_collected(outcome: "CollectionResult", dry_run: bool) -> None:
     freed = "would free" if dry_run else "freed"
     print(f"{'':12}{'kept':>18}{freed:>22}")
     for kind, tally in outcome.tallies.items():
@@ -70,12 +70,12 @@ def _print_collected(outcome: "Outcome", dry_run: bool) -> None:
         print(f"  {_size(thing.bytes):>9}  {thing.kind} {_short(thing.name)}: {verdict.reason}")
 
 
-def _biggest(outcome: "Outcome") -> "list[Verdict]":
+def _biggest(outcome: "CollectionResult") -> "list[RetentionDecision]":
     kept = [v for v in outcome.plan.verdicts if v.keep and v.thing.bytes >= _BIG]
     return sorted(kept, key=lambda verdict: -verdict.thing.bytes)[:_TOLD]
 
 
-def _collected_document(outcome: "Outcome", dry_run: bool) -> dict[str, Any]:
+def _collected_document(outcome: "CollectionResult", dry_run: bool) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "dry_run": dry_run,
@@ -86,7 +86,7 @@ def _collected_document(outcome: "Outcome", dry_run: bool) -> dict[str, Any]:
     }
 
 
-def _row(verdict: "Verdict") -> dict[str, Any]:
+def _row(verdict: "RetentionDecision") -> dict[str, Any]:
     thing = verdict.thing
     return {
         "kind": thing.kind,

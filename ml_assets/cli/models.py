@@ -14,7 +14,7 @@ from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.cli.tune_batch import tune_batch
 
 if TYPE_CHECKING:
-    from ml_assets.records.experiments import Verdict
+    from ml_assets.records.experiments import HypothesisVerdict
 
 VERDICTS = ("confirmed", "rejected", "open")
 
@@ -35,7 +35,7 @@ def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> Non
     """Show the last runs side by side.
 
     What was tried, why, and what came of it. Every run that trained or judged a model, refused and
-    failed too: metrics, losses, time, cost, data, decision, stage and its author's words. Writes a
+    failed too: metrics, loss, time, cost, data, decision, stage and its author's words. Writes a
     page that sorts by any column, and prints the short form.
     """
     from ml_assets.actions.experiments import document, write_page
@@ -95,7 +95,11 @@ def compare(pipeline: str, before: str | None, after: str | None, as_json: bool)
 @click.option("--note", "text", metavar="TEXT", help="What you make of it.")
 @click.option("--author", metavar="NAME", help="[default: the user of this machine]")
 def note(
-    pipeline: str, run: str, verdict: "Verdict | None", text: str | None, author: str | None
+    pipeline: str,
+    run: str,
+    verdict: "HypothesisVerdict | None",
+    text: str | None,
+    author: str | None,
 ) -> None:
     """Write down what came of a run.
 

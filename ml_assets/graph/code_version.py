@@ -7,14 +7,16 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from ml_assets.errors import SpecError
 from ml_assets.graph.stage_code import function_code, stage_code
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.leaks import FutureEvents
+from ml_assets.spec.network_code import read_network
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.stages import DRIFT_STAGE, SEARCH_STAGE
-from ml_assets.spec.training import RELEASE
+from ml_assets.spec.training import RELEASE, Module
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -98,10 +100,25 @@ def _file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[st
             if isinstance(one, FunctionBaseline)
         }
         return {function: function_code(pipeline.folder, function) for function in rules}
-    begin = pipeline.spec.training.init_from
-    if stage in ("checkpoints", "trained_model") and begin not in (None, RELEASE):
-        return {begin: file_digest(pipeline.folder / begin)}
+    if stage in ("checkpoints", "trained_model"):
+        return {**_network_digest(pipeline), **_initial_digest(pipeline)}
     return {}
+
+
+def _network_digest(pipeline: Pipeline) -> dict[str, str]:
+    """Of a team's own network; of nothing where its code cannot be read (training it says so)."""
+    model = pipeline.spec.model
+    if not isinstance(model, Module):
+        return {}
+    try:
+        return {model.module: read_network(pipeline.folder, model).digest}
+    except SpecError:
+        return {model.module: ""}
+
+
+def _initial_digest(pipeline: Pipeline) -> dict[str, str]:
+    begin = pipeline.spec.training.init_from
+    return {} if begin in (None, RELEASE) else {begin: file_digest(pipeline.folder / begin)}
 
 
 def file_digest(path: Path) -> str:

@@ -15,7 +15,7 @@ from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address, run_key
 from ml_assets.store.objects import file_digest
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import TOOK_KEY, CommitId, Conflict, Outcome
+from ml_assets.store.snapshots import TOOK_KEY, CommitId, Conflict, PublishResult
 
 if TYPE_CHECKING:
     import polars as pl
@@ -182,7 +182,7 @@ class Draft:
         took = (datetime.now(UTC) - self.work.begun) // timedelta(microseconds=1)
         return {TOOK_KEY: str(max(0, took))}
 
-    def _require_published(self, outcome: Outcome) -> CommitId:
+    def _require_published(self, outcome: PublishResult) -> CommitId:
         if isinstance(outcome, Conflict):
             raise StorageError(
                 f"{self.work.address} was published by another run at the same time"

@@ -125,7 +125,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.records.run_history": _KEPT,
         "ml_assets.records.run_record": _KEPT,
         "ml_assets.records.run_usage": _KEPT,
-        "ml_assets.records.training_cost": _KEPT,
         "ml_assets.records.loading": _KEPT,
         "ml_assets.records.recalls": _KEPT,
         "ml_assets.records.tracking": _KEPT,
@@ -169,6 +168,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "lightgbm": "of the training program: its session names its versions",
         "safetensors": "of the training program",
         "torch": "of the training program",
+        "xgboost": "of the training program: its session names its versions",
     }
 )
 """What counts for nothing, and is not followed -> why."""

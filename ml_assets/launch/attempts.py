@@ -21,7 +21,7 @@ from ml_assets.launch.events import (
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import OnEvent, ShouldStop
-from ml_assets.launch.recovery import Budgets, Decision, Ended, next_attempt
+from ml_assets.launch.recovery import Budgets, EndedAttempt, RetryDecision, next_attempt
 from ml_assets.launch.result_signature import sign_result
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
@@ -45,7 +45,7 @@ ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResu
 
 
 @dataclass(frozen=True)
-class Work(Generic[ResultT]):
+class SessionWork(Generic[ResultT]):
     """What a session is asked to do, whichever verb it is."""
 
     pipeline: str
@@ -107,7 +107,7 @@ class Follower:
         self._told = self._told or self.should_stop()
         return self._told
 
-    def persist(self, asked: Callable[[], T], work: Work[Any], attempt: int | None) -> T:
+    def persist(self, asked: Callable[[], T], work: SessionWork[Any], attempt: int | None) -> T:
         """What a store says that may be away for a while.
 
         Args:
@@ -172,14 +172,14 @@ class AttemptRunner(Protocol):
         """
         ...
 
-    def adopt(self, work: Work[Any]) -> Request | None:
+    def adopt(self, work: SessionWork[Any]) -> Request | None:
         """The request of an attempt that goes on elsewhere, or ended there with nobody watching.
 
         Its folder is here then, as are those of all attempts that are known.
         """
         ...
 
-    def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
+    def run(self, work: SessionWork[Any], request: Request, follower: Follower) -> Ending:
         """Run an attempt, or go on following it, until it is over.
 
         A result that it has lies in the session's folder then. A follower who is told to stop ends
@@ -187,13 +187,13 @@ class AttemptRunner(Protocol):
         """
         ...
 
-    def leave(self, work: Work[Any]) -> None:
+    def leave(self, work: SessionWork[Any]) -> None:
         """No attempt follows: see that nothing of the session's goes on anywhere."""
         ...
 
 
 def run_session(
-    work: Work[ResultT],
+    work: SessionWork[ResultT],
     runner: AttemptRunner,
     budgets: Budgets,
     on_event: OnEvent,
@@ -216,10 +216,10 @@ def run_session(
 
 
 def _attempts(
-    work: Work[ResultT], runner: AttemptRunner, budgets: Budgets, follower: Follower
+    work: SessionWork[ResultT], runner: AttemptRunner, budgets: Budgets, follower: Follower
 ) -> ResultT:
     """Attempts until one has a whole result, or ends for good, or its budget is spent."""
-    world, ended, last = work.world, list[Ended](), None
+    world, ended, last = work.world, list[EndedAttempt](), None
     while True:
         request = follower.persist(partial(runner.adopt, work), work, last)
         follower.pass_on()
@@ -241,7 +241,7 @@ def _attempts(
         held = ending.held or held_here(request, began, datetime.now(UTC), told)
         keep_usage(work.folder, usage_of(work.pipeline, request, held, end, told))
         saved = any(isinstance(event, Checkpoint) for event in told)
-        ended.append(Ended(request.world, ending, saved))
+        ended.append(EndedAttempt(request.world, ending, saved))
         last, avoided = request.attempt, avoided_nodes(session_events(work.folder.root))
         decision = next_attempt(ended, budgets, work.cluster.min_nodes, avoided)
         go_on = decision.go_on and not work.only_what_runs
@@ -256,13 +256,18 @@ def _attempts(
         world = decision.world
 
 
-def _new(work: Work[Any], world: World) -> Request:
+def _new(work: SessionWork[Any], world: World) -> Request:
     """What another attempt is asked to do."""
     return work.request(work.folder.next_attempt(), world)
 
 
 def _final(
-    work: Work[Any], number: int, ending: Ending, decision: Decision, *, told_to_stop: bool
+    work: SessionWork[Any],
+    number: int,
+    ending: Ending,
+    decision: RetryDecision,
+    *,
+    told_to_stop: bool,
 ) -> MlAssetsError:
     """The error of the last attempt, and why there is none after it where that is not plain."""
     error = ending.error(work.name(number), work.folder.log(number))
@@ -273,7 +278,9 @@ def _final(
     return type(error)(f"{error}\n  No other attempt is made: {decision.reason}.")
 
 
-def _warn(work: Work[Any], request: Request, ending: Ending, decision: Decision) -> None:
+def _warn(
+    work: SessionWork[Any], request: Request, ending: Ending, decision: RetryDecision
+) -> None:
     """Say in the stream what happened and what comes, so that followers and replays know it too."""
     folder, attempt = work.folder, request.attempt
     error = ending.error(work.name(attempt), folder.log(attempt))

@@ -15,7 +15,7 @@ from ml_assets.launch.ephemeral_session import EphemeralSession
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.spec.program import ModelManifest, TrainResult
 from ml_assets.spec.program.events import Checkpoint, Event, Progress
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 
 SALT = "drill"
 _STEPS = (60, 240, 960)
@@ -85,7 +85,7 @@ def short_job(job: TrainJob, steps: int) -> TrainJob:
         "evaluate_every": max(1, steps // 3),
         "patience": steps,
     }
-    if not isinstance(job.model, LightGbm):
+    if not isinstance(job.model, Boosted):
         changes["epochs"] = max(job.training.epochs, steps)
     training = job.training.model_copy(update=changes)
     return replace(job, training=training, salt=SALT, steps=steps)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import Ref, SanityResult, ScoreResult, Split, TrainResult, World
 from ml_assets.spec.program.events import Event
 from ml_assets.spec.program.identity import Program
@@ -38,6 +39,8 @@ class TrainJob:
     """Where it runs if that is a cluster; decides no number, and is not in the session's name."""
     program: Program | None = None
     """An older one, whose Job still runs; None: the one that is here now."""
+    code: NetworkCode | None = None
+    """Of a team's own network."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class ScoreJob:
     split: Split
     threads: int = 1
     cluster: ClusterSpec = ONE_NODE
+    code: NetworkCode | None = None
+    """Of a team's own network: the model's digest names it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,7 @@ class MeasureJob:
     data: Ref
     steps: int
     cluster: ClusterSpec = ONE_NODE
+    code: NetworkCode | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,9 @@ class SanityJob:
     training: TrainingSpec
     data: Ref
     cluster: ClusterSpec = ONE_NODE
+    code: NetworkCode | None = None
+    deep: bool = False
+    """Hold it to what every network has to keep instead; by two processes."""
 
 
 class Launcher(Protocol):

@@ -33,7 +33,7 @@ class Budgets:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedAttempt:
     """An attempt that ended without a result."""
 
     world: World
@@ -48,7 +48,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Decision:
+class RetryDecision:
     """Whether another attempt is made, with which processes, where, and why."""
 
     go_on: bool
@@ -59,11 +59,11 @@ class Decision:
 
 
 def next_attempt(
-    ended: Sequence[Ended],
+    ended: Sequence[EndedAttempt],
     budgets: Budgets | None = None,
     min_nodes: int | None = None,
     avoided: Sequence[str] = (),
-) -> Decision:
+) -> RetryDecision:
     """Decide what follows the attempts that this launcher has made, oldest first.
 
     Args:
@@ -79,7 +79,7 @@ def next_attempt(
     return replace(_in_its_place(ended, budgets), avoid=avoid)
 
 
-def _in_its_place(ended: Sequence[Ended], budgets: Budgets) -> Decision:
+def _in_its_place(ended: Sequence[EndedAttempt], budgets: Budgets) -> RetryDecision:
     """What follows an attempt that had room."""
     last = ended[-1]
     match last.then:
@@ -95,10 +95,10 @@ def _in_its_place(ended: Sequence[Ended], budgets: Budgets) -> Decision:
             row = _in_a_row(ended, lambda one: one.then == "unstarted")
             return _within(row, budgets.starts, last.world, "it did not come to run")
         case "stop" | "interrupted" | "no_room":
-            return Decision(False, last.world, "running again would not mend it")
+            return RetryDecision(False, last.world, "running again would not mend it")
 
 
-def _after_error(ended: Sequence[Ended], budget: int) -> Decision:
+def _after_error(ended: Sequence[EndedAttempt], budget: int) -> RetryDecision:
     """A kill that comes back is most often memory running short, and half the processes of a node
     need half of it. The losses then agree to 1e-5, no longer to the bit: float sums in another
     order."""
@@ -112,13 +112,15 @@ def _after_error(ended: Sequence[Ended], budget: int) -> Decision:
             f"{fewer.processes} instead of {world.processes} processes: SIGKILL ended"
             f" {len(killed)} attempts in a row, as it does where memory is short"
         )
-        return Decision(True, fewer, reason)
+        return RetryDecision(True, fewer, reason)
     if len(alike) > budget:
-        return Decision(False, world, f"it was tried {len(alike)} times")
-    return Decision(True, world, f"retry {len(alike)} of {budget}")
+        return RetryDecision(False, world, f"it was tried {len(alike)} times")
+    return RetryDecision(True, world, f"retry {len(alike)} of {budget}")
 
 
-def _after_no_room(last: Ended, min_nodes: int | None, avoided: tuple[str, ...]) -> Decision:
+def _after_no_room(
+    last: EndedAttempt, min_nodes: int | None, avoided: tuple[str, ...]
+) -> RetryDecision:
     """Fewer nodes, each with as many processes: what a machine holds does not change.
 
     Nodes that failed are left out as long as others will do, and are better than none.
@@ -126,21 +128,23 @@ def _after_no_room(last: Ended, min_nodes: int | None, avoided: tuple[str, ...])
     nodes, room = last.world.nodes, last.ending.room or 0
     if min_nodes is not None and min_nodes <= room < nodes:
         reason = f"{room} instead of {nodes} nodes: there was no room for more"
-        return Decision(True, last.world.model_copy(update={"nodes": room}), reason, avoided)
+        return RetryDecision(True, last.world.model_copy(update={"nodes": room}), reason, avoided)
     if avoided:
         reason = f"there was no room without {', '.join(avoided)}: they will do again"
-        return Decision(True, last.world, reason)
+        return RetryDecision(True, last.world, reason)
     least = nodes if min_nodes is None else min_nodes
-    return Decision(False, last.world, f"there was room for {room} nodes, and it needs {least}")
+    return RetryDecision(
+        False, last.world, f"there was room for {room} nodes, and it needs {least}"
+    )
 
 
-def _within(row: int, budget: int, world: World, told: str) -> Decision:
+def _within(row: int, budget: int, world: World, told: str) -> RetryDecision:
     if row > budget:
-        return Decision(False, world, f"{told}, {row} times in a row with nothing saved")
-    return Decision(True, world, f"{told}" + (f"; {row} of {budget} in a row" if row else ""))
+        return RetryDecision(False, world, f"{told}, {row} times in a row with nothing saved")
+    return RetryDecision(True, world, f"{told}" + (f"; {row} of {budget} in a row" if row else ""))
 
 
-def _in_a_row(ended: Sequence[Ended], alike: Callable[[Ended], bool]) -> int:
+def _in_a_row(ended: Sequence[EndedAttempt], alike: Callable[[EndedAttempt], bool]) -> int:
     return len(list(takewhile(alike, reversed(ended))))
 
 

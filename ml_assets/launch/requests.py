@@ -39,6 +39,7 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
         ),
         world=world,
         program=program_of(job),
+        code=job.code,
     )
 
 
@@ -57,6 +58,7 @@ def score_request(job: ScoreJob, folder: SessionFolder, number: int, world: Worl
         ),
         world=world,
         program=program_of(job),
+        code=job.code,
     )
 
 
@@ -74,6 +76,7 @@ def measure_request(
         output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
         program=program_of(job),
+        code=job.code,
     )
 
 
@@ -90,4 +93,6 @@ def sanity_request(
         output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
         world=world,
         program=program_of(job),
+        code=job.code,
+        deep=job.deep,
     )

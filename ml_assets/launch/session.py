@@ -2,6 +2,7 @@
 
 from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program, part_of, program_here
 
 SESSIONS_TAG = "ml_assets/sessions"
@@ -59,6 +60,7 @@ def _training(job: TrainJob) -> dict[str, object]:
         "init": job.init.digest if job.init else None,
         "salt": job.salt,
         **({} if job.steps is None else {"steps": job.steps}),
+        **_code(job.code),
     }
 
 
@@ -82,6 +84,7 @@ def measure_session(job: MeasureJob) -> str:
         "training": job.training.model_dump(mode="json"),
         "data": job.data.digest,
         "steps": job.steps,
+        **_code(job.code),
     }
     return _named(job.pipeline, plain, program_of(job))
 
@@ -93,6 +96,8 @@ def sanity_session(job: SanityJob) -> str:
         "model": job.model.model_dump(mode="json"),
         "training": job.training.model_dump(mode="json", exclude=_NOT_IN_SANITY),
         "data": job.data.digest,
+        **_code(job.code),
+        **({"deep": True} if job.deep else {}),
     }
     return _named(job.pipeline, plain, program_of(job))
 
@@ -108,6 +113,10 @@ def program_of(job: TrainJob | ScoreJob | MeasureJob | SanityJob) -> Program:
             return program_here("measure")
         case SanityJob():
             return program_here("sanity")
+
+
+def _code(code: NetworkCode | None) -> dict[str, object]:
+    return {"code": code.digest} if code else {}
 
 
 def _named(pipeline: str, asked: dict[str, object], program: Program) -> str:

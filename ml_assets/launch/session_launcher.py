@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from ml_assets.launch.attempts import AttemptRunner, Work, run_session
+from ml_assets.launch.attempts import AttemptRunner, SessionWork, run_session
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import (
     MeasureJob,
@@ -17,15 +17,10 @@ from ml_assets.launch.launcher import (
     TrainJob,
     never,
 )
-from ml_assets.launch.recovery import Budgets
-from ml_assets.launch.requests import (
-    measure_request,
-    sanity_request,
-    score_request,
-    train_request,
-)
+from ml_assets.launch.recovery import Budgets, spread_over
 from ml_assets.launch.session import (
     measure_session,
+    program_of,
     sanity_session,
     score_session,
     train_session,
@@ -33,16 +28,23 @@ from ml_assets.launch.session import (
 )
 from ml_assets.spec.footprint import parameters_on, require_fits
 from ml_assets.spec.program import (
+    MeasureRequest,
     MeasureResult,
+    Reports,
     Request,
+    SanityRequest,
     SanityResult,
+    ScoreOutput,
+    ScoreRequest,
     ScoreResult,
     ShardSchema,
+    TrainOutput,
+    TrainRequest,
     TrainResult,
     World,
     training_world,
 )
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import COUNTED
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.signing import Keys
 
@@ -92,7 +94,7 @@ class SessionLauncher:
         """See ``Launcher.train``."""
         name = train_session(job)
         folder = SessionFolder(self._objects.path("sessions", name), self._checkpoints)
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "train",
             folder,
@@ -111,7 +113,7 @@ class SessionLauncher:
     ) -> ScoreResult:
         """See ``Launcher.score``."""
         folder, keys = self._folder(score_session(job)), self._keys()
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "score",
             folder,
@@ -126,7 +128,7 @@ class SessionLauncher:
     def measure(self, job: MeasureJob) -> MeasureResult:
         """Take a few steps of a training and say how fast they were; errors are those of train."""
         folder = self._folder(measure_session(job))
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "measure",
             folder,
@@ -143,11 +145,11 @@ class SessionLauncher:
     ) -> SanityResult:
         """See ``Launcher.sanity``."""
         folder, keys = self._folder(sanity_session(job)), self._keys()
-        work = Work(
+        work = SessionWork(
             job.pipeline,
             "sanity",
             folder,
-            World(threads=job.training.threads),
+            World(procs=2 if job.deep else 1, threads=job.training.threads),
             self._fitting(job, partial(sanity_request, job, folder)),
             partial(folder.finished_sanity, keys),
             job.cluster,
@@ -174,7 +176,7 @@ class SessionLauncher:
 
         def held(number: int, world: World) -> RequestT:
             schema = Path(job.data.uri) / "schema.json"
-            if not isinstance(job.model, LightGbm) and schema.is_file():
+            if isinstance(job.model, COUNTED) and schema.is_file():
                 columns = ShardSchema.model_validate_json(schema.read_bytes())
                 count = parameters_on(job.model, columns)
                 room = self._runner.room(job.cluster)
@@ -184,3 +186,80 @@ class SessionLauncher:
             return request(number, world)
 
         return held
+
+
+def train_request(job: TrainJob, folder: SessionFolder, number: int, world: World) -> TrainRequest:
+    """A training that goes on from the newest whole checkpoint.
+
+    Raises:
+        StoreAway: nobody can tell which one that is.
+    """
+    return TrainRequest(
+        session=folder.session,
+        attempt=number,
+        model=job.model,
+        training=spread_over(job.training, world.processes),
+        data=job.data,
+        init=job.init,
+        resume=folder.newest_checkpoint(),
+        steps=job.steps,
+        output=TrainOutput(
+            checkpoints=folder.checkpoints,
+            model=str(folder.model),
+            events=str(folder.events(number)),
+            result=str(folder.result(number)),
+        ),
+        world=world,
+        program=program_of(job),
+    )
+
+
+def score_request(job: ScoreJob, folder: SessionFolder, number: int, world: World) -> ScoreRequest:
+    """Predictions of a split."""
+    return ScoreRequest(
+        session=folder.session,
+        attempt=number,
+        model=job.model,
+        data=job.data,
+        split=job.split,
+        output=ScoreOutput(
+            predictions=str(folder.predictions),
+            events=str(folder.events(number)),
+            result=str(folder.result(number)),
+        ),
+        world=world,
+        program=program_of(job),
+    )
+
+
+def measure_request(
+    job: MeasureJob, folder: SessionFolder, number: int, world: World
+) -> MeasureRequest:
+    """A few steps, for the time they take."""
+    return MeasureRequest(
+        session=folder.session,
+        attempt=number,
+        model=job.model,
+        training=job.training,
+        data=job.data,
+        steps=job.steps,
+        output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
+        world=world,
+        program=program_of(job),
+    )
+
+
+def sanity_request(
+    job: SanityJob, folder: SessionFolder, number: int, world: World
+) -> SanityRequest:
+    """An examination of a training before it runs."""
+    return SanityRequest(
+        session=folder.session,
+        attempt=number,
+        model=job.model,
+        training=job.training,
+        data=job.data,
+        output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
+        world=world,
+        program=program_of(job),
+    )

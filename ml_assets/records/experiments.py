@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from ml_assets.errors import StorageError
 from ml_assets.records.run_record import RunRecord
@@ -19,9 +19,10 @@ from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import World
 from ml_assets.spec.records import EvaluationReport, StageRecord, Time
-from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Outcome, SnapshotStore
+from ml_assets.store.layout import read_as
+from ml_assets.store.snapshots import MAIN, CommitId, Conflict, PublishResult, SnapshotStore
 
-Verdict = Literal["confirmed", "rejected", "open"]
+HypothesisVerdict = Literal["confirmed", "rejected", "open"]
 Model = TypeVar("Model", bound=BaseModel)
 
 BEGUN, DATA, MODEL, RECORD = "begun.json", "data.json", "model.json", "run.json"
@@ -85,7 +86,7 @@ class Begun(Frozen):
     time: Time
 
 
-class Spent(Frozen):
+class TrainingUse(Frozen):
     """What the training of one run took, and how far it came: from its own events."""
 
     schema_version: Literal[1] = 1
@@ -106,7 +107,7 @@ class Spent(Frozen):
     """The lowest."""
 
 
-class Failed(Frozen):
+class FailedStep(Frozen):
     """A step that ended with an error."""
 
     schema_version: Literal[1] = 1
@@ -121,14 +122,14 @@ class Note(Frozen):
     schema_version: Literal[1] = 1
     run: str
     model: Digest | None
-    verdict: Verdict | None
+    verdict: HypothesisVerdict | None
     note: str | None
     author: str
     time: Time
 
 
 @dataclass(frozen=True)
-class Folder:
+class RunFolder:
     """Where a run's records lie."""
 
     pipeline: str
@@ -146,15 +147,15 @@ class Folder:
 class RunStory:
     """All that was written down about one run; what it did not come to is None."""
 
-    folder: Folder
+    folder: RunFolder
     begun: Begun | None
     data: StageRecord | None
     """The record of the training set."""
     model: StageRecord | None
     record: RunRecord | None
-    spent: Spent | None
+    spent: TrainingUse | None
     report: EvaluationReport | None
-    failed: Failed | None
+    failed: FailedStep | None
     notes: tuple[Note, ...] = field(default=())
     """Oldest first."""
     study: StageRecord | None = None
@@ -169,7 +170,7 @@ class RunStory:
 def begin(store: SnapshotStore, begun: Begun) -> None:
     """Open a run's folder; one that is open stays as it is."""
     if folder_of(store, begun.pipeline, begun.run) is None:
-        folder = Folder(begun.pipeline, begun.time.astimezone(UTC), begun.run)
+        folder = RunFolder(begun.pipeline, begun.time.astimezone(UTC), begun.run)
         _publish(store, folder, {BEGUN: canonical_json(begun)})
 
 
@@ -187,7 +188,7 @@ def add(store: SnapshotStore, pipeline: str, run: str, files: Mapping[str, bytes
         _publish(store, folder, new)
 
 
-def add_note(store: SnapshotStore, folder: Folder, note: Note) -> None:
+def add_note(store: SnapshotStore, folder: RunFolder, note: Note) -> None:
     """Add a note to a run, behind those that there are.
 
     Raises:
@@ -202,36 +203,36 @@ def add_note(store: SnapshotStore, folder: Folder, note: Note) -> None:
     raise StorageError(f"{folder.path} took no note in {_ATTEMPTS} attempts. Run again.")
 
 
-def folder_of(store: SnapshotStore, pipeline: str, run: str) -> Folder | None:
+def folder_of(store: SnapshotStore, pipeline: str, run: str) -> RunFolder | None:
     """The folder of a run; None where nothing was written down about it."""
     return next((f for f in folders(store, store.resolve(MAIN), pipeline) if f.run == run), None)
 
 
-def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[Folder, ...]:
+def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[RunFolder, ...]:
     """Those of all runs of a pipeline, newest first."""
     home = _home(pipeline)
     files: dict[str, set[str]] = {}
     for entry in store.list(commit, home):
         name, _, rest = entry.path.removeprefix(home).partition("/")
         files.setdefault(name, set()).add(rest)
-    found: list[Folder] = []
+    found: list[RunFolder] = []
     for name in sorted(files, reverse=True):
         parts = _FOLDER.fullmatch(name)
         if parts is None:
             raise StorageError(f"{home}{name} is no folder of a run; revert what put it there.")
         begun = datetime.strptime(parts[1], _TIME).replace(tzinfo=UTC)
-        found.append(Folder(pipeline, begun, parts[2], frozenset(files[name])))
+        found.append(RunFolder(pipeline, begun, parts[2], frozenset(files[name])))
     return tuple(found)
 
 
-def model_of(store: SnapshotStore, commit: CommitId, folder: Folder) -> str | None:
+def model_of(store: SnapshotStore, commit: CommitId, folder: RunFolder) -> str | None:
     """The digest of the model that a run made or judged; None where it came to none."""
     if MODEL not in folder.files:
         return None
     return json.loads(store.read_bytes(commit, f"{folder.path}{MODEL}"))["data_version"]
 
 
-def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
+def read(store: SnapshotStore, commit: CommitId, folder: RunFolder) -> RunStory:
     """Everything in a run's folder.
 
     Raises:
@@ -241,13 +242,7 @@ def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
     def one(name: str, kind: type[Model]) -> Model | None:
         if name not in folder.files:
             return None
-        path = f"{folder.path}{name}"
-        try:
-            return kind.model_validate_json(store.read_bytes(commit, path))
-        except ValidationError as error:
-            raise StorageError(
-                f"{path} at commit {commit[:12]} cannot be read: {error}. Another version wrote it."
-            ) from error
+        return read_as(store, commit, f"{folder.path}{name}", kind)
 
     notes = sorted(name for name in folder.files if name.startswith(NOTES))
     return RunStory(
@@ -256,15 +251,15 @@ def read(store: SnapshotStore, commit: CommitId, folder: Folder) -> RunStory:
         data=one(DATA, StageRecord),
         model=one(MODEL, StageRecord),
         record=one(RECORD, RunRecord),
-        spent=one(SPENT, Spent),
+        spent=one(SPENT, TrainingUse),
         report=one(REPORT, EvaluationReport),
-        failed=one(FAILED, Failed),
+        failed=one(FAILED, FailedStep),
         notes=tuple(note for name in notes if (note := one(name, Note))),
         study=one(STUDY, StageRecord),
     )
 
 
-def _publish(store: SnapshotStore, folder: Folder, files: Mapping[str, bytes]) -> Outcome:
+def _publish(store: SnapshotStore, folder: RunFolder, files: Mapping[str, bytes]) -> PublishResult:
     key = digest_of([folder.path, sorted((name, data.decode()) for name, data in files.items())])
     with store.open(store.resolve(MAIN), f"experiment-{key}") as workspace:
         for name, data in files.items():

@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
 
-from pydantic import ValidationError
-
-from ml_assets.errors import StorageError
 from ml_assets.records.run_record import RUN_FILE, RunRecord, record_bytes
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.layout import read_as
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 _BEGUN = "runs/"
 
-RecordT = TypeVar("RecordT", StageRecord, RunRecord)
 Node = tuple[str, str | None, str]
 """Asset key, partition, data version."""
 
@@ -92,11 +88,11 @@ def read_history(store: SnapshotStore) -> RunHistory:
     evaluations: list[RunRecord] = []
     for commit, path in _written(store):
         if path.startswith("records/"):
-            made.append(Made(_parsed(store, commit, path, StageRecord), commit))
+            made.append(Made(read_as(store, commit, path, StageRecord), commit))
         elif path.startswith(_BEGUN) or path.endswith(f"/trained_model/all/{RUN_FILE}"):
-            trainings.append(_parsed(store, commit, path, RunRecord))
+            trainings.append(read_as(store, commit, path, RunRecord))
         elif path.endswith(f"/evaluation_report/all/{RUN_FILE}"):
-            evaluations.append(_parsed(store, commit, path, RunRecord))
+            evaluations.append(read_as(store, commit, path, RunRecord))
     return RunHistory(tuple(made), tuple(trainings), tuple(evaluations))
 
 
@@ -110,13 +106,3 @@ def _written(store: SnapshotStore) -> Iterator[tuple[CommitId, str]]:
             changes = store.diff(before, commit.id)
             yield from ((commit.id, c.path) for c in changes if c.kind != "removed")
         before = commit.id
-
-
-def _parsed(store: SnapshotStore, commit: CommitId, path: str, kind: type[RecordT]) -> RecordT:
-    try:
-        return kind.model_validate_json(store.read_bytes(commit, path))
-    except ValidationError as error:
-        raise StorageError(
-            f"{path} at commit {commit[:12]} cannot be read: {error}. It was written by another"
-            " version; make the asset again."
-        ) from error

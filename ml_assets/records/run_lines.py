@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from ml_assets.records.experiments import RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import override_line, stage_of
-from ml_assets.records.run_stories import LAST, candidate, stories
-from ml_assets.records.tracking.links import report_name
-from ml_assets.reports.run_rows import Outcome, Row
+from ml_assets.records.run_stories import LAST, stories
+from ml_assets.records.tracking.links import Links, report_name
+from ml_assets.reports.run_rows import Row, RunStatus
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -21,17 +21,16 @@ def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
 def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) -> Row:
     begun, spent, digest = story.begun, story.spent, story.digest
     note = story.notes[-1] if story.notes else None
-    config = candidate(story).spec
-    training, model = config.get("training", {}), config.get("model", {})
-    trees = model.get("family") == "lightgbm"
     data, told = story.data, story.data.attributes if story.data else {}
     page = digest and pipeline.objects.exists("reports", pipeline.name, report_name(digest))
+    tracked = story.model.attributes.get("mlflow_run") if story.model else None
     verdict = next((n.verdict for n in reversed(story.notes) if n.verdict), None)
     return Row(
         run=story.folder.run,
         time=story.folder.begun,
         model=digest,
         report=report_name(digest) if digest and page else None,
+        mlflow=Links.of(pipeline.settings).tracking_run(tracked) if tracked else None,
         outcome=_outcome(story, entries),
         stage=stage_of(entries, digest) if digest else None,
         words=begun.words.said() if begun else {},
@@ -39,15 +38,8 @@ def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) ->
         note=note.note if note else None,
         author=note.author if note else None,
         metrics=story.report.metrics if story.report else {},
-        train_loss=spent.train_loss if spent else None,
         validation_loss=spent.validation_loss if spent else None,
-        learning_rate=(model if trees else training).get("learning_rate"),
-        epochs=spent.epochs if spent else None,
-        epochs_asked=None if trees else training.get("epochs"),
-        batch=None if trees else training.get("batch_size"),
         seconds=spent.seconds if spent else None,
-        cpu_seconds=_cpu_seconds(story),
-        gpu_seconds=spent.seconds * spent.gpus if spent else None,
         cost=_cost(story),
         rows=told.get("rows", {}).get("train"),
         as_of=told.get("as_of"),
@@ -55,36 +47,36 @@ def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) ->
     )
 
 
-def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> Outcome:
+def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
     """What the run came to; a failure counts unless the step ended well after all."""
     failed, line = story.failed, _decision(story, entries)
     made = {"training_set": story.data, "trained_model": story.model}
     refused = line is not None and line.decision is not None and not line.decision.passed
     ended = failed is not None and not made.get(failed.stage)
     if failed and ended and not (failed.stage == "released_model" and refused):
-        return Outcome("bad", f"failed at {failed.stage}", failed.reason)
+        return RunStatus("bad", f"failed at {failed.stage}", failed.reason)
     if line is not None and line.decision is not None:
         return _judged(line, line.decision, entries)
     if story.digest is None and story.study is not None:
         told = story.study.attributes
         best = "the spec's own setting" if told["trial"] is None else f"trial {told['trial']}"
-        return Outcome("good", "searched", f"{told['trials']} trials; the winner is {best}.")
+        return RunStatus("good", "searched", f"{told['trials']} trials; the winner is {best}.")
     if story.digest is None:
-        return Outcome("wait", "no end told", "It is running, or its process was killed.")
-    return Outcome("wait", "not judged", "No decision on this model is in the ledger.")
+        return RunStatus("wait", "no end told", "It is running, or its process was killed.")
+    return RunStatus("wait", "not judged", "No decision on this model is in the ledger.")
 
 
-def _judged(line: LedgerEntry, decision: Decision, entries: Sequence[LedgerEntry]) -> Outcome:
+def _judged(line: LedgerEntry, decision: Decision, entries: Sequence[LedgerEntry]) -> RunStatus:
     gates = [gate for gate in decision.gates if not gate.passed]
     why = "; ".join(f"{gate.name}: {gate.reason}" for gate in gates) or decision.reason
     if decision.passed:
-        return Outcome("good", "passed", why)
+        return RunStatus("good", "passed", why)
     said = f"refused by {', '.join(gate.name for gate in gates) or 'the gates'}"
     override = override_line(entries, line)
     if override is not None:
         said = f"{said}; OVERRIDDEN by {override.author}"
         why = f"{why}. Overridden: {override.reason}"
-    return Outcome("bad", said, why)
+    return RunStatus("bad", said, why)
 
 
 def _decision(story: RunStory, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
@@ -93,13 +85,6 @@ def _decision(story: RunStory, entries: Sequence[LedgerEntry]) -> LedgerEntry | 
     own = [line for line in lines if line.run == story.folder.run]
     stood = [line for line in lines if line.time <= story.folder.begun]
     return next(iter([*reversed(own), *reversed(stood), *lines]), None)
-
-
-def _cpu_seconds(story: RunStory) -> float | None:
-    if story.spent is None:
-        return None
-    world = story.spent.world
-    return story.spent.seconds * world.nodes * world.procs * world.threads
 
 
 def _cost(story: RunStory) -> float | None:

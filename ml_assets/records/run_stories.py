@@ -1,18 +1,13 @@
-"""Finding the runs of a pipeline: those written down, and what the ledger has of older ones."""
-
-from datetime import UTC
+"""Finds the runs of a pipeline: the last ones, one by its name, those that came to a model."""
 
 from ml_assets.errors import UnknownRun
 from ml_assets.records import experiments
 from ml_assets.records.changes import Candidate
-from ml_assets.records.experiments import Folder, RunStory
+from ml_assets.records.experiments import RunFolder, RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
-from ml_assets.records.run_record import RunRecord
-from ml_assets.spec.records import EvaluationReport
-from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import MAIN, Commit
+from ml_assets.store.snapshots import MAIN
 
 LAST = 20
 """Runs that are shown unless told otherwise."""
@@ -46,7 +41,7 @@ def find(pipeline: Pipeline, wanted: str) -> RunStory:
     in_stage = {str(k): v for k, v in stages(read(pipeline.store, pipeline.name)).items()}.get(
         wanted
     )
-    found: dict[str, Folder] = {}
+    found: dict[str, RunFolder] = {}
     for folder in folders:
         model = experiments.model_of(pipeline.store, commit, folder) or ""
         if in_stage is not None and model == in_stage:
@@ -57,10 +52,6 @@ def find(pipeline: Pipeline, wanted: str) -> RunStory:
             found.setdefault(model, folder)
     if len(found) == 1:
         return experiments.read(pipeline.store, commit, next(iter(found.values())))
-    digest = in_stage or (wanted if len(wanted) >= _FIRST else None)
-    older = _in_the_ledger(pipeline, digest) if digest and not found else None
-    if older is not None:
-        return older
     known = ", ".join(folder.run[:8] for folder in folders[:5]) or "none"
     what = f"could be {', '.join(f[:12] for f in found)}" if found else "is none"
     raise UnknownRun(
@@ -76,49 +67,11 @@ def candidate(story: RunStory) -> Candidate:
 
 
 def by_model(pipeline: Pipeline, models: set[str]) -> dict[str, RunStory]:
-    """Model -> the newest run that came to it, or what the ledger's commits hold of it."""
+    """Model -> the newest run that came to it."""
     commit = pipeline.store.resolve(MAIN)
     found: dict[str, RunStory] = {}
     for folder in experiments.folders(pipeline.store, commit, pipeline.name):
         model = experiments.model_of(pipeline.store, commit, folder)
         if model in models and model not in found:
             found[model] = experiments.read(pipeline.store, commit, folder)
-    for model in models - found.keys():
-        story = _in_the_ledger(pipeline, model)
-        if story is not None:
-            found[model] = story
     return found
-
-
-def _in_the_ledger(pipeline: Pipeline, wanted: str) -> RunStory | None:
-    """A model that was decided on before runs were written down, as of that commit."""
-    for commit in pipeline.store.log():
-        if not commit.metadata.get("model", "").startswith(wanted):
-            continue
-        story = _story_at(pipeline, commit)
-        if story is not None and story.digest and story.digest.startswith(wanted):
-            return story
-    return None
-
-
-def _story_at(pipeline: Pipeline, commit: Commit) -> RunStory | None:
-    """The newest model of a state of the store, with its training set and its report."""
-    stages = ("training_set", "trained_model", "evaluation_report")
-    data, model, report = (Address(pipeline.name, stage) for stage in stages)
-    record = read_record(pipeline.store, commit.id, model)
-    judged = read_record(pipeline.store, commit.id, report)
-    if record is None or judged is None:
-        return None
-    found = pipeline.store.read_bytes(commit.id, report.file("report.json"))
-    return RunStory(
-        folder=Folder(pipeline.name, record.time.astimezone(UTC), record.run),
-        begun=None,
-        data=read_record(pipeline.store, commit.id, data),
-        model=record,
-        record=RunRecord.model_validate_json(
-            pipeline.store.read_bytes(commit.id, model.file(experiments.RECORD))
-        ),
-        spent=None,
-        report=EvaluationReport.model_validate_json(found),
-        failed=None,
-    )

@@ -1,4 +1,8 @@
-"""What the page of a pipeline's last runs shows: columns of numbers, and how each is written."""
+"""The page of a pipeline's last runs: what MLflow, to which each run leads, cannot show.
+
+That is: what was decided, where the model is now, why it was run and what was made of it, metrics
+with their intervals on the run's own holdout, cost, data, and what changed between releases.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,13 +66,7 @@ def _measures(rows: Sequence[Row]) -> list[Measure]:
     return [
         *(_metric(name) for name in metrics),
         _field("Validation loss", "The lowest while training", "validation_loss", plain_loss),
-        _field("Training loss", "The last", "train_loss", plain_loss),
-        _field("Learning rate", "As the spec has it", "learning_rate", lambda v: f"{v:g}"),
-        Measure("Epochs", "Trained, of those asked for", _epochs),
-        _field("Batch", "Rows of a step", "batch", lambda v: f"{v:,}"),
         _field("Wall time", "Of the training in this run", "seconds", span),
-        _field("CPU time", "Wall time x processes x threads", "cpu_seconds", span),
-        _field("GPU time", "Wall time x GPUs", "gpu_seconds", lambda v: span(v) if v else "–"),
         _field("Cost", "Wall time x the price of an hour", "cost", lambda v: f"{v:,.4g}"),
         _field("Rows", "To train on", "rows", lambda v: f"{v:,}"),
     ]
@@ -95,17 +93,11 @@ def _field(name: str, about: str, field: str, write: Callable[[Any], str]) -> Me
     return Measure(name, about, cell)
 
 
-def _epochs(row: Row) -> Cell:
-    if row.epochs is None:
-        return Cell()
-    asked = f"of {row.epochs_asked}" if row.epochs_asked else ""
-    return Cell(f"{row.epochs:.3g}", f"{row.epochs:.12g}", asked)
-
-
 def _footnotes(rows: Sequence[Row]) -> list[str]:
     said = [
         "Times and costs are of the training that the run itself did: a session that had ended"
-        " before costs nothing again. CPU time is what was reserved: processes x threads x time."
+        " before costs nothing again. Settings and curves are in MLflow, where runs are compared"
+        " by them."
     ]
     if any(row.cost is None and row.seconds for row in rows):
         said.append(

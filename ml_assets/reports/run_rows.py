@@ -15,7 +15,7 @@ SHORT = 5
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunStatus:
     """What a run came to."""
 
     tone: Tone
@@ -32,7 +32,9 @@ class Row:
     model: str | None
     report: str | None
     """File of the model's report, beside the page."""
-    outcome: Outcome
+    mlflow: str | None
+    """Address of its run in MLflow: settings and curves."""
+    outcome: RunStatus
     stage: str | None
     words: Mapping[str, str]
     """experiment, hypothesis, goal: those that were said."""
@@ -41,16 +43,8 @@ class Row:
     author: str | None
     """The author of the note."""
     metrics: Mapping[str, Interval]
-    train_loss: float | None
     validation_loss: float | None
-    learning_rate: float | None
-    epochs: float | None
-    """That it came to."""
-    epochs_asked: int | None
-    batch: int | None
     seconds: float | None
-    cpu_seconds: float | None
-    gpu_seconds: float | None
     cost: float | None
     rows: int | None
     """To train on."""

@@ -11,19 +11,22 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import SpecError
 from ml_assets.scaffold.labelled_table import Table
-from ml_assets.scaffold.text import defs_yaml, features_py
+from ml_assets.scaffold.text import MODEL, OWN_MODEL, defs_yaml, features_py, network_py
 from ml_assets.spec.base import Name
 from ml_assets.spec.load import SPEC_FILE
 
 SOURCE = "rows"
 
 
-def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
+def write_pipeline(
+    room: Path, name: str, sources: Path, table: Table, *, network: bool = False
+) -> Path:
     """Write the pipeline's folder and its table; all of the folder appears at once, or nothing.
 
     Args:
         room: the folder that the pipeline's own is made in; made where it is not there.
         sources: root of the source paths, where the table goes to ``<name>/rows.parquet``.
+        network: write a network of the team's own, too, which the spec then names.
 
     Raises:
         SpecError: the name cannot be one, or the folder is there already.
@@ -37,7 +40,10 @@ def write_pipeline(room: Path, name: str, sources: Path, table: Table) -> Path:
         raise SpecError(f"No folder can be made in {room}: {error}") from error
     try:
         (draft / "contracts").mkdir()
-        (draft / SPEC_FILE).write_text(defs_yaml(folder.name, table))
+        model = OWN_MODEL if network else MODEL
+        (draft / SPEC_FILE).write_text(defs_yaml(folder.name, table, model))
+        if network:
+            (draft / "network.py").write_text(network_py(folder.name))
         (draft / "features.py").write_text(features_py(folder.name, table))
         suite = json.dumps(_contract(table), indent=2)
         (draft / "contracts" / f"{SOURCE}.json").write_text(suite + "\n")

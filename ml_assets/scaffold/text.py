@@ -21,7 +21,11 @@ _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
 """What the gates compare with the constant, and what with the champion, and how."""
 
 
-def defs_yaml(name: str, table: Table) -> str:
+MODEL = "{family: mlp, width: 64, depth: 2}"
+OWN_MODEL = "{family: module, module: network.py:build, config: {width: 64, depth: 2}}"
+
+
+def defs_yaml(name: str, table: Table, model: str) -> str:
     """The spec: what a reader changes first has a comment."""
     batch = min(3072, max(48, table.frame.height // _BATCHES // 12 * 12))
     metric, champion = _COMPARED[table.task]
@@ -61,7 +65,7 @@ attributes:
   label: {_flow(label)}
   split: {{kind: random}} # with partitions: time
 
-  model: {{family: mlp, width: 64, depth: 2}}
+  model: {model}
   training:
     epochs: 20
     batch_size: {batch}
@@ -114,6 +118,54 @@ from ml_assets.spec.window import Window
 def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
     """One row per decision: the key, the label, and every feature that the spec names."""
     {body}
+'''
+
+
+def network_py(name: str) -> str:
+    """A small network of the team's own: a place to begin."""
+    return f'''\
+"""The network of {name}. Try it before it is trained: ml-assets check {name} --deep"""
+
+import torch
+from torch import nn
+
+from ml_assets.training.models.layers import EntityEmbeddings
+
+
+class Block(nn.Module):
+    """A layer that adds to what comes in."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.linear = nn.Linear(width, width)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.drop(torch.relu(self.linear(self.norm(x))))
+
+
+class Network(nn.Module):
+    """Numbers and embedded words, through a few blocks."""
+
+    def __init__(self, columns, width: int, depth: int) -> None:
+        super().__init__()
+        self.embeddings = EntityEmbeddings(columns.cardinalities, limit=16)
+        self.first = nn.Linear(len(columns.numeric) + self.embeddings.width, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(depth))
+        self.last = nn.Linear(width, columns.outputs, bias=False)  # a bias is added for you
+
+    def forward(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+        """numeric [n, f] float32, categorical [n, c] int32 -> logits [n, outputs]."""
+        x = self.first(torch.cat([numeric, self.embeddings(categorical).to(numeric)], dim=1))
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+
+def build(config, columns) -> nn.Module:
+    """Called with model.config of the spec, and what the training set has: see docs/network.md."""
+    return Network(columns, **config)
 '''
 
 

@@ -334,6 +334,14 @@ def _plain(value: object) -> str:
     return f"{type(value).__name__}({','.join(fields)})"
 
 
+def syntax_digest(text: str) -> str:
+    """The digest of all that a file runs; of its bytes where it is no Python."""
+    try:
+        return _sha256(_plain(ast.parse(text).body).encode())
+    except (SyntaxError, ValueError):
+        return _sha256(text.encode())
+
+
 def _is_text(node: object) -> bool:
     """Whether it is a docstring, or another text that nothing uses."""
     return (

@@ -20,7 +20,7 @@ from ml_assets.settings.kubernetes_syntax import (
 )
 from ml_assets.spec.base import Frozen, Misfit, Positive
 from ml_assets.spec.program import World
-from ml_assets.spec.training import LightGbm, ModelSpec, TrainingSpec, split_of
+from ml_assets.spec.training import Boosted, ModelSpec, TrainingSpec, split_of
 
 MAX_NODES = 9999
 """The index of a pod has four digits in its name."""
@@ -170,13 +170,13 @@ def cluster_problems(
 ) -> Sequence[Misfit]:
     """What a cluster and the training on it do not agree about."""
     nodes, gpus = cluster.nodes, cluster.gpus_per_node
-    if isinstance(model, LightGbm):
+    if isinstance(model, Boosted):
         wrong = {"nodes": nodes > 1, "gpus_per_node": gpus > 0}
         return [
             Misfit(
                 ("cluster", name),
-                f"cluster.{name}: model.family 'lightgbm' grows trees in one process, on the CPU;"
-                " remove it",
+                f"cluster.{name}: model.family {model.family!r} grows trees in one process, on the"
+                " CPU; remove it",
             )
             for name, is_wrong in wrong.items()
             if is_wrong

@@ -14,7 +14,7 @@ from ml_assets.errors import DoesNotFit, counted
 from ml_assets.settings.kubernetes_syntax import bytes_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import ShardSchema, World
-from ml_assets.spec.training import LightGbm, ModelSpec, TabM, TrainingSpec, outputs_of, split_of
+from ml_assets.spec.training import COUNTED, ModelSpec, TabM, TrainingSpec, outputs_of, split_of
 
 STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
 """Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
@@ -68,7 +68,7 @@ def parameters(model: ModelSpec, numeric: int, vocabularies: Sequence[int], outp
         numeric: columns, the null flags among them.
         vocabularies: words of each categorical column.
     """
-    assert not isinstance(model, LightGbm)
+    assert isinstance(model, COUNTED)
     sizes = [words + 1 for words in vocabularies]  # code 0: null or unknown
     widths = [min(model.embedding_limit, math.ceil(1.6 * size**0.56)) for size in sizes]
     embeddings = sum(size * width for size, width in zip(sizes, widths, strict=True))
@@ -98,7 +98,7 @@ def footprint(
     made. Every process holds the whole network once before, for it is built with real values first
     and sharded after. Buffers, copies and torch itself come on top.
     """
-    assert not isinstance(model, LightGbm)
+    assert isinstance(model, COUNTED)
     sharing = _sharing(training, world)
     states = 2 + STATES[training.optimizer]
     built = count * NUMBER_BYTES

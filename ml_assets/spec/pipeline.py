@@ -35,7 +35,7 @@ from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import SplitSpec, WindowSplit
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
-from ml_assets.spec.training import ModelSpec, Task, TrainingSpec, without_meaning
+from ml_assets.spec.training import ModelSpec, Module, Task, TrainingSpec, XGBoost, without_meaning
 
 SCHEMA = 1
 
@@ -298,10 +298,27 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
         " remove it (model.rounds and model.learning_rate are its own; for rare classes there are"
         " training.positive_weight and training.class_weights)"
     )
+    if isinstance(spec.model, Module):
+        why = "of no meaning where model.loss is the team's own; remove one of the two"
+    own_loss = isinstance(spec.model, Module) and spec.model.loss is not None
+    ranked = own_loss and spec.label.task == "ranking"
+    said = "model.loss is of one row, a ranking's loss is of a whole query: remove model.loss"
     return [
+        *([Misfit(("model", "loss"), said)] if ranked else []),
+        *_xgboost_problems(spec),
         *objective_problems(spec.training, spec.label.task, spec.label.classes),
         *(Misfit(("training", name), f"training.{name}: {why}") for name in refused),
     ]
+
+
+def _xgboost_problems(spec: PipelineSpec) -> list[Misfit]:
+    if not isinstance(spec.model, XGBoost) or spec.label.task != "ranking":
+        return []
+    said = (
+        "model.family 'xgboost' is not for a ranking: it would not resume to the same trees; set"
+        " model.family to lightgbm, or a network"
+    )
+    return [Misfit(("model", "family"), said)]
 
 
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from ml_assets.spec.base import Frozen
-from ml_assets.spec.training import LightGbm, ModelSpec, Task
+from ml_assets.spec.training import Boosted, ModelSpec, Module, Task
 
 SanityName = Literal[
     "loss_at_init",
@@ -12,6 +12,12 @@ SanityName = Literal[
     "gradients",
     "overfits_one_batch",
     "beats_zero_inputs",
+    "shapes",
+    "dtypes",
+    "state",
+    "deterministic",
+    "shards",
+    "resumes",
 ]
 SANITY_CHECKS: dict[SanityName, str] = {
     "loss_at_init": "The first loss is the one that theory gives a network that knows nothing.",
@@ -24,16 +30,33 @@ SANITY_CHECKS: dict[SanityName, str] = {
 """What is asked of a network before it is trained, in this order."""
 
 
+DEEP_CHECKS: dict[SanityName, str] = {
+    "shapes": "The logits have a row for each row, and an output for each class.",
+    "dtypes": "Everything is float32, and it computes in the precision of the training.",
+    "state": "There is no state outside of parameters and constant buffers.",
+    "deterministic": "The same weights and rows give the same bits; it draws nothing by itself.",
+    "no_batch_leak": SANITY_CHECKS["no_batch_leak"],
+    "gradients": SANITY_CHECKS["gradients"],
+    "shards": "Several processes, sharded or replicated, come to the losses of one.",
+    "resumes": "A training that resumes goes on with the same bits.",
+}
+"""What every network has to keep, ours too: ``ml-assets check --deep`` asks it of a team's own."""
+
+
 def sanity_checks(model: ModelSpec, task: Task) -> tuple[SanityName, ...]:
     """The checks that mean something.
 
     Boosted trees have none: they begin at the base rate and treat each row for itself by
     construction, have no gradients, and show after one round whether they learn. A ranking has no
-    base rate: an output bias moves all scores of a query alike.
+    base rate: an output bias moves all scores of a query alike. Of a team's own loss no theory says
+    where it begins.
     """
-    if isinstance(model, LightGbm):
+    if isinstance(model, Boosted):
         return ()
-    return tuple(n for n in SANITY_CHECKS if task != "ranking" or n != "output_bias")
+    without = {"output_bias"} if task == "ranking" else set[str]()
+    if isinstance(model, Module) and model.loss:
+        without.add("loss_at_init")
+    return tuple(name for name in SANITY_CHECKS if name not in without)
 
 
 class SanityCheck(Frozen):

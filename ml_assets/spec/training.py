@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self, assert_never
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
+from ml_assets.spec.features import FunctionPath
+from ml_assets.spec.paths import inside
 
 Task = Literal["binary", "multiclass", "regression", "ranking"]
 """What a label is: true or false, one of several classes, a number, a grade within a query."""
@@ -44,13 +46,48 @@ class Mlp(Frozen):
     embedding_limit: Positive = 16
 
 
-class LightGbm(Frozen):
-    """Gradient-boosted trees (LightGBM), grown in one process; a step of training is a round."""
+class Module(Frozen):
+    """A network of the team's own: a function of the pipeline's folder builds it.
 
-    family: Literal["lightgbm"]
+    docs/network.md says what is called with which shapes.
+    """
+
+    family: Literal["module"]
+    module: FunctionPath
+    """``file.py:name`` in the pipeline's folder: (config, columns) -> torch.nn.Module."""
+    config: dict[str, JsonValue] = Field(default_factory=dict)
+    """Handed to the function as it is."""
+    loss: FunctionPath | None = Field(default=None, exclude_if=unset)
+    """(logits [n, members, outputs], label [n]) -> [n]: what training minimizes the mean of; None:
+    the loss of the task."""
+    parameter_groups: FunctionPath | None = Field(default=None, exclude_if=unset)
+    """(network) -> a list of groups, each ``{"params": [...]}`` with ``weight_decay``, or with
+    ``learning_rate`` as a multiple of the spec's; None: matrices decay, all learn alike."""
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions of the folder that it names."""
+        return tuple(one for one in (self.module, self.loss, self.parameter_groups) if one)
+
+    @field_validator("module", "loss", "parameter_groups")
+    @classmethod
+    def _is_inside(cls, value: str | None) -> str | None:
+        return value if value is None else inside(value)
+
+
+class Boosted(Frozen):
+    """Gradient-boosted trees, grown in one process; a step of training is a round."""
+
+    family: str
     rounds: Positive = 300
     """Most rounds; ``training.patience`` may stop before. A round is a tree for each output."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 0.05
+
+
+class LightGbm(Boosted):
+    """Gradient-boosted trees by LightGBM."""
+
+    family: Literal["lightgbm"]  # pyright: ignore[reportIncompatibleVariableOverride]  it is frozen
     num_leaves: Annotated[int, Field(ge=2, le=131072)] = 31
     max_depth: Positive | None = None
     """None: the leaves alone bound a tree."""
@@ -63,12 +100,30 @@ class LightGbm(Frozen):
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 255
 
 
-INSTALL_LIGHTGBM = (
+class XGBoost(Boosted):
+    """Gradient-boosted trees by XGBoost; not of a ranking, which it does not resume exactly."""
+
+    family: Literal["xgboost"]  # pyright: ignore[reportIncompatibleVariableOverride]  it is frozen
+    max_depth: Positive = 6
+    min_child_weight: Annotated[float, Field(ge=0)] = 1.0
+    """Least sum of the loss's second derivatives in a leaf."""
+    bagging_fraction: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the rows that each round is grown on, drawn anew for each."""
+    lambda_l2: Annotated[float, Field(ge=0)] = 1.0
+    max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
+
+
+INSTALL_BOOSTING = (
     "pip install -c requirements.lock -e '.[boosting]' in the project's folder, or"
     " pip install 'ml_assets[boosting]'"
 )
 
-ModelSpec = Annotated[TabM | Mlp | LightGbm, Field(discriminator="family")]
+ModelSpec = Annotated[TabM | Mlp | Module | LightGbm | XGBoost, Field(discriminator="family")]
+
+TREES = ("lightgbm", "xgboost")
+"""The families of boosted trees, as a record names them."""
+COUNTED = (TabM, Mlp)
+"""Networks whose parameters follow from the spec; a team's own are counted when it is built."""
 
 _OF_NETWORKS = frozenset(
     {
@@ -97,8 +152,12 @@ _OF_NETWORKS = frozenset(
 
 
 def without_meaning(model: ModelSpec) -> frozenset[str]:
-    """Fields of ``training`` that mean nothing for a family of models."""
-    return _OF_NETWORKS if isinstance(model, LightGbm) else frozenset()
+    """Fields of ``training`` that mean nothing for a model."""
+    if isinstance(model, Boosted):
+        return _OF_NETWORKS
+    if isinstance(model, Module) and model.loss:
+        return frozenset({"loss", "focal_gamma"})
+    return frozenset()
 
 
 Strategy = Literal["replicate", "shard", "hybrid"]

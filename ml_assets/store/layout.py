@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ml_assets.errors import StorageError, quoted
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import RAW_PREFIX
 from ml_assets.store.snapshots import CommitId, SnapshotStore
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def read_record(store: SnapshotStore, commit: CommitId, address: Address) -> Sta
     """
     if not store.exists(commit, address.record):
         return None
-    return _parse(store, commit, address.record)
+    return read_as(store, commit, address.record, StageRecord)
 
 
 def read_records(
@@ -106,7 +108,7 @@ def read_records(
     """All records of a pipeline (or of one stage of it), ordered by key and partition."""
     prefix = f"records/{pipeline}/{stage}/" if stage else f"records/{pipeline}/"
     entries = store.list(commit, prefix)
-    return tuple(_parse(store, commit, entry.path) for entry in entries)
+    return tuple(read_as(store, commit, entry.path, StageRecord) for entry in entries)
 
 
 def recent_records(
@@ -118,7 +120,7 @@ def recent_records(
         most: partitions; by default two years of weeks.
     """
     entries = store.list(commit, f"records/{address.key}/")
-    return tuple(_parse(store, commit, entry.path) for entry in entries[-most:])
+    return tuple(read_as(store, commit, entry.path, StageRecord) for entry in entries[-most:])
 
 
 def published_partitions(
@@ -126,13 +128,19 @@ def published_partitions(
 ) -> dict[str, StageRecord]:
     """Partition key -> record, of every partition of one asset, oldest first."""
     prefix = f"records/{address.key}/"
-    records = [_parse(store, commit, entry.path) for entry in store.list(commit, prefix)]
+    entries = store.list(commit, prefix)
+    records = [read_as(store, commit, entry.path, StageRecord) for entry in entries]
     return {r.partition: r for r in sorted(records, key=lambda r: r.partition or "") if r.partition}
 
 
-def _parse(store: SnapshotStore, commit: CommitId, path: str) -> StageRecord:
+def read_as(store: SnapshotStore, commit: CommitId, path: str, kind: type[ModelT]) -> ModelT:
+    """A record of whatever kind, at a commit.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
     try:
-        return StageRecord.model_validate_json(store.read_bytes(commit, path))
+        return kind.model_validate_json(store.read_bytes(commit, path))
     except ValidationError as error:
         raise StorageError(
             f"The record {path} at commit {commit[:12]} cannot be read: {quoted(error)}."

@@ -12,11 +12,12 @@ from pydantic import ValidationError
 from ml_assets.errors import SpecError
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
+from ml_assets.spec.network_code import NetworkCode, read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.search import SearchSpec, Value, load_search, with_values
 from ml_assets.spec.stages import SEARCH_STAGE
-from ml_assets.spec.training import without_meaning
+from ml_assets.spec.training import Module, without_meaning
 from ml_assets.store.layout import Address, published_partitions, read_record, recent_records
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import has_snapshots, open_objects, shared_snapshots
@@ -78,6 +79,16 @@ class Pipeline:
     def objects(self) -> LocalObjects:
         """Shards, checkpoints, weights and reports; opened at first use."""
         return open_objects(self.settings.objects, self.settings.cache)
+
+    @property
+    def network(self) -> NetworkCode | None:
+        """The code of a team's own network, as it is in the folder now; None: one of ours.
+
+        Raises:
+            SpecError: it cannot be read whole.
+        """
+        model = self.spec.model
+        return read_network(self.folder, model) if isinstance(model, Module) else None
 
     @property
     def declared(self) -> "Pipeline":

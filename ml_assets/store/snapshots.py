@@ -49,7 +49,7 @@ class Conflict:
     paths: tuple[str, ...]
 
 
-Outcome = Published | AlreadyPublished | Conflict
+PublishResult = Published | AlreadyPublished | Conflict
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Workspace(Protocol):
         """Commit everything staged onto the branch."""
         ...
 
-    def publish(self) -> Outcome:
+    def publish(self) -> PublishResult:
         """Merge the branch onto ``main``, atomically, three-way for each path.
 
         ``AlreadyPublished`` where the merge would change nothing, or where ``main`` has a commit
@@ -216,7 +216,7 @@ class SnapshotStore(Protocol):
 
     def tags(self) -> Mapping[str, CommitId]: ...
 
-    def revert(self, commit: CommitId, *, message: str) -> Outcome:
+    def revert(self, commit: CommitId, *, message: str) -> PublishResult:
         """Undo on ``main`` what a commit of its history changed against its first parent."""
         ...
 

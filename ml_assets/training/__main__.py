@@ -9,7 +9,9 @@ Under torchrun, which exits 1 for everything, the code is in the last ``error`` 
 
 import argparse
 import os
+import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -39,14 +41,24 @@ from ml_assets.spec.program.identity import (
     program_here,
     versions_here,
 )
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.program.pod import shell_code
+from ml_assets.spec.training import Boosted
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
 from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.recovery import failures, generation, ranks_here, standing_verdict
 from ml_assets.training.stop import BadRequest, Stopped
 
-_REPORTED = ("lightgbm", "ml_assets", "numpy", "pydantic", "safetensors", "torch")
+_REPORTED = (
+    "lightgbm",
+    "ml_assets",
+    "numpy",
+    "pydantic",
+    "safetensors",
+    "torch",
+    "xgboost",
+    "xgboost-cpu",
+)
 """Distributions whose versions a node reports."""
 
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
@@ -102,9 +114,9 @@ def _run(request: Request) -> int:
     except StoreAway as error:
         events.failed(EXIT_NOT_SAVED, str(error), None, detail="")
         return EXIT_NOT_SAVED
-    except Exception as error:  # the last line of defence: everything becomes an event
-        import traceback
-
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the last line of defence; torch has errors that are no others
         if is_out_of_memory(error):
             reason = f"memory ran out: {error}. {LESS_MEMORY}"
             events.failed(EXIT_OUT_OF_MEMORY, reason, None, detail=traceback.format_exc())
@@ -117,7 +129,7 @@ def _run(request: Request) -> int:
 
 def _train(request: TrainRequest, events: EventWriter) -> None:
     """Each family is imported where it is asked for: a boosted model loads no torch."""
-    if isinstance(request.model, LightGbm):
+    if isinstance(request.model, Boosted):
         from ml_assets.training.boosting.train import train
     else:
         from ml_assets.training.train import train
@@ -154,7 +166,9 @@ def _refusal(wanted: Program, here: Program, said: str) -> str:
 
 def _gpus(request: Request) -> list[str]:
     """The GPUs that this node's processes compute on: trees, scores and examinations need none."""
-    if not isinstance(request, TrainRequest | MeasureRequest) or request.model.family == "lightgbm":
+    if not isinstance(request, TrainRequest | MeasureRequest):
+        return []
+    if isinstance(request.model, Boosted):
         return []
     import torch
 
@@ -164,12 +178,26 @@ def _gpus(request: Request) -> list[str]:
     return [torch.cuda.get_device_name(number) for number in range(processes)]
 
 
-def _end(code: int) -> NoReturn:
-    """End without taking anything down: a thread of a save, or of gloo, may wait for ever."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+def run() -> NoReturn:
+    """Do what the command line says, and end without taking anything down.
+
+    A thread of a save, or of gloo, may wait for ever, and at the interpreter's end torch may abort
+    a group: so this is the one way in which the process of a rank ends by itself.
+    """
+    code = 1  # that nobody could report
+    try:
+        code = main()
+    except SystemExit as stop:  # of the command line's parser
+        code = stop.code if isinstance(stop.code, int) else EXIT_BAD_REQUEST
+    except KeyboardInterrupt:
+        code = shell_code(-signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 if __name__ == "__main__":
-    _end(main())
+    run()

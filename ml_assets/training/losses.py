@@ -12,12 +12,33 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
+from ml_assets.training.stop import BadRequest
 
 
 def gamma_of(training: TrainingSpec) -> float:
     """The focal loss's exponent; 0: the plain log-loss."""
     return training.focal_gamma if training.loss == "focal" else 0.0
+
+
+def training_losses(
+    network: Network, logits: torch.Tensor, rows: Tensors, task: Task, spec: TrainingSpec
+) -> torch.Tensor:
+    """What training minimizes, of each row: [n]. A team's network may have a loss of its own.
+
+    Raises:
+        BadRequest: that loss is not one number for each row.
+    """
+    if network.own_loss is None:
+        return row_losses(logits, rows, task, gamma_of(spec))
+    losses = network.own_loss(logits, rows.label)
+    if losses.shape != rows.label.shape:
+        raise BadRequest(
+            f"model.loss returned {tuple(losses.shape)} for {len(rows.label)} rows; expected a loss"
+            " of each row: do not take the mean."
+        )
+    return losses
 
 
 def row_losses(

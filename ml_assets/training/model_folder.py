@@ -43,6 +43,7 @@ def write_model(
         classes=schema.classes,
         preprocessing=schema.preprocessing,
         label_scale=schema.label_scale,
+        code=request.code.digest if request.code else None,
         weights=describe(draft, [weights])[0],
         step=step,
     )

@@ -1,27 +1,25 @@
 """Optimizers and schedules by name: the learning rate is a pure function of the step."""
 
 import math
-from typing import assert_never
+from typing import Any, assert_never
 
 import torch
 from torch import nn
 from torch.optim import NAdam, Optimizer
 
 from ml_assets.spec.training import DEFAULT_MOMENTUM, TrainingSpec
+from ml_assets.training.models.network import Network
 
+_RATE = "learning_rate"
 _NEVER_DECAYED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
 def make_optimizer(network: nn.Module, spec: TrainingSpec) -> Optimizer:
-    """The optimizer of the spec; only matrices decay.
+    """The optimizer of the spec; only matrices decay, but for a network with groups of its own.
 
     The weight decay of sgd is part of the gradient; the others shrink the weights themselves.
     """
-    decayed, free = parameters_by_decay(network)
-    groups = [
-        {"params": decayed, "weight_decay": spec.weight_decay},
-        {"params": free, "weight_decay": 0.0},
-    ]
+    groups = [{k: v for k, v in group.items() if k != _RATE} for group in _groups(network, spec)]
     rate = spec.learning_rate
     # foreach: one call for all parameters; with shards a step is four times as fast, bit for bit
     match spec.optimizer:
@@ -36,6 +34,22 @@ def make_optimizer(network: nn.Module, spec: TrainingSpec) -> Optimizer:
             return torch.optim.Adafactor(groups, lr=rate)
         case _:
             assert_never(spec.optimizer)
+
+
+def rates_of(network: nn.Module, spec: TrainingSpec) -> list[float]:
+    """Of each group, the multiple of the spec's learning rate that it learns at."""
+    return [float(group.get(_RATE, 1.0)) for group in _groups(network, spec)]
+
+
+def _groups(network: nn.Module, spec: TrainingSpec) -> list[dict[str, Any]]:
+    own = network.own_groups() if isinstance(network, Network) else None
+    if own is not None:
+        return [{"weight_decay": spec.weight_decay, **group} for group in own]
+    decayed, free = parameters_by_decay(network)
+    return [
+        {"params": decayed, "weight_decay": spec.weight_decay},
+        {"params": free, "weight_decay": 0.0},
+    ]
 
 
 def parameters_by_decay(network: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:

@@ -6,17 +6,21 @@ Each family's predictor is imported where it is asked for: a boosted model loads
 import io
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.store.objects import file_digest, write_whole
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.rows.arrays import Predict, SplitArrays, open_set
 from ml_assets.training.telemetry import memory_peak_mb
+
+if TYPE_CHECKING:
+    from ml_assets.training.models import TeamCode
 
 _CHUNK = 8192
 _SINGLE_ROWS = 200
@@ -25,7 +29,12 @@ _SINGLE_ROWS = 200
 def score(request: ScoreRequest, events: EventWriter) -> None:
     """Write the predictions, then the result, each whole."""
     manifest = open_model(request.model)
-    predict = load_predictor(Path(request.model.uri), manifest, request.world.threads)
+    code = None
+    if request.code is not None:
+        from ml_assets.training.models import code_of
+
+        code = code_of(request)
+    predict = load_predictor(Path(request.model.uri), manifest, request.world.threads, code)
     folder, schema = open_set(request.data)
     rows = SplitArrays(folder, schema, request.split)
     began = time.monotonic()
@@ -52,13 +61,23 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
     events.finished(result, request.output.result)
 
 
-def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
-    """The model of a verified folder, ready to predict: calibrated, in the label's own unit."""
-    if isinstance(manifest.model, LightGbm):
-        from ml_assets.training.boosting.trees import load_predictor as load
+def load_predictor(
+    folder: Path, manifest: ModelManifest, threads: int, code: "TeamCode | None" = None
+) -> Predict:
+    """The model of a verified folder, ready to predict: calibrated, in the label's own unit.
+
+    Args:
+        code: of a team's own network.
+    """
+    if isinstance(manifest.model, Boosted):
+        from ml_assets.training.boosting.engines import engine_of
+
+        predict = engine_of(manifest.model).load_predictor(folder, manifest, threads)
     else:
         from ml_assets.training.weights import load_predictor as load
-    predict, scale = load(folder, manifest, threads), manifest.label_scale
+
+        predict = load(folder, manifest, threads, code)
+    scale = manifest.label_scale
     if (calibration := manifest.calibration) is not None:
         return lambda rows: calibrated(predict(rows), calibration)
     return predict if scale is None else lambda rows: predict(rows) * scale.std + scale.mean

@@ -20,10 +20,10 @@ from ml_assets.training.distributed.step_checks import (
     require_same_branches,
 )
 from ml_assets.training.distributed.strategies import copies, local_gradients, parallelize, summing
-from ml_assets.training.losses import gamma_of, row_losses, row_weights
-from ml_assets.training.models import Network, fresh_network
+from ml_assets.training.losses import row_weights, training_losses
+from ml_assets.training.models import Network, code_of, fresh_network
 from ml_assets.training.models.layers import Masks
-from ml_assets.training.optimization import learning_rate, make_optimizer
+from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors
 from ml_assets.training.rows.order import oversample_index
@@ -80,6 +80,7 @@ class Stepper:
         After its first backward pass it orders the gradients anew, and three or more ranks then sum
         them in another order: the first step of a resume would have other bits.
         """
+        self.rates = rates_of(self.network, self.spec)
         if self.spec.strategy == "replicate" and self.ranks.world > 1:
             self._backward(0, 1.0)
             self.optimizer.zero_grad(set_to_none=True)
@@ -163,7 +164,7 @@ class Stepper:
         spec = self.spec
         weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)
         weights = weights if counted else torch.zeros_like(weights)
-        return row_losses(logits, rows, self.task, gamma_of(spec)) * weights, weights
+        return training_losses(self.network, logits, rows, self.task, spec) * weights, weights
 
     def _non_finite(self, loss: float, norm: float, step: int) -> NonFinite:
         """The error that names rank, batch and rows. All ranks are here: the sums are theirs."""
@@ -183,8 +184,8 @@ class Stepper:
         """Sums times ``factor`` are means over the global weight, clipped."""
         for gradient in gradients:
             gradient.mul_(factor)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.spec, step, self.steps)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * learning_rate(self.spec, step, self.steps)
         self.optimizer.step()
 
     def _skip(self) -> None:
@@ -221,7 +222,7 @@ def initial_network(
     Returns:
         With it a sentence about the weights that it takes over; None where they are fresh.
     """
-    network = fresh_network(request.model, request.training.seed, schema)
+    network = fresh_network(request.model, request.training.seed, schema, code_of(request))
     init = request.init if isinstance(request, TrainRequest) else None
     return network, warm_start(network, init, schema) if init else None
 

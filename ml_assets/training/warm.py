@@ -8,10 +8,11 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.program.exit_codes import EXIT_BAD_DATA, EXIT_DONE
 from ml_assets.spec.program.warm import ANSWER, QUESTION
@@ -21,6 +22,9 @@ from ml_assets.training.rows.arrays import Predict, Rows
 from ml_assets.training.score import load_predictor
 from ml_assets.training.stop import Stopped
 
+if TYPE_CHECKING:
+    from ml_assets.training.models import TeamCode
+
 
 def main() -> int:
     """Load the model, say so, and answer until nothing more is asked."""
@@ -28,13 +32,15 @@ def main() -> int:
     parser.add_argument("--model", required=True, type=Path, help="the folder of the model")
     parser.add_argument("--digest", required=True, help="of its model.json")
     parser.add_argument("--threads", required=True, type=int, help="that it computes with")
+    parser.add_argument("--code", type=Path, help="a file with the code of a team's own network")
     arguments = parser.parse_args()
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever else prints does not print into the frames
     end_with_parent()
     try:
         manifest = open_model(Ref(uri=str(arguments.model), digest=arguments.digest))
-        predict = load_predictor(arguments.model, manifest, arguments.threads)
+        code = _code(arguments.code) if arguments.code else None
+        predict = load_predictor(arguments.model, manifest, arguments.threads, code)
     except Stopped as stop:
         _answer(answers, str(stop).encode(), failed=True)
         return EXIT_BAD_DATA
@@ -47,6 +53,12 @@ def main() -> int:
         except Exception as error:  # the server says it to whoever asked, and goes on
             _answer(answers, f"{type(error).__name__}: {error}".encode(), failed=True)
     return EXIT_DONE
+
+
+def _code(file: Path) -> "TeamCode":
+    from ml_assets.training.models import TeamCode
+
+    return TeamCode.written(NetworkCode.model_validate_json(file.read_bytes()), file.parent)
 
 
 def _read_rows(given: BinaryIO, count: int, manifest: ModelManifest) -> Rows:

@@ -25,13 +25,13 @@ from ml_assets.spec.program import (
     ShardSchema,
     TrainRequest,
 )
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.store.objects import file_digest
 from ml_assets.store.safetensors_file import check_safetensors
 from ml_assets.training.calibration import Calibrator
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.model_folder import open_model, write_model
-from ml_assets.training.models import Network, build, predictions
+from ml_assets.training.models import Network, TeamCode, build, code_of, predictions
 from ml_assets.training.rows.arrays import Predict, Rows
 from ml_assets.training.rows.batches import tensors
 from ml_assets.training.stop import BadData, BadRequest
@@ -52,20 +52,37 @@ def export(
     state = get_model_state_dict(network, options=options)
     if ranks.rank != 0:
         return None
-    found = {n: t.contiguous() for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)}
+    found = _apart({n: t for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)})
 
     def calibration(folder: Path, manifest: ModelManifest) -> Calibration | None:
-        return calibrate(lambda: load_predictor(folder, manifest, request.world.threads))
+        threads, code = request.world.threads, code_of(request)
+        return calibrate(lambda: load_predictor(folder, manifest, threads, code))
 
     write = partial(save_file, found)
     return write_model(request, schema, step, WEIGHTS, write, calibration)
 
 
-def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predict:
-    """The network of a verified folder, ready to score."""
+def load_predictor(
+    folder: Path, manifest: ModelManifest, threads: int, code: TeamCode | None = None
+) -> Predict:
+    """The network of a verified folder, ready to score.
+
+    Args:
+        code: of a team's own network.
+
+    Raises:
+        BadRequest: that is not the code that the manifest names.
+    """
+    found = code.digest if code else None
+    if found != manifest.code:
+        raise BadRequest(
+            f"The model {folder} is a network of code {str(manifest.code)[:12]}; the code that came"
+            f" with the request is {str(found)[:12]}. Its weights are not loaded into another"
+            " network."
+        )
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")
-    network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
+    network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes, code)
     state: dict[str, torch.Tensor] = load_file(folder / manifest.weights.path)
     network.load_state_dict(state)
     network.eval()
@@ -79,6 +96,17 @@ def load_predictor(folder: Path, manifest: ModelManifest, threads: int) -> Predi
 
 
 State = Mapping[str, torch.Tensor]
+
+
+def _apart(state: State) -> dict[str, torch.Tensor]:
+    """Each tensor in memory of its own, as the file wants it: one may have two names."""
+    seen: set[int] = set()
+    found: dict[str, torch.Tensor] = {}
+    for name, tensor in state.items():
+        found[name] = tensor.clone() if tensor.data_ptr() in seen else tensor.contiguous()
+        seen.add(tensor.data_ptr())
+    return found
+
 
 _FIRST = "layers.0.weight"
 """[width, inputs]: an input that the weights do not know begins at zero, and says nothing yet."""
@@ -107,8 +135,11 @@ def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
         _check_kind(init, manifest, schema)
         weights = manifest.weights
         found = _read(file / weights.path, weights.sha256)
-        match = _Match(manifest.preprocessing, schema.preprocessing, found, fresh)
-        fitted, said = match.state(), match.said()
+        if network.inputs_by_name:
+            match = _Match(manifest.preprocessing, schema.preprocessing, found, fresh)
+            fitted, said = match.state(), match.said()
+        else:
+            fitted, said = dict(found), _same_inputs(init, manifest.preprocessing, schema)
     _check_shapes(init, fitted, fresh)
     network.load_state_dict(fitted)
     return f"training begins with the weights of {init.uri} ({init.digest[:12]}): {said}"
@@ -128,7 +159,7 @@ def _read(file: Path, sha256: str) -> dict[str, torch.Tensor]:
 
 
 def _check_kind(init: Ref, manifest: ModelManifest, schema: ShardSchema) -> None:
-    if isinstance(manifest.model, LightGbm):
+    if isinstance(manifest.model, Boosted):
         raise BadRequest(
             f"training.init_from: the model {init.uri} is of trees, a network cannot begin with"
             " them. Remove init_from until a network is released."
@@ -139,6 +170,22 @@ def _check_kind(init: Ref, manifest: ModelManifest, schema: ShardSchema) -> None
             f"training.init_from: the model {init.uri} predicts {was[0]} {list(was[1])}, this one"
             f" {now[0]} {list(now[1])}: its outputs mean something else. Remove init_from."
         )
+
+
+def _same_inputs(init: Ref, was: Preprocessing, schema: ShardSchema) -> str:
+    """Nobody knows which weights of a team's network belong to which word: all have to be the same.
+
+    Raises:
+        BadRequest: columns or words differ.
+    """
+    now = schema.preprocessing
+    words = [[column.vocabulary for column in of.categorical] for of in (was, now)]
+    if _names(was) != _names(now) or words[0] != words[1]:
+        raise BadRequest(
+            f"training.init_from: {init.uri} was trained on other columns or words, and a network"
+            " of your own does not say which of its weights belong to them. Remove init_from."
+        )
+    return "its columns and words are the same"
 
 
 def _check_shapes(init: Ref, fitted: State, fresh: State) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.assets.released_model.promote import Released, release
-from ml_assets.automation.housekeeping.collect import Housekeeping, Outcome
+from ml_assets.automation.housekeeping.collect import CollectionResult, Housekeeping
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
@@ -94,7 +94,7 @@ class House:
     def housekeeping(self) -> Housekeeping:
         return Housekeeping(self.settings, self.instance, clock=lambda: self.now)
 
-    def collect(self) -> Outcome:
+    def collect(self) -> CollectionResult:
         return self.housekeeping().collect()
 
     def pass_days(self, days: float) -> None:

@@ -2,15 +2,15 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.actions.compare import Comparison, said
-from ml_assets.records.experiments import Begun, Folder, Note, RunStory, Words
+from ml_assets.actions.compare import RunComparison, said
+from ml_assets.records.experiments import Begun, Note, RunFolder, RunStory, Words
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 def story(run: str, words: Words, *notes: Note) -> RunStory:
     begun = Begun(pipeline="irises", run=run, trigger="by hand", words=words, config={}, time=AT)
-    folder = Folder("irises", AT, run)
+    folder = RunFolder("irises", AT, run)
     return RunStory(folder, begun, None, None, None, None, None, None, notes)
 
 
@@ -27,6 +27,6 @@ def test_hypothesis_newest_verdict_and_all_notes_are_shown() -> None:
         ("notes", "first (eve); second (eve)"),
     ]
     assert said(after) == told
-    document = Comparison(story("a", Words()), after, ()).document()
+    document = RunComparison(story("a", Words()), after, ()).document()
     assert document["before"]["said"] == {}
     assert document["after"]["said"] == dict(told)

@@ -61,9 +61,8 @@ def test_the_released_world_shows_what_was_passed_and_what_was_refused(released:
     assert "not at least 0.9999" in refused.outcome.why
     assert passed.metrics["accuracy"].low < passed.metrics["accuracy"].value <= 1
     assert passed.rows == 73
-    assert passed.cpu_seconds == passed.seconds
     assert (passed.seconds or 0) > 0
-    assert (passed.epochs, passed.batch, passed.learning_rate) == (30, 24, 0.01)
+    assert "/#/runs/" in (passed.mlflow or ""), "settings and curves are there"
     assert passed.validation_loss is not None
     assert passed.cost is None
     assert refused.seconds is None, "it trained nothing"

@@ -24,8 +24,8 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": "--plant",
-    "new": "NAME --table --label --key --time --into",
-    "check": "[PIPELINE]",
+    "new": "NAME --table --label --key --time --network --into",
+    "check": "[PIPELINE] --deep",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
     " --hypothesis --goal",
     "status": "PIPELINE --json",
@@ -205,9 +205,9 @@ def test_verdicts_and_choices_are_those_of_the_records() -> None:
     from ml_assets.actions.render import Verb
     from ml_assets.cli.models import VERDICTS
     from ml_assets.extras.cost.bill import By
-    from ml_assets.records.experiments import Verdict
+    from ml_assets.records.experiments import HypothesisVerdict
 
-    assert get_args(Verdict) == VERDICTS
+    assert get_args(HypothesisVerdict) == VERDICTS
     assert get_args(By) == choices("models", "cost", "by")
     assert get_args(Verb) == choices("ops", "render", "verb")
 

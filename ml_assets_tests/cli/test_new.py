@@ -289,3 +289,32 @@ def test_dg_scaffolds_the_same_folder(room: Path) -> None:
     )
     PipelineScaffolder().scaffold(request)
     assert main(["check", "orders"]) == 0
+
+
+def test_a_folder_with_a_network_of_its_own_is_good(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "orders", "--network"]) == 0
+    assert main(["check", "orders"]) == 0
+    assert load_spec(room / "orders").model.family == "module"
+    network = room / "orders" / "network.py"
+    network.write_text(network.read_text().replace("import torch\n", "import polars_of_mine\n", 1))
+    assert main(["check", "orders"]) == 1
+    assert "polars_of_mine" in capsys.readouterr().out
+
+
+@pytest.mark.daemon
+def test_the_scaffolded_network_conforms_and_is_trained(
+    room: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["new", "orders", "--network"]) == 0
+    assert main(["check", "orders", "--deep"]) == 0
+    assert capsys.readouterr().out.count("[pass]") == 8
+    network = room / "orders" / "network.py"
+    network.write_text(
+        network.read_text().replace("return self.last(x)", "return self.last(x - x.mean(0))")
+    )
+    assert main(["check", "orders", "--deep"]) == 1
+    assert "[FAIL] no_batch_leak" in capsys.readouterr().out
+    network.write_text(network.read_text().replace("x - x.mean(0)", "x"))
+    assert main(["run", "orders", "--through", "trained_model"]) == 0

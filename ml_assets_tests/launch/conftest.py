@@ -22,8 +22,8 @@ launching: Any = importlib.util.module_from_spec(_found)
 _found.loader.exec_module(launching)
 
 
-def wait_for(condition, seconds=15.0):
-    """The condition's first true value."""
+def wait_for(condition, seconds=150.0):
+    """The condition's first true value. The limit is for what never comes on a busy machine."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"nothing came in {seconds} s"

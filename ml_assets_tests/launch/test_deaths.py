@@ -4,8 +4,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
-import time
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_kill_9_of_the_launching_process_leaves_none_alive_and_the_next_run_re
     assert all(is_alive(pid) for pid in members)
     launching.kill()
     launching.wait()
-    until(lambda: not any(is_alive(pid) for pid in members), seconds=5)
+    until(lambda: not any(is_alive(pid) for pid in members))
     result = stage.train()  # the lock is free: its holder is dead
     assert result.attempt == 2
     assert stage.events[-1].kind == "result"
@@ -81,10 +81,8 @@ def raising_after(stage, pids, until, error):
 
 def test_a_cancel_ends_a_program_that_does_not_listen_after_the_grace(stage, until, is_alive):
     pids = hanging(stage, deaf=True)
-    began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         stage.train(raising_after(stage, pids, until, KeyboardInterrupt), grace=0.3)
-    assert time.monotonic() - began < 10
     assert not any(is_alive(pid) for pid in read_pids(pids))
 
 
@@ -93,17 +91,14 @@ def test_a_second_interrupt_does_not_wait_for_the_grace(stage, until, is_alive):
     pids = hanging(stage, deaf=True)
 
     def second():
-        until(lambda: read_pids(pids))
-        time.sleep(0.5)
+        until(lambda: at_work(subprocess.Popen.wait))
         os.kill(os.getpid(), signal.SIGINT)
 
-    began = time.monotonic()
     impatient = threading.Thread(target=second)
     impatient.start()
     with pytest.raises(KeyboardInterrupt):
-        stage.train(raising_after(stage, pids, until, Cancelled), grace=60)
+        stage.train(raising_after(stage, pids, until, Cancelled), grace=3600)
     impatient.join()
-    assert time.monotonic() - began < 15
     assert not any(is_alive(pid) for pid in read_pids(pids))
 
 
@@ -134,7 +129,7 @@ def test_a_second_launcher_follows_the_first_and_returns_its_result(stage, until
     first = stage.launch_elsewhere()
     until(lambda: list(stage.objects.glob("sessions/*/attempts/1/events.jsonl")))
     result = stage.train()
-    out, err = first.communicate(timeout=20)
+    out, err = first.communicate()
     assert first.returncode == 0, err
     assert (result.attempt, stage.attempts) == (1, ["1"])
     told = [f"{e.attempt} {e.seq} {e.kind}" for e in stage.events]
@@ -157,13 +152,23 @@ def test_a_follower_takes_over_when_the_first_dies(stage, until):
 
 
 def test_a_follower_that_is_cancelled_leaves_the_first_alone(stage, until):
-    stage.plan(steps=4, pause=0.3)
+    goes_on = stage.folder / "goes-on"
+    stage.plan(steps=4, attempts={"1": {"at": 2, "until": str(goes_on)}})
     first = stage.launch_elsewhere()
     until(lambda: list(stage.objects.glob("sessions/*/attempts/1/events.jsonl")))
     with pytest.raises(TrainingInterrupted, match="goes on"):
         stage.train(should_stop=lambda: True)
-    _, err = first.communicate(timeout=20)
+    goes_on.touch()
+    _, err = first.communicate()
     assert first.returncode == 0, err
+
+
+def at_work(function):
+    """Whether the main thread is in a function now."""
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def parent_of(pid):

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from ml_assets.launch.failure import Ending
-from ml_assets.launch.recovery import MOST_AVOIDED, Budgets, Ended, next_attempt, spread_over
+from ml_assets.launch.recovery import MOST_AVOIDED, Budgets, EndedAttempt, next_attempt, spread_over
 from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
 
@@ -15,7 +15,7 @@ CRASH = -signal.SIGSEGV
 
 def an_end(world, code, then, saved=False, **more):
     """An attempt that ended so: only what decides on the next one is told."""
-    return Ended(world, Ending(f"exit {code}", then, "it ended", "", code, **more), saved)
+    return EndedAttempt(world, Ending(f"exit {code}", then, "it ended", "", code, **more), saved)
 
 
 def after(*ended):

@@ -19,7 +19,7 @@ def started_twice(env):
         env=env,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=280,
         check=False,
     )
 

@@ -79,7 +79,7 @@ def test_each_attempt_has_its_own_end_and_where_it_went_on_from(stage):
 
 
 def test_an_attempt_that_was_told_to_stop_says_so(stage):
-    stage.plan(steps=50, pause=0.05)
+    stage.plan(steps=100_000, pause=0.05)
     seen = threading.Event()
 
     def on_event(event):

@@ -9,7 +9,7 @@ from ml_assets.errors import StorageError
 from ml_assets.records.experiments import (
     FAILED,
     Begun,
-    Failed,
+    FailedStep,
     Note,
     Words,
     add,
@@ -76,7 +76,8 @@ def test_the_newest_run_comes_first_and_another_pipeline_is_not_among_them(store
 def test_what_is_written_stays_as_it_is(store):
     begin(store, begun())
     first, second = (
-        canonical_json(Failed(stage="trained_model", reason=why, time=NOW)) for why in ("a", "b")
+        canonical_json(FailedStep(stage="trained_model", reason=why, time=NOW))
+        for why in ("a", "b")
     )
     add(store, "delays", RUN, {FAILED: first})
     add(store, "delays", RUN, {FAILED: second})

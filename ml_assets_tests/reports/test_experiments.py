@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from ml_assets.reports.experiments import render
 from ml_assets.reports.page import script_policy
-from ml_assets.reports.run_rows import Outcome, ReleaseStep, Row, span
+from ml_assets.reports.run_rows import ReleaseStep, Row, RunStatus, span
 from ml_assets.spec.records import Change, Interval
 from ml_assets_tests.assets.released_model.test_report_page import Balanced
 
@@ -21,22 +21,16 @@ ROW = Row(
     time=TIME,
     model="ab" * 32,
     report="abababababababab.html",
-    outcome=Outcome("good", "passed", "all gates passed"),
+    mlflow="http://127.0.0.1:5000/#/runs/1",
+    outcome=RunStatus("good", "passed", "all gates passed"),
     stage="production",
     words={"experiment": "width"},
     verdict="confirmed",
     note="wider is better",
     author="ada",
     metrics={"auc": Interval(value=0.74, low=0.71, high=0.77)},
-    train_loss=0.4,
     validation_loss=0.5,
-    learning_rate=0.002,
-    epochs=3.0,
-    epochs_asked=3,
-    batch=3072,
     seconds=120.0,
-    cpu_seconds=240.0,
-    gpu_seconds=0.0,
     cost=1.25,
     rows=200_000,
     as_of="2013-12-16",
@@ -47,7 +41,8 @@ FAILED = replace(
     run="run-2",
     model=None,
     report=None,
-    outcome=Outcome("bad", "failed at trained_model", "memory ran out"),
+    mlflow=None,
+    outcome=RunStatus("bad", "failed at trained_model", "memory ran out"),
     stage=None,
     words={},
     verdict=None,
@@ -55,7 +50,6 @@ FAILED = replace(
     metrics={},
     cost=None,
     seconds=60.0,
-    epochs=None,
 )
 STEP = ReleaseStep(
     TIME, "aa" * 32, "bb" * 32, [Change(group="spec", name=EVIL, before=EVIL, after=EVIL)]
@@ -76,7 +70,8 @@ def test_the_page_is_whole_and_loads_nothing():
     seen.feed(text)
     assert seen.open == []
     addresses = {value for _, _, value in seen.loads}
-    assert addresses == {"http://127.0.0.1:3000/x", "abababababababab.html"}
+    ways = {"http://127.0.0.1:3000/x", "abababababababab.html", "http://127.0.0.1:5000/#/runs/1"}
+    assert addresses == ways
     assert not re.search(r"<(link|img|iframe|object)|@import|url\(", text)
 
 

@@ -15,12 +15,14 @@ import polars as pl
 import pytest
 from jinja2 import UndefinedError
 
+from ml_assets.actions.home_page import PipelineState, Tile, Verdict
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
 from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.pictures import drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline
 from ml_assets.assets.evaluation_report.drift_profile import make_profile
+from ml_assets.assets.hyperparameter_search.page import study_page
 from ml_assets.assets.released_model.gates.decide import decide
 from ml_assets.assets.released_model.pictures import gates_table, ledger_table, override_picture
 from ml_assets.assets.released_model.report_page import render
@@ -30,7 +32,7 @@ from ml_assets.reports.card import Card, card_page, card_pictures
 from ml_assets.reports.drawing import banner
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import TEMPLATES, Picture, album
-from ml_assets.reports.run_rows import Outcome, ReleaseStep, short_table
+from ml_assets.reports.run_rows import ReleaseStep, RunStatus, short_table
 from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.pipeline import LabelSpec
@@ -45,6 +47,12 @@ from ml_assets.spec.records import (
 )
 from ml_assets.store.table_files import preview_markdown
 from ml_assets.store.table_survey import LabelColumns, survey
+from ml_assets_tests.assets.hyperparameter_search.curves import (
+    Curves,
+    iris_spec,
+    plan_of,
+    studied,
+)
 from ml_assets_tests.assets.released_model.test_report_page import background, decision_on, week
 from ml_assets_tests.reports.test_experiments import ROW
 from ml_assets_tests.worlds import irises
@@ -54,7 +62,14 @@ HOSTILE = f"<script>alert(1)</script>{RED}{TURNED}`|![x](http://evil.example)"
 """A name and a value."""
 ACTS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 PICTURE = re.compile(r"data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)")
-PAGES = {"data_card.html", "experiments.html", "report.html", "reports.html"}
+PAGES = {
+    "api.html",
+    "data_card.html",
+    "experiments.html",
+    "home.html",
+    "report.html",
+    "study.html",
+}
 CHANGE = Change(group="spec", name=HOSTILE, before=HOSTILE, after=HOSTILE)
 OVERRIDE = LedgerEntry(
     seq=2,
@@ -153,7 +168,7 @@ def test_the_page_of_runs_shows_it() -> None:
         run=HOSTILE,
         model=HOSTILE,
         report=HOSTILE,
-        outcome=Outcome("bad", HOSTILE, HOSTILE),
+        outcome=RunStatus("bad", HOSTILE, HOSTILE),
         stage=HOSTILE,
         words=dict.fromkeys(("experiment", "hypothesis", "goal"), HOSTILE),
         verdict=HOSTILE,
@@ -172,11 +187,38 @@ def test_the_page_of_runs_shows_it() -> None:
     assert_seen_in_markdown(album([short_table([row])]))
 
 
-def test_the_index_of_the_reports_shows_it() -> None:
+def test_the_first_page_shows_it() -> None:
     """The server lists no such name; the template would hold all the same."""
-    found = {HOSTILE: [(HOSTILE, datetime(2024, 1, 1, tzinfo=UTC))]}
-    shown = page("reports.html", pipelines=found, below=HOSTILE, experiments=HOSTILE)
-    assert_seen_on_a_page(shown, "reports.html")
+    state = PipelineState(
+        HOSTILE,
+        Verdict("good", HOSTILE, (HOSTILE,)),
+        (Tile(HOSTILE, HOSTILE, HOSTILE),),
+        {HOSTILE: "http://lineage"},
+    )
+    reports = [(HOSTILE, datetime(2024, 1, 1, tzinfo=UTC))]
+    found = {HOSTILE: (state, reports), "unread": (None, reports)}
+    shown = page("home.html", pipelines=found, below=HOSTILE, experiments=HOSTILE)
+    assert_seen_on_a_page(shown, "home.html")
+
+
+def test_the_page_of_a_study_shows_it(tmp_path: Path) -> None:
+    spec = iris_spec(tmp_path)
+    plan = plan_of(spec, {"trials": 4})
+    study = studied(plan, Curves(lambda job, share: job.training.learning_rate), tmp_path)
+    said = {"pipeline": HOSTILE, "name": HOSTILE, "ended": HOSTILE, "importances": {HOSTILE: 0.5}}
+    shown = study_page(study.model_copy(update=said), plan.search, spec, (HOSTILE,))
+    assert_seen_on_a_page(shown, "study.html")
+
+
+def test_the_page_of_the_api_shows_it() -> None:
+    told = {"description": HOSTILE, "required": []}
+    document = {
+        "info": {"title": HOSTILE, "description": HOSTILE, "version": HOSTILE},
+        "paths": {HOSTILE: {"get": {"description": HOSTILE}}},
+        "components": {"schemas": {HOSTILE: {"properties": {HOSTILE: told}}}},
+    }
+    shown = page("api.html", document=document, bodies=(HOSTILE,))
+    assert_seen_on_a_page(shown, "api.html")
 
 
 def test_every_page_is_among_these() -> None:
@@ -186,7 +228,7 @@ def test_every_page_is_among_these() -> None:
 
 def test_a_template_that_asks_for_what_is_not_shown_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="pipelines"):
-        page("reports.html")
+        page("home.html")
 
 
 def test_the_lost_attempts_and_the_changes_show_it() -> None:

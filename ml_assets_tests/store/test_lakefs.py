@@ -24,7 +24,7 @@ from ml_assets.store.lakefs import repository as lakefs_repository
 from ml_assets.store.lakefs.manifest import MANIFEST, State, seal, unseal
 from ml_assets.store.lakefs.store import LakeFsStore
 from ml_assets.store.signing import Keys
-from ml_assets.store.snapshots import AlreadyPublished, ByServer, Conflict, Outcome, Published
+from ml_assets.store.snapshots import AlreadyPublished, ByServer, Conflict, Published, PublishResult
 from ml_assets.store.table_files import write_table
 from ml_assets_tests.servers.lakefs import Fault, LakeFSServer, Setup, lakefs_server
 from ml_assets_tests.servers.lakefs.clients import rest_client, s3_client
@@ -39,7 +39,7 @@ def store(lakefs: LakeFSServer, open_lakefs: OpenLakeFs) -> LakeFsStore:
     return open_lakefs(lakefs)
 
 
-def publish(store: LakeFsStore, files: dict[str, bytes], key: str = "k") -> Outcome:
+def publish(store: LakeFsStore, files: dict[str, bytes], key: str = "k") -> PublishResult:
     with store.open(store.resolve(), key) as workspace:
         for path, data in files.items():
             workspace.put_bytes(path, data)
@@ -154,7 +154,7 @@ def test_somebody_who_is_first_in_the_last_moment_is_seen(
 ) -> None:
     """The rival's merge comes after we looked at main, before ours."""
     store, rival = open_lakefs(lakefs), open_lakefs(lakefs)
-    taken: list[Outcome] = []
+    taken: list[PublishResult] = []
     for ours, theirs, expected in (
         ({"t/ours": b"1"}, {"t/theirs": b"2"}, Published),
         ({"t/same": b"1"}, {"t/same": b"2"}, Conflict),

@@ -13,8 +13,8 @@ from ml_assets.store.snapshots import (
     Busy,
     Collected,
     Conflict,
-    Outcome,
     Published,
+    PublishResult,
     SnapshotStore,
 )
 from ml_assets.store.table_files import write_table
@@ -38,7 +38,7 @@ def collecting(tmp_path: Path) -> SnapshotStore:
 
 def publish(
     store: SnapshotStore, files: dict[str, bytes], key: str, base: str | None = None
-) -> Outcome:
+) -> PublishResult:
     with store.open(base or store.resolve(), key) as workspace:
         for path, data in files.items():
             workspace.put_bytes(path, data)
@@ -138,7 +138,7 @@ def test_writers_at_once_all_get_in_and_each_line_is_taken_once(store: SnapshotS
     """Three paths of their own, and one that all of them want."""
     base = store.resolve()
 
-    def write(number: int) -> tuple[Outcome, Outcome]:
+    def write(number: int) -> tuple[PublishResult, PublishResult]:
         own = publish(store, {f"t/{number}": b"x"}, f"own {number}", base)
         with store.open(base, f"line {number}") as workspace:
             workspace.put_bytes("ledger/1", str(number).encode(), if_absent=True)

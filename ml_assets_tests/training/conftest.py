@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.program.events import Event, Metrics
@@ -67,8 +68,12 @@ class Attempt:
         return [sys.executable, *(torchrun if procs > 1 else []), *program]
 
     def start(self) -> subprocess.Popen[bytes]:
+        return self.started(self.command())
+
+    @staticmethod
+    def started(command: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            self.command(),
+            command,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -130,6 +135,7 @@ class Sessions:
         resume: Ref | None = None,
         data: Ref | None = None,
         init: Ref | None = None,
+        code: NetworkCode | None = None,
     ) -> Attempt:
         folder = self.root / name
         folder.mkdir(exist_ok=True)
@@ -146,6 +152,7 @@ class Sessions:
             training=spec,
             data=data or self.data,
             init=init,
+            code=code,
             resume=resume,
             output=output,
             world=World(procs=procs),

@@ -42,4 +42,4 @@ if __name__ == "__main__":
     }
     for phase in PHASES if os.environ.get("RANK", "0") == "0" else ():
         pause(*places[phase], folder / phase)
-    sys.exit(program.main())
+    program.run()

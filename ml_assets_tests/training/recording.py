@@ -44,4 +44,4 @@ def record(file: Path) -> None:
 
 if __name__ == "__main__":
     record(Path(f"{sys.argv.pop(1)}.{os.environ.get('RANK', '0')}"))
-    sys.exit(program.main())
+    program.run()

@@ -18,7 +18,7 @@ from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, 
 from ml_assets.spec.program.events import Checkpoint, Failed
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.store.objects import file_digest
-from ml_assets.training.boosting.inputs import draws
+from ml_assets.training.boosting.by_lightgbm import draws
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 from ml_assets_tests.worlds.shards import write_shards
 
@@ -257,14 +257,14 @@ def test_a_damaged_model_is_not_scored(sessions: Sessions, tmp_path: Path) -> No
 def test_no_torch_is_loaded_for_trees_and_no_lightgbm_for_a_network() -> None:
     loaded = (
         "import importlib, sys; importlib.import_module(sys.argv[1]);"
-        "print({'torch', 'lightgbm'} & set(sys.modules))"
+        "print({'torch', 'lightgbm', 'xgboost'} & set(sys.modules))"
     )
 
     def engines(module: str) -> str:
         command = [sys.executable, "-c", loaded, f"ml_assets.training.{module}"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
-    assert engines("boosting.train") == engines("boosting.trees") == engines("score") == "set()"
+    assert engines("boosting.train") == engines("boosting.engines") == engines("score") == "set()"
     assert engines("train") == "{'torch'}"
 
 

@@ -157,6 +157,15 @@ def test_a_rank_that_skips_a_branch_is_named_with_its_parameters(
     assert "rank 1 skips layers.1.weight, layers.1.bias" in failed(attempt)[0].reason
 
 
+def test_what_is_no_exception_becomes_an_event_too_and_no_rank_aborts(sessions: Sessions) -> None:
+    spec = ALONE.model_copy(update={"processes": 2})
+    attempt = sessions.attempt("unheard", procs=2, model=MLP, spec=spec)
+    assert planted(attempt, "raises_no_exception") == 1, "torchrun's own code for a rank's end"
+    assert {(event.exit_code, event.reason) for event in failed(attempt)} == {
+        (70, "Unheard: a save that failed")
+    }
+
+
 # --- what is no number names rank, batch and rows -------------------------------------------------
 
 

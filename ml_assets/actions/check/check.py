@@ -21,10 +21,11 @@ from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.footprint import machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
+from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
 from ml_assets.spec.search import check_search
-from ml_assets.spec.training import INSTALL_LIGHTGBM, RELEASE, LightGbm
+from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, RELEASE, Boosted, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.s3.client import INSTALL_S3
@@ -51,10 +52,11 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     if spec is None:
         return ()
     found: list[str] = []
-    if isinstance(spec.model, LightGbm) and importlib.util.find_spec("lightgbm") is None:
+    family = spec.model.family
+    if isinstance(spec.model, Boosted) and importlib.util.find_spec(family) is None:
         found.append(
-            "model.family is 'lightgbm', and the package is not installed here: training would"
-            f" fail\n    remedy: {INSTALL_LIGHTGBM}"
+            f"model.family is {family!r}, and the package is not installed here: training would"
+            f" fail\n    remedy: {INSTALL_BOOSTING}"
         )
     if not is_installed():
         found += [
@@ -76,7 +78,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
 def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose saves do not fit the machines that ``training.spot`` describes."""
     spec, _ = check_spec(folder)
-    if spec is None or spec.training.spot is None or isinstance(spec.model, LightGbm):
+    if spec is None or spec.training.spot is None or not isinstance(spec.model, COUNTED):
         return ()
     verdict = judge_spot(spec.training, _size(spec, settings))
     if verdict.fits:
@@ -89,7 +91,7 @@ def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
 def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """A right spec whose training cannot fit this machine, or a pod of the settings' cluster."""
     spec, _ = check_spec(folder)
-    if spec is None or isinstance(spec.model, LightGbm):
+    if spec is None or not isinstance(spec.model, COUNTED):
         return ()
     world = training_world(spec.model, spec.training)
     room = machine_room()
@@ -158,6 +160,11 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
             initial_file(folder, begin)
         except MlAssetsError as error:
             found.append(_named(folder, "training.init_from", begin, error))
+    if isinstance(spec.model, Module):
+        try:
+            read_network(folder, spec.model)
+        except MlAssetsError as error:
+            found.append(_named(folder, "model.module", spec.model.module, error))
     for key, function in _functions(spec).items():
         try:
             load_function(folder, function, spec.name)

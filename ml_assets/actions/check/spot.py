@@ -19,7 +19,7 @@ from ml_assets.spec.footprint import (
     write_seconds,
 )
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.training import LightGbm, ModelSpec, TrainingSpec, outputs_of
+from ml_assets.spec.training import COUNTED, ModelSpec, TrainingSpec, outputs_of
 
 MOST_MINUTES = 30
 """Between two saves: what a machine that is taken back may cost of all of them."""
@@ -47,7 +47,7 @@ class SpotVerdict:
 
 def words_from_limit(model: ModelSpec) -> int:
     """The fewest words that give an embedding its full width: ceil(1.6 v^0.56) = limit."""
-    if isinstance(model, LightGbm):
+    if not isinstance(model, COUNTED):
         return 0
     words = 1
     while math.ceil(1.6 * words**0.56) < model.embedding_limit:
@@ -65,7 +65,7 @@ def state_size(
         null_flags: extra columns of that set; None: one for each numeric feature.
     """
     model = spec.model
-    assert not isinstance(model, LightGbm)
+    assert isinstance(model, COUNTED)
     known = vocabularies is not None
     guess = words_from_limit(model)
     words = list(vocabularies) if known else [guess] * len(spec.features.categorical)

@@ -61,7 +61,7 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         windows = drift_windows(pipeline.at(base))
         if isinstance(windows, str):
             raise EvidenceError(f"{pipeline.name}: {windows}.")
-        scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
+        scorer = Scorer(context, launcher.launcher(pipeline), pipeline)
         report = compare(pipeline, windows, scorer, last_report(pipeline.at(base)))
         work = windows.work(pipeline, context.run.run_id)
         published = publish_report(pipeline.at(base), work, report)

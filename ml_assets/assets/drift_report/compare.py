@@ -35,7 +35,7 @@ from ml_assets.assets.evaluation_report.drift_baseline_rows import (
 )
 from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, count, labels, merge
 from ml_assets.assets.evaluation_report.period_loss import PeriodLoss
-from ml_assets.assets.evaluation_report.scoring import Scorer, score
+from ml_assets.assets.evaluation_report.scoring import Scorer, Subject, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.errors import RowsRefused
 from ml_assets.records.loading import open_files
@@ -316,14 +316,15 @@ def _predictions(
     pipeline: Pipeline, windows: DriftWindows, scorer: Scorer, rows: pl.DataFrame
 ) -> np.ndarray | str:
     """[rows, outputs] of the release; or why it cannot be asked."""
-    ref, manifest = open_files(scorer.objects, pipeline.name, windows.baseline.model)
-    shards = scorer.objects.folder("shards", pipeline.name)
+    found = open_files(pipeline.objects, pipeline.name, windows.baseline.model)
+    model = Subject.certified(pipeline, *found)
+    shards = pipeline.objects.folder("shards", pipeline.name)
     try:
-        data = write_rows_to_score(rows, manifest, shards)
+        data = write_rows_to_score(rows, model.manifest, shards)
     except RowsRefused as error:
         return f"predictions and performance are not judged: {error}"
-    found = score(scorer.context, scorer.launcher, pipeline.spec, ref, data, "holdout")
-    return found.predictions
+    scored = score(scorer.context, scorer.launcher, pipeline.spec, model, data, "holdout")
+    return scored.predictions
 
 
 def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[str]:

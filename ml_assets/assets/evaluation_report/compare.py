@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ml_assets.assets.evaluation_report.bootstrap import Resampler, Variance, student
-from ml_assets.assets.evaluation_report.metrics.metrics import Judged, judged
+from ml_assets.assets.evaluation_report.metrics.metrics import ScoredPredictions, judged
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.spec.gates import LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
@@ -75,8 +75,8 @@ class Pair:
         EvidenceError: no rows, or predictions that are none.
     """
 
-    candidate: Judged
-    champion: Judged
+    candidate: ScoredPredictions
+    champion: ScoredPredictions
     resampler: Resampler
 
     @classmethod

@@ -43,7 +43,7 @@ class Evaluator:
     ) -> None:
         self.pipeline, self.spec = pipeline, pipeline.spec
         self.context, self.launcher = context, launcher
-        self.scorer = Scorer(context, launcher, pipeline.objects, pipeline.spec)
+        self.scorer = Scorer(context, launcher, pipeline)
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
@@ -117,7 +117,7 @@ class Evaluator:
         folder = Path(model.uri)  # its session's: it is compared and forgotten, never kept
         manifest = held_manifest(folder, model.digest)
         held_weights(folder, manifest)
-        scored = self.score(Subject(model, manifest), self.rows("holdout"))
+        scored = self.score(Subject.own(self.pipeline, model, manifest), self.rows("holdout"))
         if isinstance(scored, NotComparable):
             raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
         return scored.predictions
@@ -160,7 +160,7 @@ def rival_of(state: PipelineState, model: str) -> Subject | None:
     if rival in (None, model):
         return None
     release = load_release(state.store, state.objects, state.name, stage, state.commit)
-    return Subject(release.model, release.manifest)
+    return Subject.certified(state.pipeline, release.model, release.manifest)
 
 
 def folder_size(folder: Path) -> int:

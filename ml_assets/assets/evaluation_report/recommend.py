@@ -9,7 +9,7 @@ from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.spec.gates import LOSS_OF, BaselineSpec, GradientBoostingBaseline
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import Interval, Recommendation
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 
 
 def recommend(
@@ -49,7 +49,7 @@ def _found(spec: PipelineSpec, baseline: BaselineSpec, seen: Interval, keep: boo
     """The measurement as a clause: what was found, and what was asked for."""
     simple, loss = spec.evaluation.simple_model, LOSS_OF[spec.label.task]
     assert simple is not None
-    model = "The model" if isinstance(spec.model, LightGbm) else "The network"
+    model = "The model" if isinstance(spec.model, Boosted) else "The network"
     by = f"{abs(seen.value):.4f} [{seen.low:+.4f}, {seen.high:+.4f}] {loss}"
     found = f"{model} is {'better' if seen.value > 0 else 'worse'} than {_name(baseline)} by {by}"
     if keep:
@@ -64,7 +64,7 @@ def _advice(spec: PipelineSpec, baseline: BaselineSpec, keep: bool) -> str:
         return ": keep it."
     if not isinstance(baseline, GradientBoostingBaseline):
         return f": {_name(baseline)} would do as well."
-    if isinstance(spec.model, LightGbm):
+    if isinstance(spec.model, Boosted):
         return ": it is gradient boosting itself, so there is nothing simpler to release."
     return ": release gradient boosting instead, model: {family: lightgbm}."
 

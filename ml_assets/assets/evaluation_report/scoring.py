@@ -13,10 +13,13 @@ from ml_assets.assets.trained_model.sessions import remember_session, teller
 from ml_assets.assets.training_set.shards import NotComparable, write_scoring_set
 from ml_assets.launch.launcher import Launcher, ScoreJob
 from ml_assets.launch.session import score_session
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import ModelManifest, Ref, ScoreResult, Split
 from ml_assets.spec.records import Measured
-from ml_assets.store.objects import LocalObjects, read_verified
+from ml_assets.store.networks import certified_network, own_network
+from ml_assets.store.objects import read_verified
+from ml_assets.store.pipeline_context import Pipeline
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,18 @@ class Subject:
 
     ref: Ref
     manifest: ModelManifest
+    code: NetworkCode | None
+    """Of a team's own network."""
+
+    @classmethod
+    def own(cls, pipeline: Pipeline, ref: Ref, manifest: ModelManifest) -> "Subject":
+        """A model that the pipeline has trained; see ``own_network``."""
+        return cls(ref, manifest, own_network(pipeline, manifest))
+
+    @classmethod
+    def certified(cls, pipeline: Pipeline, ref: Ref, manifest: ModelManifest) -> "Subject":
+        """A model that was decided on; see ``certified_network``."""
+        return cls(ref, manifest, certified_network(pipeline, manifest))
 
 
 @dataclass(frozen=True)
@@ -52,16 +67,16 @@ class Scorer:
 
     context: AssetStep
     launcher: Launcher
-    objects: LocalObjects
-    spec: PipelineSpec
+    pipeline: Pipeline
 
     def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
         """A model on labelled rows of the feature set."""
-        shards = self.objects.folder("shards", self.spec.name)
-        data = write_scoring_set(rows, model.manifest, self.spec.label, shards)
+        pipeline = self.pipeline
+        shards = pipeline.objects.folder("shards", pipeline.name)
+        data = write_scoring_set(rows, model.manifest, pipeline.spec.label, shards)
         if isinstance(data, NotComparable):
             return data
-        return score(self.context, self.launcher, self.spec, model.ref, data, "holdout")
+        return score(self.context, self.launcher, pipeline.spec, model, data, "holdout")
 
     def champion(self, rival: Subject, rows: pl.DataFrame) -> ChampionScores:
         """A released model on the same rows as another one."""
@@ -75,7 +90,7 @@ def score(
     context: AssetStep,
     launcher: Launcher,
     spec: PipelineSpec,
-    model: Ref,
+    model: Subject,
     data: Ref,
     split: Split,
 ) -> Scored:
@@ -85,7 +100,8 @@ def score(
         TrainingFailed: the program failed; the message gives its reason.
         StorageError: the predictions are not what the program wrote.
     """
-    job = ScoreJob(spec.name, model, data, split, spec.training.threads, spec.cluster)
+    threads = spec.training.threads
+    job = ScoreJob(spec.name, model.ref, data, split, threads, spec.cluster, model.code)
     remember_session(context.instance, context.run.run_id, score_session(job))
     result = launcher.score(job, teller(context.log))
     content = read_verified(result.predictions)

@@ -67,7 +67,15 @@ class Seeds:
         begun = self.model.attributes.get("init")
         init = Ref.model_validate(begun) if begun else None
         data = data_ref(self.pipeline, self.data)
-        job = TrainJob(spec.name, spec.model, training, data, init=init, cluster=spec.cluster)
+        job = TrainJob(
+            spec.name,
+            spec.model,
+            training,
+            data,
+            init=init,
+            cluster=spec.cluster,
+            code=self.pipeline.network,
+        )
         remember_session(self.context.instance, self.context.run.run_id, train_session(job))
         return self.launcher.train(job, teller(self.context.log)).model
 
@@ -94,9 +102,11 @@ def spread_file(pipeline: Pipeline) -> str:
 def trained_alike(pipeline: Pipeline) -> str:
     """Digest of what decides how much seeds matter; another training set is the same spec."""
     spec, left_out = pipeline.spec, {*NOT_IN_THE_RESULT, "seed"}
+    code = pipeline.network
     return digest_of(
         {
             "model": spec.model.model_dump(mode="json"),
+            **({"code": code.digest} if code else {}),
             "training": spec.training.model_dump(mode="json", exclude=left_out),
             "features": spec.features.model_dump(mode="json", exclude={"subject"}),
             "label": spec.label.model_dump(mode="json"),

@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.feature_set.team_modules import import_file
 from ml_assets.errors import LeakError, SpecError, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of
+from ml_assets.spec.team_modules import import_file
 from ml_assets.spec.window import Window
 
 FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]

@@ -10,7 +10,7 @@ from ml_assets.launch.session import NOT_IN_THE_RESULT, program_of
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import SearchSpec, Values, with_values
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Plan:
             "training": base.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
             "data": base.data.digest,
             "init": base.init.digest if base.init else None,
+            **({"code": base.code.digest} if base.code else {}),
             "program": program_of(base).digest,
         }
         return f"{base.pipeline}-study-{digest_of(asked)[:20]}"
@@ -69,7 +70,7 @@ class Plan:
 
     def _spread(self, job: TrainJob) -> TrainJob:
         """On as many processes as a trial has; no number depends on it."""
-        if self.processes is None or isinstance(job.model, LightGbm):
+        if self.processes is None or isinstance(job.model, Boosted):
             return job
         few = {"processes": min(job.training.processes, self.processes)}
         if few["processes"] == 1:

@@ -34,7 +34,7 @@ from ml_assets.launch.session import train_session
 from ml_assets.spec.program import TrainResult
 from ml_assets.spec.program.events import Event, Failed, Metrics
 from ml_assets.spec.study import Study, Trial, TrialEnd
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.objects import LocalObjects
 
@@ -61,14 +61,14 @@ class Running:
 
     def share(self, event: Metrics) -> float:
         """How much of the training is done, above 0 and at most 1."""
-        if isinstance(self.job.model, LightGbm):
+        if isinstance(self.job.model, Boosted):
             return min(1.0, event.step / self.job.model.rounds)
         return min(1.0, event.metrics.get("epoch", 0.0) / self.job.training.epochs)
 
     def curve(self) -> list[tuple[float, float]]:
         """(share of the training, loss) at each evaluation so far."""
         told = sorted(self.story.metrics.items())
-        whole = self.job.model.rounds if isinstance(self.job.model, LightGbm) else None
+        whole = self.job.model.rounds if isinstance(self.job.model, Boosted) else None
         epochs = self.job.training.epochs
         return [
             (

@@ -32,6 +32,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import ModelManifest, ScoreResult
 from ml_assets.spec.program.events import Event
 from ml_assets.spec.sources import FilesSource
+from ml_assets.store.networks import certified_network
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
@@ -172,7 +173,15 @@ def score(pipeline: Pipeline, release: LoadedModel, features: pl.DataFrame) -> N
         data = write_rows_to_score(features, release.manifest, shards)
         model = session.reachable(release.model)
         spec = pipeline.spec
-        job = ScoreJob(pipeline.name, model, data, "holdout", spec.training.threads, spec.cluster)
+        job = ScoreJob(
+            pipeline.name,
+            model,
+            data,
+            "holdout",
+            spec.training.threads,
+            spec.cluster,
+            certified_network(pipeline, release.manifest),
+        )
         return _read(session.launcher.score(job, _ignore))
 
 

@@ -47,7 +47,7 @@ from ml_assets.spec.records import (
     SliceMetrics,
     StageRecord,
 )
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_story import TrainingStory
 
 LINEAGE_LINES = 600
@@ -73,7 +73,7 @@ class Background:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateVerdict:
     """What comes of a model, with the reasons."""
 
     tone: Literal["good", "bad", "wait"]
@@ -162,12 +162,12 @@ def render(
     )
 
 
-def _overridden(override: LedgerEntry | None) -> Verdict | None:
+def _overridden(override: LedgerEntry | None) -> GateVerdict | None:
     """Above all else: the verdict below it does not decide any more."""
     if override is None:
         return None
     failed = ", ".join(override.gates) or "its gates"
-    return Verdict(
+    return GateVerdict(
         "bad",
         f"✗ OVERRIDE: this model may be released although {failed} refused it",
         [
@@ -183,22 +183,24 @@ def _verdict(
     gates: Sequence[GateResult],
     decision: Decision | None,
     spec: PipelineSpec,
-) -> Verdict:
+) -> GateVerdict:
     """A pass needs gates that passed and a decision on this model."""
     refused = "✗ Refused: this model may not be released"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
-        return Verdict("bad", refused, failed)
+        return GateVerdict("bad", refused, failed)
     if decision is None:
         why = f"{summary(gates)}." if gates else "No gate was evaluated."
-        return Verdict("wait", "○ Not decided: no decision on this model is in the ledger", [why])
+        return GateVerdict(
+            "wait", "○ Not decided: no decision on this model is in the ledger", [why]
+        )
     if decision.evidence.model != report.model:
         about = f"The decision shown is about model {decision.evidence.model[:12]}, not this one."
-        return Verdict("bad", refused, [about])
+        return GateVerdict("bad", refused, [about])
     if not decision.passed or not passed(gates):
-        return Verdict("bad", refused, [decision.reason])
+        return GateVerdict("bad", refused, [decision.reason])
     headline = f"✓ Passed: this model may go to {spec.release.to}"
-    return Verdict("good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."])
+    return GateVerdict("good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."])
 
 
 def _tiles(report: EvaluationReport, measured: Measured) -> list[Tile]:
@@ -317,7 +319,7 @@ def _facts(
 
 
 def _trained(spec: PipelineSpec) -> str:
-    if isinstance(spec.model, LightGbm):
+    if isinstance(spec.model, Boosted):
         return f"at most {spec.model.rounds} rounds in one process"
     training = spec.training
     return f"trained with strategy {training.strategy} on {training.processes} processes"

@@ -15,7 +15,7 @@ from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.graph.publish import Published
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.stages import SEARCH_STAGE
-from ml_assets.spec.training import LightGbm, ModelSpec
+from ml_assets.spec.training import Boosted, ModelSpec
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
@@ -104,12 +104,12 @@ def _study(pipeline: Pipeline) -> list[dg.AssetKey]:
 
 
 def _engine(model: ModelSpec) -> str:
-    return "lightgbm" if isinstance(model, LightGbm) else "torch"
+    return model.family if isinstance(model, Boosted) else "torch"
 
 
 def _weights(model: ModelSpec) -> str:
-    if isinstance(model, LightGbm):
-        return "Boosted trees as LightGBM's text"
+    if isinstance(model, Boosted):
+        return f"Boosted trees by {model.family}"
     return f"A {model.family} network: safetensors"
 
 

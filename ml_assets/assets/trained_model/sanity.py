@@ -22,7 +22,7 @@ def sanity_job(pipeline: Pipeline, data: Ref) -> "SanityJob":
     from ml_assets.launch.launcher import SanityJob
 
     spec = pipeline.spec
-    return SanityJob(pipeline.name, spec.model, spec.training, data, spec.cluster)
+    return SanityJob(pipeline.name, spec.model, spec.training, data, spec.cluster, pipeline.network)
 
 
 def examine(

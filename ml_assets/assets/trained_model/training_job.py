@@ -11,6 +11,7 @@ from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
 from ml_assets.spec.records import StageRecord
+from ml_assets.store.networks import kept_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -72,7 +73,14 @@ def train_job(
     spec, begin = pipeline.spec, init.ref if init else None
     where = data_ref(pipeline, data)
     return TrainJob(
-        pipeline.name, spec.model, spec.training, where, fresh, begin, cluster=spec.cluster
+        pipeline.name,
+        spec.model,
+        spec.training,
+        where,
+        fresh,
+        begin,
+        cluster=spec.cluster,
+        code=kept_network(pipeline),
     )
 
 

@@ -57,7 +57,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CollectionResult:
     """The plan, and what it freed; in a dry run: what it would free."""
 
     plan: Plan
@@ -110,7 +110,7 @@ class Housekeeping:
         ]
         return decide(things, keep, self.settings.retention, self._now)
 
-    def collect(self, *, dry_run: bool = False) -> Outcome:
+    def collect(self, *, dry_run: bool = False) -> CollectionResult:
         """Judge everything, and delete what may go.
 
         Raises:
@@ -127,7 +127,7 @@ class Housekeeping:
             tallies: dict[Kind, Tally] = {}
             for kind in KINDS:
                 tallies[kind] = self._collect(plan, kind, dry_run)
-        return Outcome(plan, tallies, tuple(self._left))
+        return CollectionResult(plan, tallies, tuple(self._left))
 
     def _tag_releases(self) -> None:
         """What a process was killed before, or a server did not answer to."""

@@ -8,7 +8,7 @@ from ml_assets.adapters.stores import StoresResource
 from ml_assets.errors import StateInUse
 
 if TYPE_CHECKING:
-    from ml_assets.automation.housekeeping.collect import Outcome
+    from ml_assets.automation.housekeeping.collect import CollectionResult
 
 CRON = "0 3 * * 0"
 """Sundays at three: the daemon makes up for one tick that it slept through."""
@@ -60,7 +60,7 @@ def definitions() -> dg.Definitions:
     return dg.Definitions(jobs=[housekeeping], schedules=[weekly])
 
 
-def _metadata(outcome: "Outcome") -> dict[str, dg.MetadataValue]:
+def _metadata(outcome: "CollectionResult") -> dict[str, dg.MetadataValue]:
     lines = ["| kind | kept | bytes | freed | bytes |", "|---|---|---|---|---|"]
     for kind, t in outcome.tallies.items():
         cells = (t.kept_things, t.kept_bytes, t.freed_things, t.freed_bytes)

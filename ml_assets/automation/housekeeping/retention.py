@@ -68,7 +68,7 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RetentionDecision:
     thing: Thing
     keep: bool
     reason: str
@@ -78,12 +78,12 @@ class Verdict:
 class Plan:
     """A verdict on everything; deletes nothing."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[RetentionDecision, ...]
 
-    def kept(self, kind: Kind) -> tuple[Verdict, ...]:
+    def kept(self, kind: Kind) -> tuple[RetentionDecision, ...]:
         return tuple(v for v in self.verdicts if v.thing.kind == kind and v.keep)
 
-    def dropped(self, kind: Kind) -> tuple[Verdict, ...]:
+    def dropped(self, kind: Kind) -> tuple[RetentionDecision, ...]:
         return tuple(v for v in self.verdicts if v.thing.kind == kind and not v.keep)
 
 
@@ -107,7 +107,7 @@ def decide(
         for needed in (thing for name in user.needs for thing in by_name.get(name, ())):
             if not verdicts[needed.kind, needed.name].keep:
                 reason = f"{user.name} needs it"
-                verdicts[needed.kind, needed.name] = Verdict(needed, True, reason)
+                verdicts[needed.kind, needed.name] = RetentionDecision(needed, True, reason)
                 frontier.append(needed)
     return Plan(tuple(verdicts.values()))
 
@@ -120,15 +120,17 @@ def in_words(time: timedelta) -> str:
 
 def _judge(
     thing: Thing, reached: Mapping[str, str], retention: Retention, now: datetime
-) -> Verdict:
+) -> RetentionDecision:
     age = now - thing.used
     limit: timedelta = getattr(retention, thing.kind)
     if thing.busy:
-        return Verdict(thing, True, thing.busy)
+        return RetentionDecision(thing, True, thing.busy)
     if thing.name in reached:
-        return Verdict(thing, True, reached[thing.name])
+        return RetentionDecision(thing, True, reached[thing.name])
     if age < retention.grace:
-        return Verdict(thing, True, f"younger than the grace of {in_words(retention.grace)}")
+        return RetentionDecision(
+            thing, True, f"younger than the grace of {in_words(retention.grace)}"
+        )
     if age < limit:
-        return Verdict(thing, True, f"{in_words(age)} old; kept for {in_words(limit)}")
-    return Verdict(thing, False, f"nothing reaches it, {in_words(age)} old")
+        return RetentionDecision(thing, True, f"{in_words(age)} old; kept for {in_words(limit)}")
+    return RetentionDecision(thing, False, f"nothing reaches it, {in_words(age)} old")

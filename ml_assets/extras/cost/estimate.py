@@ -10,7 +10,7 @@ from typing import Any
 from ml_assets.assets.trained_model.cost.jobs import Job
 from ml_assets.errors import counted
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import TREES, Boosted
 from ml_assets.spec.usage import AttemptUsage
 
 LAST = 5
@@ -84,9 +84,9 @@ def planned_steps(last: int, then: Mapping[str, Any], spec: PipelineSpec) -> int
         then: the spec that it ran by; a part that is not known is taken to be as now.
     """
     model, training = then.get("model", {}), then.get("training", {})
-    if isinstance(spec.model, LightGbm):
+    if isinstance(spec.model, Boosted):
         return spec.model.rounds
-    if model.get("family") == "lightgbm":
+    if model.get("family") in TREES:
         return last
     now = spec.training
     rows = now.batch_size * now.accumulate

@@ -15,6 +15,7 @@ from ml_assets.adapters.runs import open_instance
 from ml_assets.adapters.step import Instance
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.extras.prove.claim import address_of
+from ml_assets.records.loading import held_manifest
 from ml_assets.records.run_history import Made
 from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
@@ -22,6 +23,7 @@ from ml_assets.spec.program import Ref
 from ml_assets.store import home
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.layout import Address
+from ml_assets.store.networks import bring_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import ephemeral_place, open_objects, open_snapshots
 from ml_assets.store.s3.client import S3Place
@@ -96,6 +98,7 @@ class CleanHome:
                 f" more: there is no {folder}. It cannot be proved."
             )
         self.objects.adopt(Ref(uri=str(folder), digest=digest), "models", "model.json")
+        bring_network(self.real_objects, self.objects, held_manifest(folder, digest))
 
     def _put(self, what: str, files: Mapping[str, bytes], remove: Collection[str] = ()) -> None:
         if not files and not remove:

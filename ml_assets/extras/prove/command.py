@@ -14,7 +14,7 @@ from ml_assets.cli.exit_codes import DONE, REFUSED
 
 if TYPE_CHECKING:
     from ml_assets.extras.prove.proof import Proof
-    from ml_assets.extras.prove.reproduction import Verdict
+    from ml_assets.extras.prove.reproduction import Reproduction
 
 SCHEMA = 1
 _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not compared": "-"}
@@ -106,12 +106,12 @@ def _prove_trial(pipeline: str, number: str | None, *, as_json: bool) -> int:
     return REFUSED if found.outcome == "differs" else DONE
 
 
-def _told(proof: "Proof", *, quiet: bool) -> "list[Verdict]":
+def _told(proof: "Proof", *, quiet: bool) -> "list[Reproduction]":
     if not quiet:
         print(f"{proof.claim.said} of {proof.claim.pipeline}, made again in a clean home")
         for note in proof.notes:
             print(f"  note: {note}")
-    found: list[Verdict] = []
+    found: list[Reproduction] = []
     for verdict in proof.verdicts():
         found.append(verdict)
         if not quiet:
@@ -119,7 +119,7 @@ def _told(proof: "Proof", *, quiet: bool) -> "list[Verdict]":
     return found
 
 
-def _line(verdict: "Verdict") -> str:
+def _line(verdict: "Reproduction") -> str:
     parts = f" ({verdict.partitions} partitions)" if verdict.partitions > 1 else ""
     said = f": {verdict.said}" if verdict.said else ""
     digests = ""
@@ -129,7 +129,7 @@ def _line(verdict: "Verdict") -> str:
 
 
 def _summary(
-    proof: "Proof", found: "list[Verdict]", first: "Verdict | None", seconds: float
+    proof: "Proof", found: "list[Reproduction]", first: "Reproduction | None", seconds: float
 ) -> str:
     what = f"{proof.claim.said} of {proof.claim.pipeline}"
     took = f"{seconds:.0f} s"
@@ -144,7 +144,7 @@ def _summary(
 
 
 def _document(
-    proof: "Proof", found: "list[Verdict]", first: "Verdict | None", seconds: float
+    proof: "Proof", found: "list[Reproduction]", first: "Reproduction | None", seconds: float
 ) -> dict[str, object]:
     loose = any(v.outcome == "tolerated" for v in found)
     return {

@@ -2,7 +2,7 @@
 
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
 from ml_assets.assets.trained_model.training_job import data_ref
-from ml_assets.extras.prove.reproduction import Verdict
+from ml_assets.extras.prove.reproduction import Reproduction
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
@@ -17,7 +17,7 @@ def configuration(
     pipeline: Pipeline,
     record: RunRecord,
     data: StageRecord,
-) -> Verdict:
+) -> Reproduction:
     """The verdict on what was asked for: spec, seed, data, initial weights.
 
     Args:
@@ -27,7 +27,7 @@ def configuration(
     asset = f"{pipeline.name}/configuration"
     said = contradiction(record)
     if said:
-        return Verdict(asset, "differs", f"the run record contradicts itself: {said}")
+        return Reproduction(asset, "differs", f"the run record contradicts itself: {said}")
     begin = next((i for i in record.inputs if i.key == INIT_FROM), None)
     init = Ref(uri=begin.path, digest=begin.version) if begin else None
     job = TrainJob(
@@ -38,15 +38,16 @@ def configuration(
         record.salt,
         init,
         program=record.program,
+        code=pipeline.network,
     )
     session = train_session(job)
     if session == record.session:
-        return Verdict(asset, "equal", f"seed {record.seed}")
+        return Reproduction(asset, "equal", f"seed {record.seed}")
     said = _other_request(pipeline, record) or (
         "its model, training (the seed too), training set or initial weights are not what the"
         " session was named by"
     )
-    return Verdict(asset, "differs", f"{said}", 1, record.session, session)
+    return Reproduction(asset, "differs", f"{said}", 1, record.session, session)
 
 
 def _other_request(pipeline: Pipeline, record: RunRecord) -> str:

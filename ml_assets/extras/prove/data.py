@@ -16,7 +16,7 @@ from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageError
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.extras.prove.clean_home import CleanHome
-from ml_assets.extras.prove.reproduction import Verdict, table_difference
+from ml_assets.extras.prove.reproduction import Reproduction, table_difference
 from ml_assets.records.run_history import Made
 from ml_assets.store.layout import read_record
 from ml_assets.store.pipeline_context import Pipeline
@@ -34,7 +34,7 @@ class DataWalk:
     from_snapshots: bool = False
     """Sources are not read again: what was read then is taken as it was kept."""
 
-    def verdicts(self, data: Sequence[Made]) -> Iterator[Verdict]:
+    def verdicts(self, data: Sequence[Made]) -> Iterator[Reproduction]:
         """A verdict for each asset, in the order of the walk; the caller stops where one differs.
 
         Raises:
@@ -48,25 +48,25 @@ class DataWalk:
 
     # --- raw snapshots --------------------------------------------------------------------------
 
-    def _raw(self, group: list[Made]) -> Verdict:
+    def _raw(self, group: list[Made]) -> Reproduction:
         key = group[0].record.key
         for made in group:
             damage = self._damage(made)
             if damage:
-                return Verdict(key, "differs", _at(made, damage), len(group))
+                return Reproduction(key, "differs", _at(made, damage), len(group))
         kept = group if self.from_snapshots else [m for m in group if not self._can_read(m)]
         self.home.bring_tables(kept)
         read = [made for made in group if made not in kept]
-        verdict = self._make(read) if read else Verdict(key, "equal", "")
+        verdict = self._make(read) if read else Reproduction(key, "equal", "")
         if verdict.outcome == "differs":
             remedy = "--from-snapshots proves the rest from what was read then"
             said = f"{verdict.said}. The source is not what it was: {remedy}"
-            return Verdict(key, "differs", said, len(group), verdict.then, verdict.now)
+            return Reproduction(key, "differs", said, len(group), verdict.then, verdict.now)
         parts = [
             *([f"{len(read)} read again from the source"] if read else []),
             *([f"{len(kept)} as kept then"] if kept else []),
         ]
-        return Verdict(key, "equal", ", ".join(parts), len(group))
+        return Reproduction(key, "equal", ", ".join(parts), len(group))
 
     def _damage(self, made: Made) -> str:
         """What is wrong with the snapshot that is kept; empty where it is what its digest names."""
@@ -94,7 +94,7 @@ class DataWalk:
 
     # --- what is made from them -----------------------------------------------------------------
 
-    def _make(self, group: list[Made]) -> Verdict:
+    def _make(self, group: list[Made]) -> Reproduction:
         key = group[0].record.key
         asset = key_of(key)
         keys = [made.record.partition for made in group]
@@ -105,10 +105,10 @@ class DataWalk:
         except Interrupted:
             raise
         except MlAssetsError as error:
-            return Verdict(key, "differs", f"it cannot be made: {error}", len(group))
+            return Reproduction(key, "differs", f"it cannot be made: {error}", len(group))
         return self._compared(group)
 
-    def _compared(self, group: list[Made]) -> Verdict:
+    def _compared(self, group: list[Made]) -> Reproduction:
         key, store = group[0].record.key, self.home.store
         now = store.resolve(MAIN)
         for made in group:
@@ -117,8 +117,8 @@ class DataWalk:
                 found = record.data_version if record else None
                 said = _at(made, self._difference(made, store) if record else "it is not made")
                 then = made.record.data_version
-                return Verdict(key, "differs", said, len(group), then, found)
-        return Verdict(key, "equal", "", len(group))
+                return Reproduction(key, "differs", said, len(group), then, found)
+        return Reproduction(key, "equal", "", len(group))
 
     def _difference(self, made: Made, store: SnapshotStore) -> str:
         table = address_of(made).table

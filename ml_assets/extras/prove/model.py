@@ -20,7 +20,7 @@ from ml_assets.extras.prove.claim import Claim, address_of
 from ml_assets.extras.prove.clean_home import CleanHome
 from ml_assets.extras.prove.code import other_devices
 from ml_assets.extras.prove.data import differing_rows
-from ml_assets.extras.prove.reproduction import Verdict, decision_difference, metric_outcome
+from ml_assets.extras.prove.reproduction import Reproduction, decision_difference, metric_outcome
 from ml_assets.launch.events import session_events
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local.launcher import LocalLauncher
@@ -52,7 +52,7 @@ class ModelWalk:
     home: CleanHome
     tell: Tell
 
-    def verdicts(self, claim: Claim) -> Iterator[Verdict]:
+    def verdicts(self, claim: Claim) -> Iterator[Reproduction]:
         """A verdict for each asset, as far as the claim went; the caller stops where one differs.
 
         Raises:
@@ -70,19 +70,19 @@ class ModelWalk:
 
     # --- training set ---------------------------------------------------------------------------
 
-    def _training_set(self, made: Made) -> Verdict:
+    def _training_set(self, made: Made) -> Reproduction:
         key, as_of = made.record.key, made.record.attributes.get("as_of")
         config = (
             {f"{self.pipeline.name}__training_set": {"config": {"as_of": as_of}}} if as_of else {}
         )
         failed = self._make(["training_set"], config)
         if failed:
-            return Verdict(key, "differs", f"it cannot be made: {failed}")
+            return Reproduction(key, "differs", f"it cannot be made: {failed}")
         now = self._record("training_set")
         if now.data_version == made.record.data_version:
-            return Verdict(key, "equal", "")
+            return Reproduction(key, "equal", "")
         said = self._other_rows(made, now)
-        return Verdict(key, "differs", said, 1, made.record.data_version, now.data_version)
+        return Reproduction(key, "differs", said, 1, made.record.data_version, now.data_version)
 
     def _other_rows(self, made: Made, now: StageRecord) -> str:
         """Which split differs, by its rows before they are encoded; where those went by age, by
@@ -106,11 +106,11 @@ class ModelWalk:
 
     # --- training -------------------------------------------------------------------------------
 
-    def _training(self, training: RunRecord, data: Made, model: Made | None) -> Verdict:
+    def _training(self, training: RunRecord, data: Made, model: Made | None) -> Reproduction:
         key = f"{self.pipeline.name}/trained_model"
         then = None if model else self._failure(self.home.real_objects, training, data.record)
         if model is None and then is None:
-            return Verdict(key, "not compared", "it never ended by itself: it was interrupted")
+            return Reproduction(key, "not compared", "it never ended by itself: it was interrupted")
         begin = next((i for i in training.inputs if i.key == INIT_FROM), None)
         if begin and begin.path == RELEASE:
             self.home.bring_model(begin.version)
@@ -123,13 +123,13 @@ class ModelWalk:
             now = self._failure(self.home.objects, training, self._record("training_set"))
             return failure_verdict(key, then or "", now, failed)
         if failed:
-            return Verdict(key, "differs", f"it cannot be made: {failed}")
+            return Reproduction(key, "differs", f"it cannot be made: {failed}")
         now = self._record("trained_model")
         if now.data_version == model.record.data_version:
-            return Verdict(key, "equal", "")
+            return Reproduction(key, "equal", "")
         was = model.record.attributes["metrics"]
         outcome, said = metric_outcome(was, now.attributes["metrics"], self._excuse(training))
-        return Verdict(key, outcome, said, 1, model.record.data_version, now.data_version)
+        return Reproduction(key, outcome, said, 1, model.record.data_version, now.data_version)
 
     def _excuse(self, training: RunRecord | None) -> str:
         """Why other bits are no difference; empty: they are."""
@@ -155,7 +155,7 @@ class ModelWalk:
 
     # --- report and decision --------------------------------------------------------------------
 
-    def _report(self, made: Made, training: RunRecord | None) -> Verdict:
+    def _report(self, made: Made, training: RunRecord | None) -> Reproduction:
         key, inputs = made.record.key, made.record.inputs
         base = next(i.commit for i in inputs if i.key == f"{self.pipeline.name}/trained_model")
         self.home.bring_ledger(self.pipeline.name, base or made.commit)
@@ -165,16 +165,16 @@ class ModelWalk:
                 self.home.bring_model(version.version)
         failed = self._make(["evaluation_report"], {}, judging=True)
         if failed:
-            return Verdict(key, "differs", f"it cannot be made: {failed}")
+            return Reproduction(key, "differs", f"it cannot be made: {failed}")
         now = self._record("evaluation_report")
         versions = made.record.data_version, now.data_version
         if versions[0] == versions[1]:
-            return Verdict(key, "equal", "")
+            return Reproduction(key, "equal", "")
         was, found = made.record.attributes["metrics"], now.attributes["metrics"]
         if was == found:
-            return Verdict(key, "differs", self._other_fields(made, now), 1, *versions)
+            return Reproduction(key, "differs", self._other_fields(made, now), 1, *versions)
         outcome, said = metric_outcome(was, found, self._excuse(training))
-        return Verdict(key, outcome, said, 1, *versions)
+        return Reproduction(key, outcome, said, 1, *versions)
 
     def _other_fields(self, made: Made, now: StageRecord) -> str:
         path = address_of(made).file(REPORT_FILE)
@@ -184,7 +184,7 @@ class ModelWalk:
         names = [n for n in type(then).model_fields if getattr(then, n) != getattr(found, n)]
         return f"the same metrics, and other {', '.join(names) or 'bytes'}"
 
-    def _decision(self, claim: Claim) -> Verdict:
+    def _decision(self, claim: Claim) -> Reproduction:
         name, then = f"{self.pipeline.name}/gates", claim.decision
         assert then is not None
         selection = Selection((), gate_keys(self.judging))
@@ -195,15 +195,15 @@ class ModelWalk:
         except Interrupted:
             raise
         except MlAssetsError as error:
-            return Verdict(name, "differs", f"no decision: {error}")
+            return Reproduction(name, "differs", f"no decision: {error}")
         now = latest_decision(
             read(self.home.store, self.pipeline.name), self._record("trained_model").data_version
         )
         if now is None:
-            return Verdict(name, "differs", "no decision was made")
+            return Reproduction(name, "differs", "no decision was made")
         difference = decision_difference(then, now)
         passed = "passed" if then.passed else "refused, as then"
-        return Verdict(name, "differs" if difference else "equal", difference or passed)
+        return Reproduction(name, "differs" if difference else "equal", difference or passed)
 
     # --- in the clean home ----------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class ModelWalk:
         return record
 
 
-def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Verdict:
+def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Reproduction:
     """Whether a training failed as it did then.
 
     Args:
@@ -238,10 +238,10 @@ def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Verdic
         failed: the error of the run; empty where it succeeded.
     """
     if not failed:
-        return Verdict(key, "differs", f"it trained to the end; then it failed: {then}")
+        return Reproduction(key, "differs", f"it trained to the end; then it failed: {then}")
     if now != then:
-        return Verdict(key, "differs", f"it failed otherwise: {now or failed}; then: {then}")
-    return Verdict(key, "equal", f"it fails as it did then: {then}")
+        return Reproduction(key, "differs", f"it failed otherwise: {now or failed}; then: {then}")
+    return Reproduction(key, "equal", f"it fails as it did then: {then}")
 
 
 def _splits(pipeline: Pipeline, record: StageRecord) -> dict[str, pl.DataFrame]:

@@ -16,7 +16,7 @@ from ml_assets.extras.prove.code import package_differences, package_notes, stag
 from ml_assets.extras.prove.configuration import configuration
 from ml_assets.extras.prove.data import DataWalk
 from ml_assets.extras.prove.model import ModelWalk
-from ml_assets.extras.prove.reproduction import Verdict
+from ml_assets.extras.prove.reproduction import Reproduction
 from ml_assets.records.run_history import Made, RunHistory, read_history
 from ml_assets.records.run_record import RunRecord, environment
 from ml_assets.settings import Settings
@@ -73,7 +73,7 @@ class Proof:
         """Code that is not what made it."""
         return [*self._package(), *self._stages()]
 
-    def verdicts(self) -> Iterator[Verdict]:
+    def verdicts(self) -> Iterator[Reproduction]:
         """A verdict for each asset, as it is found; the last one may be the first that differs.
 
         Raises:
@@ -86,7 +86,7 @@ class Proof:
             if verdict.outcome in ("differs", "not compared"):
                 return
 
-    def _walk(self) -> Iterator[Verdict]:
+    def _walk(self) -> Iterator[Reproduction]:
         claim = self.claim
         self._require(self._package())
         if claim.training and claim.training_set:

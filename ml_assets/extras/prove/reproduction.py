@@ -12,7 +12,7 @@ import polars as pl
 from ml_assets.errors import counted
 from ml_assets.spec.records import Decision
 
-Outcome = Literal["equal", "tolerated", "differs", "not compared"]
+Agreement = Literal["equal", "tolerated", "differs", "not compared"]
 """``tolerated``: other bits, and every metric within the tolerance."""
 TOLERANCE = 0.005
 """The relative tolerance of a metric where training ran on another kind of device: 0.5 %."""
@@ -20,11 +20,11 @@ _SHOWN = 3
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Reproduction:
     """What became of one asset."""
 
     asset: str
-    outcome: Outcome
+    outcome: Agreement
     said: str
     partitions: int = 1
     then: str | None = None
@@ -86,7 +86,7 @@ def metric_gap(then: Mapping[str, float], now: Mapping[str, float]) -> MetricGap
 
 def metric_outcome(
     then: Mapping[str, float], now: Mapping[str, float], excuse: str = ""
-) -> tuple[Outcome, str]:
+) -> tuple[Agreement, str]:
     """The outcome for results whose digests differ.
 
     Args:

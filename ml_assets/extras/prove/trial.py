@@ -7,14 +7,14 @@ from ml_assets.assets.hyperparameter_search.page import published_study, searche
 from ml_assets.assets.hyperparameter_search.samplers import Proposal
 from ml_assets.assets.hyperparameter_search.study import LOSS
 from ml_assets.errors import OtherCode, StorageError, UnknownRun
-from ml_assets.extras.prove.reproduction import Verdict
+from ml_assets.extras.prove.reproduction import Reproduction
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.spec.study import Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
 
-def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Verdict:
+def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Reproduction:
     """Train one trial of the newest study again, in a place of its own, and compare its loss.
 
     Args:
@@ -53,8 +53,8 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Verdict:
         now = room.launcher.train(there, lambda _: None).metrics[LOSS]
     named = f"{declared.name}/hyperparameter_search trial {one.number}"
     if now == one.loss:
-        return Verdict(named, "equal", f"validation loss {now:.6f}")
-    return Verdict(named, "differs", f"validation loss {now!r} now, {one.loss!r} in the study")
+        return Reproduction(named, "equal", f"validation loss {now:.6f}")
+    return Reproduction(named, "differs", f"validation loss {now!r} now, {one.loss!r} in the study")
 
 
 def _trial(study: Study, wanted: int | None) -> Trial:

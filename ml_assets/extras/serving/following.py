@@ -108,7 +108,7 @@ class Following:
 
     async def _take_up(self, release: LoadedRelease) -> None:
         run = asyncio.get_running_loop().run_in_executor
-        served = ServedModel.of(self.pipeline.spec, release, self.limits, self.metrics)
+        served = ServedModel.of(self.pipeline, release, self.limits, self.metrics)
         try:
             await served.replay(await run(self._store, golden_vectors, self.pipeline, release))
         except BaseException:

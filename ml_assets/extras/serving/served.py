@@ -10,7 +10,8 @@ from ml_assets.extras.serving.golden import GoldenVectors
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.warm_model import WarmModel
 from ml_assets.records.loading import LoadedRelease
-from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.store.networks import certified_network
+from ml_assets.store.pipeline_context import Pipeline
 
 VERSION = 12
 """Characters of a model's digest that name its version to clients."""
@@ -33,11 +34,12 @@ class ServedModel:
 
     @classmethod
     def of(
-        cls, spec: PipelineSpec, release: LoadedRelease, limits: Limits, metrics: Metrics
+        cls, pipeline: Pipeline, release: LoadedRelease, limits: Limits, metrics: Metrics
     ) -> "ServedModel":
         """A release, which has not been tried yet."""
-        manifest = release.manifest
-        warm = WarmModel(release, spec.training.threads)
+        spec, manifest = pipeline.spec, release.manifest
+        code = certified_network(pipeline, manifest)
+        warm = WarmModel(release, spec.training.threads, code)
         batcher = Batcher(warm.predict, limits, metrics.batch.observe)
         encoder = Encoder(manifest, carried_columns(spec, manifest))
         return cls(release, encoder, warm, batcher, metrics)

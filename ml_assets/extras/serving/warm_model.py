@@ -6,8 +6,10 @@ asked once more: a prediction changes nothing.
 
 import asyncio
 import sys
+import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,8 @@ from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.extras.serving.encoding import Encoded
 from ml_assets.launch.local.process import environment
 from ml_assets.records.loading import LoadedModel
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.warm import ANSWER, MODULE, QUESTION
 from ml_assets.spec.training import outputs_of
 
@@ -33,8 +37,12 @@ class WarmModel:
 
     model: LoadedModel
     threads: int
+    code: NetworkCode | None = None
+    """Of a team's own network."""
     restarts: int = 0
     _process: asyncio.subprocess.Process | None = None
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
+    """Holds that code for the process."""
 
     async def predict(self, rows: Encoded) -> NDArray[np.float64]:
         """Predictions [rows, outputs], in the order of the rows.
@@ -87,6 +95,7 @@ class WarmModel:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", MODULE, "--model", ref.uri, "--digest", ref.digest),
             *("--threads", str(self.threads)),
+            *self._with_code(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env=environment(self.threads),
@@ -94,6 +103,15 @@ class WarmModel:
         )
         await self._answer(process)  # it is loaded
         return process
+
+    def _with_code(self) -> tuple[str, ...]:
+        if self.code is None:
+            return ()
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="ml-assets-network-")
+        file = Path(self._scratch.name) / "code.json"
+        file.write_bytes(canonical_json(self.code))
+        return ("--code", str(file))
 
     async def _answer(self, process: asyncio.subprocess.Process) -> bytes:
         assert process.stdout is not None

@@ -37,7 +37,7 @@ from ml_assets.launch.kubernetes.resources import (
     streaming,
     taking_for_done,
 )
-from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, Calls
+from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, ClusterCalls
 from ml_assets.launch.kubernetes.rights import require_rights
 from ml_assets.launch.kubernetes.starting import QueueWord
 
@@ -83,7 +83,9 @@ class KubernetesApi:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.namespace = namespace
-        self.calls = Calls(Connections(lambda: connect(environment)), budget_seconds, clock, pause)
+        self.calls = ClusterCalls(
+            Connections(lambda: connect(environment)), budget_seconds, clock, pause
+        )
         self._clock = clock
         self._pause = pause
         self._allowed = False

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ml_assets.errors import StoreAway, StoreRefuses
-from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import append_places, append_warning
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.api import KubernetesApi
@@ -20,11 +20,10 @@ from ml_assets.launch.kubernetes.logs import LogFollower
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.kubernetes.observations import JobState, PodState
-from ml_assets.launch.kubernetes.recovered import recovered
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.stall_detection import StallDetector
-from ml_assets.spec.program.events import Checkpoint, Failed, Metrics, Progress
+from ml_assets.spec.program.events import Checkpoint, Event, Failed, Metrics, Progress
 from ml_assets.spec.program.exit_codes import EXIT_SAVED_AFTER_NOTICE
 from ml_assets.spec.program.identity import Place
 
@@ -72,7 +71,7 @@ class Following:
     def __init__(
         self,
         api: KubernetesApi,
-        work: Work[Any],
+        work: SessionWork[Any],
         order: JobOrder,
         mirror: SessionMirror,
         follower: Follower,
@@ -283,3 +282,35 @@ def _leaves_with_grace(pod: PodState) -> bool:
     if _ended(pod):
         return pod.ended is not None and pod.ended.exit_code == EXIT_SAVED_AFTER_NOTICE
     return pod.disrupted is None or pod.disrupted.reason not in _UNREACHABLE
+
+
+def recovered(
+    lost: datetime, job: JobState, pods: Sequence[PodState], told: Sequence[Event]
+) -> str | None:
+    """The parts in a sentence; None: the attempt has told of no step yet.
+
+    Args:
+        lost: when the attempt before began to lose its pods.
+        told: by the attempt, so far.
+    """
+    stepped = next((event.time for event in told if isinstance(event, Metrics)), None)
+    if stepped is None:
+        return None
+    scheduled = [pod.scheduled for pod in pods if pod.scheduled is not None]
+    started = [pod.started for pod in pods if pod.started is not None]
+    resumed = next((event.time for event in told if isinstance(event, Progress)), None)
+    moments = (
+        ("notice, save and end", job.created),
+        ("schedule", max(scheduled, default=None)),
+        ("image and start", max(started, default=None)),
+        ("import, fetch and meet", resumed),
+        ("first step told", stepped),
+    )
+    parts, before = list[str](), lost
+    for name, moment in moments:
+        if moment is not None:
+            now = max(moment, before)  # Kubernetes tells whole seconds, by clocks of its own
+            parts.append(f"{name} {(now - before).total_seconds():.0f}")
+            before = now
+    whole = (before - lost).total_seconds()
+    return f"From the lost pod to the next step: {whole:.0f} s ({', '.join(parts)})."

@@ -16,8 +16,8 @@ from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
 from ml_assets.launch.kubernetes.observations import (
     JobState,
     Json,
+    Observed,
     PodState,
-    Seen,
     job_state,
     pod_state,
 )
@@ -48,7 +48,7 @@ class Stream(Iterable[bytes], Protocol):
         ...
 
 
-class Source(Protocol):
+class WatchSource(Protocol):
     """Whom to ask: ``api.KubernetesApi``."""
 
     def all_of(self, kind: Watched, selector: str) -> Page:
@@ -87,7 +87,7 @@ class Cache:
         self._changes = 0
         self._error: Exception | None = None
 
-    def now(self) -> Seen:
+    def now(self) -> Observed:
         """Everything, the lost pods first, in the order in which they were lost.
 
         Raises:
@@ -101,7 +101,7 @@ class Cache:
             lost = [self._pods[uid] for uid in self._lost]
             others = [pod for uid, pod in self._pods.items() if uid not in self._lost]
             others.sort(key=lambda pod: (pod.job, pod.index or 0))
-            return Seen(tuple(self._jobs.values()), (*lost, *others))
+            return Observed(tuple(self._jobs.values()), (*lost, *others))
 
     def wait(self, seconds: float) -> bool:
         """Wait for a change, so long at most; whether there was one."""
@@ -185,7 +185,7 @@ class Reflector:
 
     def __init__(
         self,
-        source: Source,
+        source: WatchSource,
         kind: Watched,
         selector: str,
         cache: Cache,
@@ -341,7 +341,7 @@ class JobInformer:
         ClusterRefused, ClusterAway: the first look failed.
     """
 
-    def __init__(self, source: Source, selector: str) -> None:
+    def __init__(self, source: WatchSource, selector: str) -> None:
         self._cache = Cache()
         self._stopping = threading.Event()
         kinds: tuple[Watched, ...] = ("jobs", "pods")
@@ -368,7 +368,7 @@ class JobInformer:
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
 
-    def now(self) -> Seen:
+    def now(self) -> Observed:
         """What is known; it costs no call.
 
         Raises:

@@ -27,7 +27,7 @@ _NOT_YET, _GONE = 400, 404
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(\S*) (.*)", re.DOTALL)
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     """Whom to ask: ``api.KubernetesApi``."""
 
     def log(self, pod: str, since_seconds: int | None = None) -> Stream:
@@ -49,7 +49,7 @@ class LogFollower:
     """
 
     def __init__(
-        self, source: Source, file: Path, clock: Callable[[], float] = time.monotonic
+        self, source: LogSource, file: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._source = source
         self._file = file
@@ -160,7 +160,7 @@ class _Written:
         self._out.flush()
 
 
-def tails(source: Source, pods: Sequence[PodState], lines: int = 50) -> str:
+def tails(source: LogSource, pods: Sequence[PodState], lines: int = 50) -> str:
     """The ends of the logs of the first of these pods, each under its name.
 
     What cannot be read is left out: it is wanted for an explanation, and is none itself.

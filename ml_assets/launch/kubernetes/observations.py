@@ -65,7 +65,7 @@ class JobState:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class ContainerWaiting:
     """Why a container does not run yet: ``ContainerCreating``, ``ImagePullBackOff``, ..."""
 
     container: str
@@ -107,7 +107,7 @@ class PodState:
     """Why it has no node yet: the scheduler's words."""
     disrupted: Condition | None
     """``DisruptionTarget``: who took it away."""
-    waiting: Waiting | None
+    waiting: ContainerWaiting | None
     """The first container that does not run yet."""
     ended: ContainerEnd | None
     """The first container that failed, else the first that ended."""
@@ -149,7 +149,7 @@ class KubernetesEvent:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observed:
     """Everything of one selector at one moment."""
 
     jobs: tuple[JobState, ...] = ()
@@ -251,12 +251,12 @@ def _index(meta: Json) -> int | None:
     return int(text) if text is not None else None
 
 
-def _waiting(containers: Sequence[Json]) -> Waiting | None:
+def _waiting(containers: Sequence[Json]) -> ContainerWaiting | None:
     for one in containers:
         waiting = (one.get("state") or {}).get("waiting")
         if waiting is not None:
             said = waiting.get("message") or ""
-            return Waiting(one["name"], waiting.get("reason") or "", said)
+            return ContainerWaiting(one["name"], waiting.get("reason") or "", said)
     return None
 
 

@@ -2,14 +2,17 @@
 
 import contextlib
 import json
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, SettingsError
 from ml_assets.launch.kubernetes.connection import Connection, Connections
+from ml_assets.store.retries import waits
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 BUDGET_SECONDS = 300.0
 """Within which a call is tried again: an API server that is replaced is away for a minute."""
@@ -71,7 +74,7 @@ class SilentStream(NoAnswer):
     """An answer that goes on said nothing for long."""
 
 
-class Calls:
+class ClusterCalls:
     """Asks one cluster.
 
     Args:
@@ -110,8 +113,12 @@ class Calls:
             ClusterAway: no answer within the budget.
             ClusterRefused: the answer is no.
         """
-        began, wait, unsure = self._clock(), _FIRST_WAIT, False
-        while True:
+        from tenacity import Retrying, retry_if_exception_type
+
+        began, unsure, longer = self._clock(), False, waits(_FIRST_WAIT, _LONGEST_WAIT)
+
+        def asked() -> T:
+            nonlocal unsure
             try:
                 if unsure and look and (found := self.once(doing, look)) is not None:
                     return found
@@ -119,15 +126,32 @@ class Calls:
                 return self.once(doing, call)
             except NoAnswer as lost:
                 unsure = unsure or lost.trouble.done
-                pause = max(lost.trouble.wait, wait * random.uniform(0.5, 1.0))
-                budget = self._budget if self._known else min(self._budget, FIRST_CONTACT_SECONDS)
-                if self._clock() - began + pause > budget:
-                    raise ClusterAway(
-                        f"{lost} It was tried again for {budget:.0f} s. See that it is up and that"
-                        " KUBECONFIG leads there; what runs in the cluster goes on."
-                    ) from lost
-            self._pause(pause)
-            wait = min(wait * 2, _LONGEST_WAIT)
+                raise
+
+        def wait(state: "RetryCallState") -> float:
+            lost = state.outcome.exception() if state.outcome else None
+            asked_to = lost.trouble.wait if isinstance(lost, NoAnswer) else 0.0
+            return max(asked_to, longer(state))
+
+        policy = Retrying(
+            retry=retry_if_exception_type(NoAnswer),
+            wait=wait,
+            stop=lambda state: self._clock() - began + state.upcoming_sleep > self._limit,
+            sleep=self._pause,
+            reraise=True,
+        )
+        try:
+            return policy(asked)
+        except NoAnswer as lost:
+            raise ClusterAway(
+                f"{lost} It was tried again for {self._limit:.0f} s. See that it is up and that"
+                " KUBECONFIG leads there; what runs in the cluster goes on."
+            ) from lost
+
+    @property
+    def _limit(self) -> float:
+        """Seconds within which a call is tried again."""
+        return self._budget if self._known else min(self._budget, FIRST_CONTACT_SECONDS)
 
     def once(self, doing: str, call: Call[T]) -> T:
         """Call once, for who comes back by rules of its own. An expired token is read again first.

@@ -8,7 +8,7 @@ from typing import Any
 
 from ml_assets.errors import ClusterRefused
 from ml_assets.launch.kubernetes.resources import RAW, authorization, decoded, taking_for_done
-from ml_assets.launch.kubernetes.retries import Calls
+from ml_assets.launch.kubernetes.retries import ClusterCalls
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ NEEDED = (
 deploy/ grants beside them (logs, events, Kueue's queues) explains an end, and is no condition."""
 
 
-def require_rights(calls: Calls, namespace: str) -> None:
+def require_rights(calls: ClusterCalls, namespace: str) -> None:
     """Ask whether we may do all of that: one small call for each.
 
     Raises:
@@ -50,7 +50,7 @@ def require_rights(calls: Calls, namespace: str) -> None:
         )
 
 
-def _is_granted(calls: Calls, namespace: str, right: Right) -> bool:
+def _is_granted(calls: ClusterCalls, namespace: str, right: Right) -> bool:
     """Whoever may not even ask is told by the call itself."""
     asked = {
         "namespace": namespace,

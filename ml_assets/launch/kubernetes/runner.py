@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, StoreAway
-from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import (
     append_warning,
     attempt_numbers,
@@ -26,7 +26,7 @@ from ml_assets.launch.events import (
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.ending import Evidence, Words, ending_of, held_by
+from ml_assets.launch.kubernetes.diagnosis import PodEvidence, Words, ending_of, held_by
 from ml_assets.launch.kubernetes.following import Following, Over
 from ml_assets.launch.kubernetes.logs import tails
 from ml_assets.launch.kubernetes.manifest import (
@@ -139,7 +139,7 @@ class KubernetesRunner:
                 return _REQUEST.validate_json(data).program
         return None
 
-    def adopt(self, work: Work[Any]) -> Request | None:
+    def adopt(self, work: SessionWork[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``: the newest attempt, if its Job is there.
 
         Raises:
@@ -156,7 +156,7 @@ class KubernetesRunner:
             return None
         return _begun(work.folder, numbers[-1])
 
-    def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
+    def run(self, work: SessionWork[Any], request: Request, follower: Follower) -> Ending:
         """See ``AttemptRunner.run``. Where cluster or store are out of reach the Job goes on."""
         mirror = SessionMirror(work.folder, self._objects, self._hasty)
         sent = partial(self._sent, mirror, request)  # the store answered a moment ago: ``adopt``
@@ -178,7 +178,7 @@ class KubernetesRunner:
             raise
         return self._ended(work, order, over, mirror, follower)
 
-    def leave(self, work: Work[Any]) -> None:
+    def leave(self, work: SessionWork[Any]) -> None:
         """See ``AttemptRunner.leave``. What cannot be done now costs no result that is there."""
         number = max(attempt_numbers(work.folder.root))
         try:
@@ -223,7 +223,7 @@ class KubernetesRunner:
             folder = attempt_of(request.session, number)
             return _begun(mirror.folder, number), f"{self._objects.place.uri}/{folder}/{REQUEST}"
 
-    def _order(self, work: Work[Any], request: Request, address: str) -> JobOrder:
+    def _order(self, work: SessionWork[Any], request: Request, address: str) -> JobOrder:
         training = request.training if isinstance(request, TrainRequest) else None
         told = session_events(work.folder.root)
         return JobOrder(
@@ -247,7 +247,7 @@ class KubernetesRunner:
         if order.world.nodes > 1:
             self._api.create_service(service_manifest(order, self._settings, job.uid))
 
-    def _tell_of_others(self, work: Work[Any], order: JobOrder) -> None:
+    def _tell_of_others(self, work: SessionWork[Any], order: JobOrder) -> None:
         """Tell of Jobs that train for the same pipeline beside this one: who asked may not know."""
         if order.verb != "train":
             return
@@ -273,7 +273,7 @@ class KubernetesRunner:
 
     def _ended(
         self,
-        work: Work[Any],
+        work: SessionWork[Any],
         order: JobOrder,
         over: Over,
         mirror: SessionMirror,
@@ -315,11 +315,11 @@ class KubernetesRunner:
         ending = ending_of(seen, follower.of_attempt(order.attempt), log)
         return replace(ending, held=held_by(order, seen, self._bought(order)))
 
-    def _looked_at(self, order: JobOrder, over: Over, words: Words) -> Evidence:
+    def _looked_at(self, order: JobOrder, over: Over, words: Words) -> PodEvidence:
         """What tells why it ended, as long as it is there."""
         failed = over.job is not None and not over.complete
         dumb = [p for p in over.pods if p.phase == "Failed" and not p.gone and p.index not in words]
-        return Evidence(
+        return PodEvidence(
             over,
             words,
             tails(self._api, dumb),

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ml_assets.launch.attempts import POLL_SECONDS, Follower, Work
+from ml_assets.launch.attempts import POLL_SECONDS, Follower, SessionWork
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.failure import Ending, judge, stalled
 from ml_assets.launch.folder import SessionFolder
@@ -105,7 +105,7 @@ class LocalRunner:
         """See ``AttemptRunner.older``: none outlives its follower."""
         return None
 
-    def adopt(self, work: Work[Any]) -> Request | None:
+    def adopt(self, work: SessionWork[Any]) -> Request | None:
         """See ``AttemptRunner.adopt``."""
         return None
 
@@ -114,7 +114,7 @@ class LocalRunner:
         if self._shared is not None:
             SessionMirror(folder, self._shared).adopt()
 
-    def run(self, work: Work[Any], request: Request, follower: Follower) -> Ending:
+    def run(self, work: SessionWork[Any], request: Request, follower: Follower) -> Ending:
         """See ``AttemptRunner.run``; an exception ends the processes, too."""
         folder, log = work.folder.attempt(request.attempt), work.folder.log(request.attempt)
         command = self.command(request, folder / "request.json")
@@ -136,7 +136,7 @@ class LocalRunner:
         events = follower.of_attempt(request.attempt)
         return judge(code, events, log, workers=request.world.procs > 1)
 
-    def leave(self, work: Work[Any]) -> None:
+    def leave(self, work: SessionWork[Any]) -> None:
         """See ``AttemptRunner.leave``: what ran below this process is gone."""
         if self._shared is not None:
             SessionMirror(work.folder, self._shared).vouch(max(attempt_numbers(work.folder.root)))

@@ -19,7 +19,7 @@ from ml_assets.records.ledger.stages import decision_line
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Decision, LedgerEntry
-from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Entry, Outcome, SnapshotStore
+from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Entry, PublishResult, SnapshotStore
 
 _LINE = re.compile(r"\d{6,}\.json")
 _ATTEMPTS = 100
@@ -102,7 +102,7 @@ def append(
 
 def _publish(
     store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry, beside: Beside
-) -> Outcome:
+) -> PublishResult:
     line = canonical_json(entry)
     with store.open(base, run_key(pipeline, hashlib.sha256(line).hexdigest())) as workspace:
         workspace.put_bytes(path_of(pipeline, entry.seq), line, if_absent=True)

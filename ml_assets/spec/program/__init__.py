@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
+from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.sanity import SanityCheck
-from ml_assets.spec.training import LightGbm, ModelSpec, Task, TrainingSpec
+from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
 SPLIT = "split"
 """The column of a training set's rows that names their split."""
@@ -129,6 +130,8 @@ class ModelManifest(Frozen):
     label_scale: LabelScale | None = Field(default=None, exclude_if=unset)
     """Regression: takes a prediction back to the label's own unit."""
     calibration: Calibration | None = Field(default=None, exclude_if=unset)
+    code: Digest | None = Field(default=None, exclude_if=unset)
+    """A team's own network: the digest of its code; with another it is not loaded."""
     weights: File
     step: Annotated[int, Field(ge=0)]
 
@@ -179,7 +182,7 @@ class World(Frozen):
 
 def training_world(model: ModelSpec, training: TrainingSpec) -> World:
     """The world of a training: boosted trees grow in one process, a network in those declared."""
-    procs = 1 if isinstance(model, LightGbm) else training.processes
+    procs = 1 if isinstance(model, Boosted) else training.processes
     return World(procs=procs, threads=training.threads)
 
 
@@ -216,6 +219,8 @@ class _Asked(Frozen):
     world: World
     program: Program | None = Field(default=None, exclude_if=unset)
     """The program that is asked for; another one refuses. None: whichever is there."""
+    code: NetworkCode | None = Field(default=None, exclude_if=unset)
+    """Of a team's own network; None: the family is one of ours."""
 
 
 class TrainRequest(_Asked):
@@ -258,6 +263,8 @@ class SanityRequest(_Asked):
     verb: Literal["sanity"] = "sanity"
     model: ModelSpec
     training: TrainingSpec
+    deep: bool = Field(default=False, exclude_if=unset)
+    """Hold it to what every network has to keep instead; by two processes."""
     output: Reports
 
 

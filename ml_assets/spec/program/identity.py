@@ -17,12 +17,13 @@ from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.closure import PACKAGE, closure
 
-Part = Literal["network", "trees", "measure", "sanity", "score"]
+Part = Literal["network", "trees", "xgboost", "measure", "sanity", "score"]
 """The part that the program runs: a training by its family, or another verb."""
 
 _ENTRANCES: dict[Part, str] = {
     "network": "ml_assets.training.train:train",
     "trees": "ml_assets.training.boosting.train:train",
+    "xgboost": "ml_assets.training.boosting.train:train",
     "measure": "ml_assets.training.measure:measure",
     "sanity": "ml_assets.training.sanity.suite:sanity",
     "score": "ml_assets.training.score:score",
@@ -40,14 +41,15 @@ _TELLS = (
     "ml_assets.training.telemetry",
 )
 """Modules that only say how it goes, or carry bytes held to digests: they decide no result."""
-# torch and lightgbm do the arithmetic, numpy draws the order of the rows and encodes them. Python,
-# pydantic, safetensors and boto3 carry numbers and change none.
+# torch, lightgbm and xgboost do the arithmetic, numpy draws the order of the rows and encodes them.
+# Python, pydantic, safetensors and boto3 carry numbers and change none.
 _DECIDE: dict[Part, tuple[str, ...]] = {
     "network": ("numpy", "torch"),
     "trees": ("lightgbm", "numpy"),
+    "xgboost": ("numpy", "xgboost", "xgboost-cpu"),
     "measure": ("numpy", "torch"),
     "sanity": ("numpy", "torch"),
-    "score": ("lightgbm", "numpy", "torch"),
+    "score": ("lightgbm", "numpy", "torch", "xgboost", "xgboost-cpu"),
 }
 
 
@@ -110,10 +112,13 @@ class Node(Frozen):
     """None: it ran beside whoever asked for it."""
 
 
+_TREES: dict[str, Part] = {"lightgbm": "trees", "xgboost": "xgboost"}
+
+
 def part_of(verb: Literal["train", "measure", "sanity", "score"], family: str = "") -> Part:
     """The part of the program that a verb runs for a family of models."""
     if verb == "train":
-        return "trees" if family == "lightgbm" else "network"
+        return _TREES.get(family, "network")
     return verb
 
 

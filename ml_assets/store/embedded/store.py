@@ -40,8 +40,8 @@ from ml_assets.store.snapshots import (
     CommitId,
     Conflict,
     Entry,
-    Outcome,
     Published,
+    PublishResult,
     utc_now,
 )
 
@@ -135,7 +135,7 @@ class EmbeddedStore:
                 " A tag never moves: choose another name."
             )
 
-    def revert(self, commit: CommitId, *, message: str) -> Outcome:
+    def revert(self, commit: CommitId, *, message: str) -> PublishResult:
         reverted = self._commit(commit)[0]
         if not reverted.parents:
             raise StorageError(
@@ -358,7 +358,7 @@ class EmbeddedWorkspace:
         self._head = self._store.write_commit(tree, (self._head,), message, self._metadata)
         return self._head
 
-    def publish(self) -> Outcome:
+    def publish(self) -> PublishResult:
         if self._head == self.base:
             raise ValueError("commit before you publish")
         while True:

@@ -27,7 +27,7 @@ from ml_assets.store.snapshots import (
     Commit,
     CommitId,
     Entry,
-    Outcome,
+    PublishResult,
     utc_now,
 )
 
@@ -128,7 +128,7 @@ class LakeFsStore:
                 " A tag never moves: choose another name."
             )
 
-    def revert(self, commit: CommitId, *, message: str) -> Outcome:
+    def revert(self, commit: CommitId, *, message: str) -> PublishResult:
         reverted = self._api.recorded(commit)
         if reverted is None or not reverted.parents:
             raise StorageError(

@@ -26,8 +26,8 @@ from ml_assets.store.snapshots import (
     CommitId,
     Conflict,
     Entry,
-    Outcome,
     Published,
+    PublishResult,
 )
 
 EPHEMERAL = "ml-assets-work-"
@@ -115,7 +115,7 @@ class LakeFsWorkspace:
         self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}
         return self._commit(trees.applied(self._was, self._staged))
 
-    def publish(self) -> Outcome:
+    def publish(self) -> PublishResult:
         if not self._metadata:
             raise ValueError("commit before you publish")
         try:
@@ -133,7 +133,7 @@ class LakeFsWorkspace:
                 " Run again when fewer runs are going on."
             ) from error
 
-    def _publish(self) -> Outcome:
+    def _publish(self) -> PublishResult:
         """Publish in one attempt.
 
         Raises:
@@ -200,7 +200,7 @@ class LakeFsWorkspace:
         done = self._repository.published_since(self.base, head, self._run_key)
         return done.id if done and done.metadata.get(BRANCH) == self._branch else None
 
-    def _outcome(self, done: Recorded) -> Outcome:
+    def _outcome(self, done: Recorded) -> PublishResult:
         ours = done.metadata.get(BRANCH) == self._branch
         return Published(done.id) if ours else AlreadyPublished(done.id)
 

@@ -1,1 +1,1 @@
-"""Gradient boosting with LightGBM: one process, no torch. A step of training is a round."""
+"""Boosted trees, by LightGBM or XGBoost: one process, no torch. A step of training is a round."""

@@ -50,7 +50,7 @@ def parallelize(
         forward = lowered(network, spec.precision)
         return _replica(forward, communication) if ranks.world > 1 else forward
     mesh = _mesh(spec, ranks)
-    for layer in network.layers:
+    for layer in network.units():
         if sum(weight.numel() for weight in layer.parameters()) >= _UNIT:
             fully_shard(layer, mesh=mesh, mp_policy=fsdp_policy(spec.precision, root=False))
     fully_shard(network, mesh=mesh, mp_policy=fsdp_policy(spec.precision, root=True))

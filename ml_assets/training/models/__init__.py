@@ -1,33 +1,58 @@
 """The families of models, by the name in the spec."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import assert_never
 
 import torch
 
-from ml_assets.spec.program import Preprocessing, ShardSchema
-from ml_assets.spec.training import Mlp, ModelSpec, Task, outputs_of
+from ml_assets.spec.program import Preprocessing, Request, ShardSchema
+from ml_assets.spec.training import Mlp, ModelSpec, Module, Task, outputs_of
 from ml_assets.training.models.mlp import MlpNetwork
+from ml_assets.training.models.network import Network
 from ml_assets.training.models.tabm import TabMNetwork
-
-Network = MlpNetwork | TabMNetwork
-"""(numeric [n, f], categorical [n, c], keep | None) -> logits [n, members, outputs]."""
+from ml_assets.training.models.team import Columns, TeamCode, TeamNetwork
+from ml_assets.training.stop import BadRequest
 
 
 def build(
-    spec: ModelSpec, preprocessing: Preprocessing, task: Task, classes: Sequence[str]
+    spec: ModelSpec,
+    preprocessing: Preprocessing,
+    task: Task,
+    classes: Sequence[str],
+    code: TeamCode | None = None,
 ) -> Network:
-    """A network with real initial values, drawn from torch's global generator."""
+    """A network with real initial values, drawn from torch's global generator.
+
+    Args:
+        code: of a team's own network.
+
+    Raises:
+        BadRequest: a team's own network cannot be built.
+    """
+    if isinstance(spec, Module):
+        if code is None:
+            raise BadRequest(f"The request has no code of {spec.module}: nothing can be built.")
+        return TeamNetwork(spec, code, Columns.of(preprocessing, task, classes))
     numeric = len(preprocessing.numeric) + len(preprocessing.null_flags)
     cardinalities = [len(column.vocabulary) + 1 for column in preprocessing.categorical]
     kind = MlpNetwork if isinstance(spec, Mlp) else TabMNetwork
     return kind(spec, numeric, cardinalities, outputs_of(task, classes))  # pyright: ignore[reportArgumentType]  the family decides both
 
 
-def fresh_network(spec: ModelSpec, seed: int, schema: ShardSchema) -> Network:
+def code_of(request: Request) -> TeamCode | None:
+    """The code that came with a request, ready to be imported; it lies beside the events."""
+    if request.code is None:
+        return None
+    return TeamCode.written(request.code, Path(request.output.events).parent)
+
+
+def fresh_network(
+    spec: ModelSpec, seed: int, schema: ShardSchema, code: TeamCode | None = None
+) -> Network:
     """The network before its first step: equal wherever spec, seed and schema are."""
     torch.manual_seed(seed)
-    network = build(spec, schema.preprocessing, schema.task, schema.classes)
+    network = build(spec, schema.preprocessing, schema.task, schema.classes, code)
     set_output_bias(network, schema.task, schema.label_rate)
     return network
 

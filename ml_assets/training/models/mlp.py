@@ -8,9 +8,10 @@ from torch import nn
 
 from ml_assets.spec.training import Mlp
 from ml_assets.training.models.layers import EntityEmbeddings, Masks
+from ml_assets.training.models.network import Network
 
 
-class MlpNetwork(nn.Module):
+class MlpNetwork(Network):
     """One member: logits are [n, 1, outputs]."""
 
     not_decayed = ("output_bias",)
@@ -33,3 +34,6 @@ class MlpNetwork(nn.Module):
             if masks and self.spec.dropout:
                 x = x * masks.draw(number, self.spec.width, self.spec.dropout)[:, 0].to(x)
         return self.output(x).unsqueeze(1) + self.output_bias
+
+    def units(self) -> Sequence[nn.Module]:
+        return list(self.layers)

@@ -14,6 +14,7 @@ from torch import nn
 
 from ml_assets.spec.training import TabM
 from ml_assets.training.models.layers import EntityEmbeddings, Masks
+from ml_assets.training.models.network import Network
 
 
 class EnsembleLinear(nn.Module):
@@ -37,7 +38,7 @@ class EnsembleLinear(nn.Module):
         return nn.functional.linear(x * self.r, self.weight) * self.s + self.bias
 
 
-class TabMNetwork(nn.Module):
+class TabMNetwork(Network):
     """Logits [n, members, outputs]; each member has an output layer of its own."""
 
     not_decayed = ("output_bias",)
@@ -69,6 +70,9 @@ class TabMNetwork(nn.Module):
             if masks and self.spec.dropout:
                 x = x * masks.draw(number, self.spec.width, self.spec.dropout).to(x)
         return _each_member(x, self.output) + self.output_bias
+
+    def units(self) -> Sequence[nn.Module]:
+        return list(self.layers)
 
 
 def _each_member(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -71,11 +71,23 @@ def _learned(subject: Subject, rows: Tensors) -> tuple[float | None, int]:
     first = float(subject.loss(network, rows).detach()) - floor
     if first < 1e-6:
         return None, 0
+    own = network.own_loss is not None  # which may be above 0 where every row is learned
+    if own:
+        first = _of_task(network, subject, rows)
     left, step = 1.0, 0
     while step < _BY_HEART_STEPS and left > _LEFT:
         loss = _step(network, optimizer, subject, rows)
+        if own:
+            loss = _of_task(network, subject, rows)
         left, step = (loss - floor) / first, step + 1
     return left, step
+
+
+@torch.no_grad()
+def _of_task(network: Network, subject: Subject, rows: Tensors) -> float:
+    """The mean loss of the task, whatever training minimizes."""
+    predicted = predictions(_logits(network, rows, blank=False), subject.task)
+    return float(prediction_losses(predicted, rows, subject.task).mean())
 
 
 def _undecided(rows: Tensors, left: float, fewer: Tensors, steps: int) -> SanityCheck:
@@ -139,7 +151,7 @@ def beats_zero_inputs(subject: Subject, *, learns: bool) -> SanityCheck:
     )
 
 
-class Judged(NamedTuple):
+class TwinScore(NamedTuple):
     """A twin on rows that it has not seen."""
 
     losses: NDArray[np.float64]
@@ -148,11 +160,11 @@ class Judged(NamedTuple):
     """The largest of what it predicts less the smallest."""
 
 
-def _best(subject: Subject, unseen: Tensors, *, blank: bool) -> Judged:
+def _best(subject: Subject, unseen: Tensors, *, blank: bool) -> TwinScore:
     """A clone at its best moment on the unseen rows."""
     network = subject.clone()
     optimizer = _optimizer(network, subject)
-    found: list[Judged] = []
+    found: list[TwinScore] = []
     for step in range(_TWIN_STEPS):
         rows = subject.batch(_TWIN_ROWS, step)
         _step(network, optimizer, subject, rows, blank=blank)
@@ -171,12 +183,12 @@ def _logits(network: Network, rows: Tensors, *, blank: bool) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _judge(subject: Subject, network: Network, rows: Tensors, *, blank: bool) -> Judged:
+def _judge(subject: Subject, network: Network, rows: Tensors, *, blank: bool) -> TwinScore:
     predicted = predictions(_logits(network, rows, blank=blank), subject.task)
     each = (prediction_losses(predicted, rows, subject.task) * subject.weights(rows)).numpy()
     if rows.starts is not None:
         each = np.add.reduceat(each, rows.starts[:-1].numpy())
-    return Judged(each, float((predicted.amax(0) - predicted.amin(0)).max()))
+    return TwinScore(each, float((predicted.amax(0) - predicted.amin(0)).max()))
 
 
 def _optimizer(network: Network, subject: Subject) -> Optimizer:

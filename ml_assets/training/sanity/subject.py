@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from ml_assets.spec.sanity import SanityCheck, SanityName
-from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.training.losses import gamma_of, row_losses, row_weights
+from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
+from ml_assets.training.losses import row_weights, training_losses
 from ml_assets.training.models import Network
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors, tensors
@@ -19,6 +19,7 @@ class Subject:
     """A network that no check changes: those that train work on a clone."""
 
     network: Network
+    model: ModelSpec
     spec: TrainingSpec
     task: Task
     rows: SplitArrays
@@ -46,7 +47,7 @@ class Subject:
 
     def mean_loss(self, logits: torch.Tensor, rows: Tensors) -> torch.Tensor:
         weights = self.weights(rows)
-        losses = row_losses(logits, rows, self.task, gamma_of(self.spec))
+        losses = training_losses(self.network, logits, rows, self.task, self.spec)
         return (losses * weights).sum() / weights.sum()
 
     def weights(self, rows: Tensors) -> torch.Tensor:

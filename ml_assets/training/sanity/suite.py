@@ -11,10 +11,12 @@ import torch
 
 from ml_assets.spec.program import SanityRequest, SanityResult
 from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
-from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training import Boosted
+from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
-from ml_assets.training.models import fresh_network
+from ml_assets.training.models import code_of, fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.sanity.conformance import conform
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
 from ml_assets.training.sanity.subject import Subject
 from ml_assets.training.sanity.untrained import gradients, loss_at_init, no_batch_leak, output_bias
@@ -28,6 +30,8 @@ _ALONE: dict[SanityName, Callable[[Subject], SanityCheck]] = {
     "overfits_one_batch": overfits_one_batch,
 }
 """``beats_zero_inputs`` asks how the one before it ended."""
+_LONGEST_STEP = 60.0
+"""Seconds that a rank waits for another one in a deep examination."""
 
 
 def sanity(request: SanityRequest, events: EventWriter) -> None:
@@ -37,11 +41,13 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
         BadRequest: the model's family has no checks.
     """
     began = time.monotonic()
-    if isinstance(request.model, LightGbm):
+    if isinstance(request.model, Boosted):
         raise BadRequest("Boosted trees have no sanity checks: there is nothing to ask for.")
     torch.set_num_threads(request.world.threads)
     torch.set_deterministic_debug_mode("error")
-    checks = examine(admit(request))
+    checks = deep(request) if request.deep else examine(admit(request))
+    if checks is None:
+        return
     result = SanityResult(
         session=request.session,
         attempt=request.attempt,
@@ -51,17 +57,30 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
     events.finished(result, request.output.result)
 
 
+def deep(request: SanityRequest) -> tuple[SanityCheck, ...] | None:
+    """What every network has to keep; None on all ranks but the first."""
+    folder, schema = open_set(request.data)
+    subject = admit(request)
+    ranks = join()
+    wait_at_most(_LONGEST_STEP, ranks)
+    try:
+        checks = conform(subject, request, folder, schema, ranks)
+    finally:
+        leave()
+    return checks if ranks.rank == 0 else None
+
+
 def admit(request: SanityRequest) -> Subject:
     """The network and the rows that the training of this request would begin with."""
     folder, schema = open_set(request.data)
-    network = fresh_network(request.model, request.training.seed, schema)
+    network = fresh_network(request.model, request.training.seed, schema, code_of(request))
     rows, held_out = (SplitArrays(folder, schema, name) for name in ("train", "validation"))
-    return Subject(network, request.training, schema.task, rows, held_out)
+    return Subject(network, request.model, request.training, schema.task, rows, held_out)
 
 
 def examine(subject: Subject) -> tuple[SanityCheck, ...]:
     """The checks in their order; none changes what another sees."""
-    wanted = sanity_checks(subject.network.spec, subject.task)
+    wanted = sanity_checks(subject.model, subject.task)
     found = {name: check(subject) for name, check in _ALONE.items() if name in wanted}
     learns = found["overfits_one_batch"].outcome == "passed"
     found["beats_zero_inputs"] = beats_zero_inputs(subject, learns=learns)

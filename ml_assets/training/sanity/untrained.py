@@ -167,11 +167,14 @@ def _largest_leak(network: Network, rows: Tensors, few: int, masks: Masks | None
         entered.append(output.detach().requires_grad_())
         return entered[-1]
 
-    hook = network.embeddings.register_forward_hook(enter)
+    tables = [one for one in network.modules() if isinstance(one, torch.nn.Embedding)]
+    hooks = [table.register_forward_hook(enter) for table in tables]
     try:
         logits = network(numeric, rows.categorical[:few], masks)
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
+    entered = [one for one in entered if len(one) == few]  # else the rows are not what comes first
     worst = torch.zeros(())
     for row in sorted({0, few // 2, few - 1}):
         found = torch.autograd.grad(

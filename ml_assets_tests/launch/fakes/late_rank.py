@@ -13,11 +13,11 @@ import torch.distributed as dist
 restart, rank = int(os.environ["TORCHELASTIC_RESTART_COUNT"]), int(os.environ["RANK"])
 if restart and rank == 0:
     time.sleep(4)
-dist.init_process_group("gloo", timeout=timedelta(seconds=20))
+dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 dist.all_reduce(torch.ones(1))
 if not restart and rank == 1:
     os._exit(1)
 if not restart:
-    time.sleep(60)  # torchrun ends it
+    time.sleep(3600)  # torchrun ends it
 print(f"rank {rank} met the others in start {restart}", flush=True)
 os._exit(0)  # as the program ends: at the interpreter's end torch may abort a group of two

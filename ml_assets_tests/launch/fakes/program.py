@@ -104,6 +104,8 @@ class Program:
             if "reason" not in self.fault:
                 sys.exit(self.fault["exit"])
             self.fail(self.fault["exit"], self.fault["reason"], step, self.fault.get("detail", ""))
+        while "until" in self.fault and not Path(self.fault["until"]).exists():
+            time.sleep(0.02)
         while self.fault.get("hang") and not (self.told and step != "end"):
             time.sleep(0.02)
         if self.told:

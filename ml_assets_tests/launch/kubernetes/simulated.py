@@ -12,7 +12,7 @@ from urllib3.exceptions import NewConnectionError, ProtocolError
 
 from ml_assets.launch.kubernetes.connection import Connections
 from ml_assets.launch.kubernetes.resources import Page
-from ml_assets.launch.kubernetes.retries import Calls, SilentStream, Trouble, broken_by
+from ml_assets.launch.kubernetes.retries import ClusterCalls, SilentStream, Trouble, broken_by
 
 HOUR = 3600.0
 RESET = ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer"))
@@ -36,7 +36,7 @@ class Simulated:
         self.objects = {item["metadata"]["uid"]: item for item in objects}
         self.fault, self.bookmarks, self.token_seconds = fault, bookmarks, token_seconds
         self.happens = []  # (time, type, object), in order
-        self.calls = Calls(Connections(self._connect), 300.0, self.clock, self.pause)
+        self.calls = ClusterCalls(Connections(self._connect), 300.0, self.clock, self.pause)
 
     def clock(self):
         return self.now

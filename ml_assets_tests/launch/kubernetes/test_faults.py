@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, TrainingInterrupted
-from ml_assets.launch import session
+from ml_assets.launch import session, stall_detection
 from ml_assets.launch.events import avoided_nodes
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes import informer, runner
@@ -177,7 +177,7 @@ def test_a_cluster_that_no_longer_lets_us_see_costs_the_follower_and_not_the_job
     server.images.failing[stage.settings.image] = "i/o timeout"  # it never begins to run
 
     def forbid():
-        until(lambda: stage.api().pods(selector_of()))
+        until(lambda: named(stage.events, "warning"))  # it waits for its image, and is followed
         for verb in ("watch", "list"):
             server.faults.refuse(403, times=10**6, verb=verb)
         server.faults.drop_watches()
@@ -258,14 +258,16 @@ def test_two_launchers_at_once_run_one_job_and_both_get_its_result(stage, tmp_pa
 
 
 @pytest.mark.daemon
-def test_ranks_that_stand_still_are_ended_and_the_next_attempt_goes_on(stage):
+def test_ranks_that_stand_still_are_ended_and_the_next_attempt_goes_on(stage, monkeypatch):
+    monkeypatch.setattr(stall_detection, "_TIMES_PATIENCE", 1)
+
     def stop_all(stage):
         for pid in descendants(os.getpid()):
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
             if b"--request" in command and b"staging" not in command:
                 os.kill(pid, signal.SIGSTOP)
 
-    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12, hang_timeout_seconds=0.5)
+    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12, hang_timeout_seconds=10)
     with Saboteur(stage, stop_all):
         result = stage.launcher().train(job, stage.events.append)
     assert result.attempt == 2

@@ -1,24 +1,24 @@
 """Who follows an attempt and cannot hear it waits: real cluster and store, a clock of the test."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import repeat
 
 import pytest
 from pydantic_core import to_json
 
-from ml_assets.launch.attempts import Follower, Work
+from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import EVENTS_FILE, SessionReader
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.launch.kubernetes.following import Following
+from ml_assets.launch.kubernetes.following import Following, recovered
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder, job_manifest
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import World
-from ml_assets.spec.program.events import Heartbeat
+from ml_assets.spec.program.events import Heartbeat, Metrics, Progress
 from ml_assets.spec.program.pod import REQUEST, PodHeartbeats, attempt_of, heartbeats_name
 from ml_assets.store.s3.client import client
-from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, terminated
+from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, condition, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage
 from ml_assets_tests.launch.test_stall_detection import BEGAN
 from ml_assets_tests.servers.s3 import s3_server
@@ -64,7 +64,7 @@ class Followed:
         job["spec"]["suspend"] = suspended
         api = stage.api()
         api.create_job(job)
-        work = Work("demo", "train", folder, World(), _no_other, lambda: None, ONE_NODE)
+        work = SessionWork("demo", "train", folder, World(), _no_other, lambda: None, ONE_NODE)
         follower = Follower(SessionReader(folder.root), self.events.append, self._told)
         self._following = Following(api, work, order, mirror, follower, lambda: self.now)
 
@@ -200,3 +200,26 @@ def test_a_save_is_waited_for_only_where_there_can_be_one(followed, told, pods, 
     assert not followed.over(*pods)
     followed.after(1.0)
     assert followed.over(*pods)
+
+
+LOST = datetime(2026, 1, 5, 9, 59, 56, tzinfo=UTC)
+
+
+def told(second, kind, **more):
+    own = {"session": "s", "attempt": 2, "seq": second, "step": 5}
+    return kind(**own, **more, time=datetime(2026, 1, 5, 10, 0, second, tzinfo=UTC))
+
+
+def test_each_part_is_the_time_since_the_one_before():
+    pods = [a_pod(i, {"running": {"startedAt": "2026-01-05T10:00:02Z"}}, *on()) for i in (0, 1)]
+    resumed = told(9, Progress, steps=60, message="resumed at step 5")
+    assert recovered(LOST, a_job(), pods, [resumed]) is None, "there was no step yet"
+    said = recovered(LOST, a_job(), pods, [resumed, told(11, Metrics, metrics={})])
+    assert said == (
+        "From the lost pod to the next step: 15 s (notice, save and end 4, schedule 1,"
+        " image and start 1, import, fetch and meet 7, first step told 2)."
+    )
+
+
+def on():
+    return [condition("PodScheduled", second=1)]

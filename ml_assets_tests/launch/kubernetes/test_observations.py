@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.launch.kubernetes.observations import Seen, pod_state
+from ml_assets.launch.kubernetes.observations import Observed, pod_state
 from ml_assets_tests.launch.kubernetes.objects import (
     JOB,
     RUNNING,
@@ -81,5 +81,5 @@ def test_a_pod_that_did_its_work_is_not_lost_when_it_is_tidied_away():
 
 
 def test_a_job_is_found_by_its_name_and_a_pod_is_none():
-    seen = Seen((a_job(),), (a_pod(0, job="other"),))
+    seen = Observed((a_job(),), (a_pod(0, job="other"),))
     assert seen.job(JOB) is not None and seen.job("other") is None

@@ -12,7 +12,7 @@ from ml_assets.errors import ClusterAway, ClusterRefused, SettingsError
 from ml_assets.launch.kubernetes.connection import Connections
 from ml_assets.launch.kubernetes.retries import (
     FIRST_CONTACT_SECONDS,
-    Calls,
+    ClusterCalls,
     NoAnswer,
     told_by,
     trouble_of,
@@ -39,7 +39,7 @@ class Server:
 
     def __init__(self, *answers, budget=300.0):
         self.answers, self.asked, self.waits, self.now, self.renewed = list(answers), 0, [], 0.0, 0
-        self.calls = Calls(
+        self.calls = ClusterCalls(
             Connections(lambda: self.connect()), budget, lambda: self.now, self.pause
         )
 

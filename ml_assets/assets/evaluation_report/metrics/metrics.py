@@ -28,7 +28,7 @@ COMPARED_BY: tuple[MetricName, ...] = ("auc", "accuracy", "r2", "ndcg")
 """The metrics that slices are compared by, with intervals."""
 
 
-class Judged(Protocol):
+class ScoredPredictions(Protocol):
     """Predictions beside what came true. Its units are what has a loss: rows, or queries."""
 
     def points(self) -> dict[MetricName, float]:
@@ -48,7 +48,7 @@ class Judged(Protocol):
         ...
 
 
-def judged(truth: Truth, predictions: np.ndarray) -> Judged:
+def judged(truth: Truth, predictions: np.ndarray) -> ScoredPredictions:
     """Predictions in the form that their task is judged in.
 
     Args:
@@ -101,7 +101,7 @@ def evaluate(
 
 
 def _evaluate(
-    model: Judged, blocks: np.ndarray, samples: int, seed: int
+    model: ScoredPredictions, blocks: np.ndarray, samples: int, seed: int
 ) -> dict[MetricName, Interval]:
     points = model.points()
     if not points:

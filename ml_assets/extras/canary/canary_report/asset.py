@@ -41,7 +41,7 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
         rows = require_rows(pipeline.at(base))
-        scorer = Scorer(context, launcher.launcher(pipeline), pipeline.objects, pipeline.spec)
+        scorer = Scorer(context, launcher.launcher(pipeline), pipeline)
         rival, against = _champion(pipeline.at(base))
         report, measured = compare_on(pipeline, rows, scorer, against)
         compared = InputVersion(key="champion", partition=None, version=rival or "", commit=None)
@@ -83,4 +83,4 @@ def _champion(state: PipelineState) -> tuple[str | None, Subject | None]:
     if not rival:
         return None, None
     release = load_release(state.store, state.objects, state.name, to, state.commit)
-    return rival, Subject(release.model, release.manifest)
+    return rival, Subject.certified(state.pipeline, release.model, release.manifest)

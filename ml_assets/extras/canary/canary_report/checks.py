@@ -22,7 +22,14 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.loading import provenance_in_force
 from ml_assets.records.recalls import recalled_champion
-from ml_assets.spec.records import CanaryPeriod, Decision, EvaluationReport, Measured
+from ml_assets.spec.gates import AgainstChampion
+from ml_assets.spec.records import (
+    CanaryPeriod,
+    Decision,
+    EvaluationReport,
+    GateResult,
+    Measured,
+)
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -50,32 +57,7 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
     def check(
         context: dg.AssetCheckExecutionContext, stores: StoresResource
     ) -> Iterator[dg.AssetCheckResult]:
-        pipeline = stores.open(declared)
-        base = pipeline.store.resolve("main")
-        address = Address(pipeline.name, CANARY_REPORT)
-        record = require_record(pipeline.at(base), address)
-        report = EvaluationReport.model_validate_json(
-            pipeline.store.read_bytes(base, address.file("report.json"))
-        )
-        entries = read(pipeline.store, pipeline.name, base)
-        evidence = canary_evidence(pipeline.at(base), entries)
-        measured = Measured.model_validate(record.attributes["measured"])
-        to = pipeline.spec.release.to
-        recalled = recalled_champion(pipeline.store, base, pipeline.name, entries, to)
-        results = decide([gate], report, measured, champion=evidence.champion, recalled=recalled)
-        decision = Decision(
-            pipeline=pipeline.name,
-            evidence=evidence,
-            gates=tuple(results),
-            passed=passed(results),
-            reason=summary(results),
-            canary=CanaryPeriod.model_validate(record.attributes["period"]),
-            run=context.run.run_id,
-            time=datetime.now(UTC),
-        )
-        made_from = provenance_in_force(pipeline.store, pipeline.name, evidence.model)
-        record_decision(pipeline.store, decision, pipeline.spec.owner, made_from)
-        (result,) = results
+        report, result = _decided(stores.open(declared), gate, context.run.run_id)
         yield dg.AssetCheckResult(
             asset_key=key,
             check_name=CHECK,
@@ -90,3 +72,35 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
         )
 
     return check
+
+
+def _decided(
+    pipeline: Pipeline, gate: AgainstChampion, run: str
+) -> tuple[EvaluationReport, GateResult]:
+    """What the gate says of the canary's report, once the ledger has it."""
+    base = pipeline.store.resolve("main")
+    address = Address(pipeline.name, CANARY_REPORT)
+    record = require_record(pipeline.at(base), address)
+    report = EvaluationReport.model_validate_json(
+        pipeline.store.read_bytes(base, address.file("report.json"))
+    )
+    entries = read(pipeline.store, pipeline.name, base)
+    evidence = canary_evidence(pipeline.at(base), entries)
+    measured = Measured.model_validate(record.attributes["measured"])
+    to = pipeline.spec.release.to
+    recalled = recalled_champion(pipeline.store, base, pipeline.name, entries, to)
+    results = decide([gate], report, measured, champion=evidence.champion, recalled=recalled)
+    decision = Decision(
+        pipeline=pipeline.name,
+        evidence=evidence,
+        gates=tuple(results),
+        passed=passed(results),
+        reason=summary(results),
+        canary=CanaryPeriod.model_validate(record.attributes["period"]),
+        run=run,
+        time=datetime.now(UTC),
+    )
+    made_from = provenance_in_force(pipeline.store, pipeline.name, evidence.model)
+    record_decision(pipeline.store, decision, pipeline.spec.owner, made_from)
+    (result,) = results
+    return report, result

@@ -63,7 +63,7 @@ def compare_on(
     """
     frame = rows.read(pipeline)
     digest = rows.model.model.data_version
-    model = Subject(*open_files(scorer.objects, pipeline.name, digest))
+    model = Subject.certified(pipeline, *open_files(pipeline.objects, pipeline.name, digest))
     scored = scorer.score(model, frame)
     if isinstance(scored, NotComparable):
         said = f"{pipeline.name}: the model in canary, {digest[:12]}, cannot be scored"

@@ -11,7 +11,7 @@ from typing import Any
 from ml_assets.actions.read_table import read_table
 from ml_assets.assets.validated_table.quarantine import REASON
 from ml_assets.errors import StorageError
-from ml_assets.extras.demo.faults.ground import Ground, Outcome
+from ml_assets.extras.demo.faults.ground import Ground, InjectionResult
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.snapshots import MAIN
 
@@ -22,7 +22,7 @@ _BROKEN = 5
 Row = dict[str, str]
 
 
-def plant(ground: Ground) -> Outcome:
+def plant(ground: Ground) -> InjectionResult:
     """Break rows of two weeks as they land, and see where every row went."""
     ground.prepare(_that_takes_in_only)
     landing = ground.own_sources(_WEEKS) / "landing" / SOURCE
@@ -41,7 +41,7 @@ def plant(ground: Ground) -> Outcome:
         and ran.code == 1
     )
     reason = ", ".join(sorted(set(quarantined))) or "no reason"
-    return Outcome(
+    return InjectionResult(
         held,
         f"in the week {some.stem} {_BROKEN} flights of a negative distance, in the week"
         f" {many.stem} half of them from an airport that there is not",

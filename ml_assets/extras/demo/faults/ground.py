@@ -32,7 +32,7 @@ _LAST = "2013-04-08"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class InjectionResult:
     """What became of a planted fault."""
 
     held: bool

@@ -1,10 +1,10 @@
 """A process of a training is killed: it resumes, and ends in the weights of an undisturbed one."""
 
 from ml_assets.automation.resume_drill import CHECK
-from ml_assets.extras.demo.faults.ground import Ground, Outcome
+from ml_assets.extras.demo.faults.ground import Ground, InjectionResult
 
 
-def plant(ground: Ground) -> Outcome:
+def plant(ground: Ground) -> InjectionResult:
     """Train twice, kill a process of the second, and compare the weights."""
     ground.prepare(_unchanged)
     made = ground.command("run", ground.pipeline, "--through", "training_set")
@@ -12,7 +12,7 @@ def plant(ground: Ground) -> Outcome:
     drilled = ground.command("ops", "drill", ground.pipeline)
     said = drilled.line(f"{CHECK}: ").partition(f"{CHECK}: ")[2]
     held = made.code == 0 and drilled.code == 0 and "bit for bit" in said
-    return Outcome(
+    return InjectionResult(
         held,
         "SIGKILL to one process of a training of two, at a random step",
         f"torchrun and the checkpoints: {said or 'nothing'}",

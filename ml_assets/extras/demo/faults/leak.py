@@ -6,7 +6,7 @@ Were that guard away, the next one finds it: a model that is too good to be true
 from typing import Any
 
 from ml_assets.assets.feature_set.parity import CHECK_NAME
-from ml_assets.extras.demo.faults.ground import Ground, Outcome
+from ml_assets.extras.demo.faults.ground import Ground, InjectionResult
 from ml_assets.store.layout import Address, published_partitions
 
 _PLANT = '''
@@ -22,7 +22,7 @@ def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
 '''
 
 
-def plant(ground: Ground) -> Outcome:
+def plant(ground: Ground) -> InjectionResult:
     """Plant the feature, run, and see that no feature row is published."""
     ground.prepare(_with_the_feature)
     function = ground.declared / "features.py"
@@ -32,7 +32,7 @@ def plant(ground: Ground) -> Outcome:
     store, features = ground.place().store, Address(ground.pipeline, "feature_set")
     published = published_partitions(store, store.resolve("main"), features)
     nothing = not published and ground.released() is None
-    return Outcome(
+    return InjectionResult(
         bool(said) and ran.code == _FAILED and nothing,
         "the feature own_delay: how late the very flight arrives, joined without asking when that"
         " is known",

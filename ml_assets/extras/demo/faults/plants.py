@@ -5,10 +5,10 @@ from pathlib import Path
 
 from ml_assets.adapters.execute import Tell
 from ml_assets.extras.demo.faults import bad_rows, killed_rank, leak, tampered_model, weak_model
-from ml_assets.extras.demo.faults.ground import Ground, Outcome
+from ml_assets.extras.demo.faults.ground import Ground, InjectionResult
 from ml_assets.settings import Settings
 
-PLANTS: Mapping[str, Callable[[Ground], Outcome]] = {
+PLANTS: Mapping[str, Callable[[Ground], InjectionResult]] = {
     "leak": leak.plant,
     "weak-model": weak_model.plant,
     "bad-rows": bad_rows.plant,
@@ -17,7 +17,9 @@ PLANTS: Mapping[str, Callable[[Ground], Outcome]] = {
 }
 
 
-def plant(name: str, settings: Settings, original: Path, world: Path, tell: Tell) -> Outcome:
+def plant(
+    name: str, settings: Settings, original: Path, world: Path, tell: Tell
+) -> InjectionResult:
     """Plant one fault in a place of its own, ``planted/<name>`` of the state folder.
 
     Args:
@@ -27,7 +29,7 @@ def plant(name: str, settings: Settings, original: Path, world: Path, tell: Tell
     return PLANTS[name](Ground(name, settings.home / "planted" / name, original, world, tell))
 
 
-def sentences(outcome: Outcome) -> list[str]:
+def sentences(outcome: InjectionResult) -> list[str]:
     """What a person is told at the end."""
     return [
         f"planted:  {outcome.planted}",

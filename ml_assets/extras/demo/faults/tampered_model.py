@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ml_assets.assets.released_model.released import find_release
-from ml_assets.extras.demo.faults.ground import Ground, Outcome
+from ml_assets.extras.demo.faults.ground import Ground, InjectionResult
 from ml_assets.spec.program import ModelManifest
 
 _MANIFEST = "model.json"
@@ -12,7 +12,7 @@ _FLOOR = 0.55
 """The lowest AUC: what a network learns of five weeks in one epoch is enough."""
 
 
-def plant(ground: Ground) -> Outcome:
+def plant(ground: Ground) -> InjectionResult:
     """Release a model, change a byte of its weights, and try to predict with it."""
     ground.prepare(_that_is_released)
     released = ground.command("run", ground.pipeline)
@@ -31,7 +31,7 @@ def plant(ground: Ground) -> Outcome:
     status = ground.command("status", ground.pipeline)
     said = predicted.line("error:").removeprefix("error: ").replace(f"{folder}/", "")
     told = status.line("cannot be used")
-    return Outcome(
+    return InjectionResult(
         predicted.code != 0 and digest[:12] in said and bool(told),
         f"one changed byte in the weights of the released model {digest[:12]}",
         f"the digest, when predict loaded it: {said}" if said else "nothing: it was predicted with",
@@ -58,6 +58,6 @@ def _that_is_released(spec: dict[str, Any]) -> None:
     ]
 
 
-def _without_a_release(ground: Ground) -> Outcome:
+def _without_a_release(ground: Ground) -> InjectionResult:
     planted = "nothing: the model that was to be changed was not released"
-    return Outcome(False, planted, "nothing", "the run failed", ground.look())
+    return InjectionResult(False, planted, "nothing", "the run failed", ground.look())

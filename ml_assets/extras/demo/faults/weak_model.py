@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from ml_assets.extras.demo.faults.ground import Ground, Outcome, refused_by
+from ml_assets.extras.demo.faults.ground import Ground, InjectionResult, refused_by
 
 _RATE = 1e-7
 
 
-def plant(ground: Ground) -> Outcome:
+def plant(ground: Ground) -> InjectionResult:
     """Train with a learning rate of nothing, and see the floor refuse the model."""
     ground.prepare(_that_learns_nothing)
     ran = ground.command("run", ground.pipeline)
     held, caught = refused_by(ground, "quality_floor", ran)
-    return Outcome(
+    return InjectionResult(
         held,
         f"one epoch with a learning rate of {_RATE}: the weights stay as they were drawn",
         caught,

@@ -9,7 +9,7 @@ import pytest
 
 from ml_assets.assets.released_model.released import unusable
 from ml_assets.extras.demo.command import FAULTS, PIPELINE
-from ml_assets.extras.demo.faults.ground import Ground, Outcome, Ran, refused_by
+from ml_assets.extras.demo.faults.ground import Ground, InjectionResult, Ran, refused_by
 from ml_assets.extras.demo.faults.plants import PLANTS, plant, sentences
 from ml_assets.extras.demo.faults.tampered_model import flip_a_byte
 from ml_assets.extras.demo.outside_world import lay_out
@@ -30,7 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("plants")
 
 
-def try_it(home: Path, name: str, original: Path = ORIGINAL) -> tuple[Outcome, list[str]]:
+def try_it(home: Path, name: str, original: Path = ORIGINAL) -> tuple[InjectionResult, list[str]]:
     settings = read_settings({"ML_ASSETS_HOME": str(home)})
     told: list[str] = []
     return plant(name, settings, original, settings.sources, told.append), told

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from ml_assets.records.training_cost import spent
+from ml_assets.records.run_usage import spent
 from ml_assets.settings import prices_of
 from ml_assets.spec.program import World
 from ml_assets.spec.program.events import Metrics, Progress

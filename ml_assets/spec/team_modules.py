@@ -130,13 +130,22 @@ def _missing(folder: Path, name: str) -> str:
 
 
 def _refusal(folder: Path, file: Path, package: str, error: Exception) -> SpecError:
-    at = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
-    if isinstance(error, SyntaxError):
-        at.append((error.filename or "", error.lineno))
-    at = [(name, line) for name, line in at if Path(name).is_relative_to(folder)]
-    name, line = at[-1] if at else (str(file), 1)
+    name, line = _last_line(folder, error) or (str(file), 1)
     where = f"{name}, line {line}," + ("" if name == str(file) else f" and so {file}")
     said = str(error).replace(f"{package}.", "")
     if isinstance(error, ModuleNotFoundError):
         return SpecError(f"{where} cannot be imported: {quoted(said)}")
     return SpecError(f"{where} cannot be imported: {type(error).__name__}: {quoted(said)}")
+
+
+def line_in(folder: Path, error: Exception) -> str:
+    """The last line of a folder's files that an error went through; empty: it went through none."""
+    found = _last_line(folder, error)
+    return f"{found[0]}, line {found[1]}" if found else ""
+
+
+def _last_line(folder: Path, error: Exception) -> tuple[str, int | None] | None:
+    at = [(one.filename, one.lineno) for one in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        at.append((error.filename or "", error.lineno))
+    return next((one for one in reversed(at) if Path(one[0]).is_relative_to(folder)), None)

@@ -1,0 +1,101 @@
+"""What grows the trees: the interface that each package fills."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol
+
+from ml_assets.spec.program import ModelManifest, ShardSchema
+from ml_assets.spec.training import INSTALL_BOOSTING, Boosted, TrainingSpec
+from ml_assets.training.rows.arrays import Predict
+from ml_assets.training.stop import NotInstalled
+
+AfterRound = Callable[[int, Callable[[], Mapping[str, float]], Callable[[], bytes]], bool]
+"""(rounds grown, losses of ``train`` and ``validation``, all trees as a file) -> stop after it?"""
+
+
+class Engine(Protocol):
+    """One package. Whatever a round draws is a function of the seed and its number: so trees that
+    go on from a checkpoint grow as they would have grown."""
+
+    trees: str
+    """Name of a checkpoint's file."""
+    weights: str
+    """Name of a model's file."""
+
+    def require(self) -> None:
+        """Load the package.
+
+        Raises:
+            NotInstalled: it is missing, or a system library that it needs.
+        """
+        ...
+
+    def grow(
+        self,
+        model: Boosted,
+        training: TrainingSpec,
+        folder: Path,
+        schema: ShardSchema,
+        done: int,
+        trees: Path | None,
+        threads: int,
+        after: AfterRound,
+    ) -> None:
+        """Grow to ``model.rounds``, or until ``after`` says stop.
+
+        Args:
+            done: rounds that ``trees`` has.
+            after: called after each round.
+        """
+        ...
+
+    def load_predictor(self, folder: Path, manifest: ModelManifest, threads: int) -> Predict:
+        """The trees of a verified folder, ready to score.
+
+        Raises:
+            NotInstalled: the package cannot be loaded here.
+            BadData: they are not whole, or not about what the manifest says.
+        """
+        ...
+
+
+_NOT_USED = ("cffi", "dask", "graphviz", "matplotlib", "pandas", "pyarrow", "sklearn")
+"""The packages load these where they find them, for interfaces that the program does not use: that
+is over a second of each start."""
+
+
+def require_package(package: str, family: str) -> None:
+    """Load a package that grows trees; importing it is then cheap and certain.
+
+    Raises:
+        NotInstalled: it is missing, or the OpenMP runtime that it needs.
+    """
+    try:
+        with _hidden(_NOT_USED):  # the first import decides what it loads beside itself
+            import_module(package)
+    except ImportError as error:
+        raise NotInstalled(
+            f"model.family is {family!r}, and the package cannot be imported: {error}."
+            f" Install it: {INSTALL_BOOSTING}"
+        ) from error
+    except OSError as error:
+        raise NotInstalled(
+            f"{package} cannot load a system library: {error}. It needs the OpenMP runtime:"
+            " apt-get install libgomp1 (Debian, Ubuntu), dnf install libgomp (Fedora),"
+            " brew install libomp (macOS)"
+        ) from error
+
+
+@contextmanager
+def _hidden(packages: tuple[str, ...]) -> Iterator[None]:
+    """Inside, importing these fails as if they were not installed."""
+    absent = [name for name in packages if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent))  # pyright: ignore[reportArgumentType, reportCallIssue]  None: not importable
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]

@@ -1,0 +1,36 @@
+"""What training knows of a network, whatever its family: the interface that each family fills."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ml_assets.training.models.layers import Masks
+
+
+class Network(nn.Module):
+    """(numeric [n, f], categorical [n, c], masks | None) -> logits [n, members, outputs]."""
+
+    output_bias: nn.Parameter
+    """[members or 1, outputs], added last: it begins at the base rate of the labels."""
+    own_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+    """(logits [n, members, outputs], label [n]) -> [n]; None: the loss of the task."""
+
+    inputs_by_name = True
+    """Weights of other columns and words fit by their names: ``embeddings`` and ``layers.0`` are
+    there."""
+
+    def forward(
+        self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None
+    ) -> torch.Tensor:
+        raise NotImplementedError  # each family fills it
+
+    def units(self) -> Sequence[nn.Module]:
+        """The layers, first to last: a large one is gathered by itself where it is sharded."""
+        raise NotImplementedError  # each family fills it
+
+    def own_groups(self) -> list[dict[str, Any]] | None:
+        """Groups of parameters as an optimizer takes them; ``learning_rate`` is a multiple of the
+        spec's. None: matrices decay, all learn alike."""
+        return None

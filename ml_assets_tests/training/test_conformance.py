@@ -1,0 +1,159 @@
+"""Every family keeps what training asks of a network; each planted fault is named by its check."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.network_code import NetworkCode
+from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World
+from ml_assets.spec.sanity import DEEP_CHECKS, SanityCheck
+from ml_assets.spec.training import Mlp, ModelSpec, TabM
+from ml_assets.training.distributed.ranks import Ranks, join, leave
+from ml_assets.training.rows.arrays import open_set
+from ml_assets.training.sanity.conformance import conform
+from ml_assets.training.sanity.suite import admit
+from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
+
+FAMILIES: dict[str, ModelSpec] = {
+    "tabm": TabM(family="tabm", width=16, depth=2, members=4),
+    "mlp": Mlp(family="mlp", width=16, depth=2),
+    "module": MODEL,
+}
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Ranks]:
+    """A group of one, in this process."""
+    torch.set_num_threads(1)
+    torch.set_deterministic_debug_mode("error")
+    yield join()
+    leave()
+    torch.set_deterministic_debug_mode("default")
+
+
+def request(
+    folder: Path, data: Ref, model: ModelSpec, own: NetworkCode | None, procs: int = 1
+) -> SanityRequest:
+    return SanityRequest(
+        session="deep",
+        attempt=1,
+        model=model,
+        training=SPEC,
+        data=data,
+        deep=True,
+        code=own,
+        output=Reports(events=str(folder / "events.jsonl"), result=str(folder / "result.json")),
+        world=World(procs=procs),
+    )
+
+
+def asked(asked_for: SanityRequest, ranks: Ranks) -> dict[str, SanityCheck]:
+    folder, schema = open_set(asked_for.data)
+    checks = conform(admit(asked_for), asked_for, folder, schema, ranks)
+    assert [check.name for check in checks] == list(DEEP_CHECKS)
+    return {check.name: check for check in checks if check.outcome != "passed"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_conforms(family: str, data: Ref, alone: Ranks, tmp_path: Path) -> None:
+    own = code(tmp_path / "pipeline") if family == "module" else None
+    assert asked(request(tmp_path, data, FAMILIES[family], own), alone) == {}
+
+
+@pytest.mark.parametrize(
+    "family", ["module", *(pytest.param(n, marks=pytest.mark.daemon) for n in ("tabm", "mlp"))]
+)
+def test_it_conforms_in_two_processes(family: str, sessions: Sessions, tmp_path: Path) -> None:
+    own = code(tmp_path / "pipeline") if family == "module" else None
+    told = request(tmp_path, sessions.data, FAMILIES[family], own, procs=2)
+    attempt = Attempt(tmp_path, told)  # pyright: ignore[reportArgumentType]  another verb
+    (tmp_path / "request-1.json").write_bytes(canonical_json(told))
+    command = [word if word != "train" else "sanity" for word in attempt.command()]
+    assert Attempt.started(command).wait(120) == 0
+    result = SanityResult.model_validate_json((tmp_path / "result.json").read_bytes())
+    assert [check.name for check in result.checks] == list(DEEP_CHECKS)
+    assert [check for check in result.checks if check.outcome != "passed"] == []
+
+
+FORWARD = "        return self.last(x.mean(dim=1))"
+INIT = "        self.last ="
+PLANTS = {
+    "a count in an attribute": (
+        [(INIT, "        self.seen = 0\n" + INIT), (FORWARD, "        self.seen += 1\n" + FORWARD)],
+        {"state": "network.seen (changed in the pass)"},
+    ),
+    "a running mean in an attribute": (
+        [
+            (INIT, "        self.mean = torch.zeros(())\n" + INIT),
+            (
+                FORWARD,
+                "        self.mean = 0.5 * self.mean + x.detach().mean()\n"
+                "        return self.last(x.mean(dim=1) + self.mean)",
+            ),
+        ],
+        {
+            "state": "network.mean (a tensor that is neither)",
+            "deterministic": None,
+            "no_batch_leak": "when other rows are exchanged",
+            "shards": None,
+            "resumes": "to the bit",
+        },
+    ),
+    "a mean over the rows": (
+        [(FORWARD, "        return self.last((x - x.mean(dim=0)).mean(dim=1))")],
+        {"no_batch_leak": "when other rows are exchanged", "shards": None, "shapes": None},
+    ),
+    "noise of its own": (
+        [(FORWARD, "        return self.last((x + 0.1 * torch.rand_like(x)).mean(dim=1))")],
+        {
+            "deterministic": "draws from a global generator",
+            "no_batch_leak": "",
+            "shards": None,
+            "resumes": "",
+        },
+    ),
+    "dropout of its own": (
+        [
+            (
+                FORWARD,
+                "        x = nn.functional.dropout(x, 0.5, self.training)\n" + FORWARD,
+            )
+        ],
+        {
+            "deterministic": "draws from a global generator",
+            "no_batch_leak": "",
+            "shards": None,
+            "resumes": "",
+        },
+    ),
+    "a parameter that cannot be cut": (
+        [
+            (INIT, "        self.scale = nn.Parameter(torch.tensor(1.0))\n" + INIT),
+            (FORWARD, "        return self.last(x.mean(dim=1)) * self.scale"),
+        ],
+        {"shards": "scalar", "resumes": ""},
+    ),
+    "a row that is squeezed away": (
+        [(FORWARD, "        return self.last(x.mean(dim=1)).squeeze(0)")],
+        {"shapes": "", "dtypes": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTS)
+def test_a_planted_fault_is_named(fault: str, data: Ref, alone: Ranks, tmp_path: Path) -> None:
+    changes, expected = PLANTS[fault]
+    text = CONVOLUTION
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    own = code(tmp_path / "pipeline", network=text)
+    found = asked(request(tmp_path, data, MODEL, own), alone)
+    required = {name for name, words in expected.items() if words is not None}
+    assert required <= set(found) <= set(expected), {n: c.reason for n, c in found.items()}
+    for name, words in expected.items():
+        assert words is None or words in found[name].reason

@@ -1,0 +1,224 @@
+"""A network of a team's own through the same program: exact, in any world, and never another's."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.network_code import NetworkCode
+from ml_assets.spec.program import (
+    ModelManifest,
+    Ref,
+    Reports,
+    SanityRequest,
+    SanityResult,
+    ScoreOutput,
+    ScoreRequest,
+    World,
+)
+from ml_assets.spec.program.events import Failed
+from ml_assets.spec.training import Module, TrainingSpec
+from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
+from ml_assets_tests.training.test_boosting import program
+from ml_assets_tests.training.test_exactness import newest, wait_for_step
+
+SMALL = SPEC.model_copy(update={"epochs": 2})
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> NetworkCode:
+    return code(tmp_path_factory.mktemp("pipeline"))
+
+
+@pytest.fixture(scope="module")
+def convolved(tmp_path_factory: pytest.TempPathFactory, data: Ref, own: NetworkCode) -> Attempt:
+    """A training on two processes, sharded, with nothing in its way."""
+    attempt = asked(Sessions(tmp_path_factory.mktemp("own"), data), "whole", own)
+    assert attempt.run() == 0, attempt.events()[-1]
+    return attempt
+
+
+def asked(sessions: Sessions, name: str, own: NetworkCode, **more) -> Attempt:
+    return sessions.attempt(name, **{"model": MODEL, "code": own, "spec": SMALL, **more})
+
+
+def spec(**changes) -> TrainingSpec:
+    return SMALL.model_copy(update=changes)
+
+
+def said(attempt: Attempt) -> str:
+    return next(event.reason for event in attempt.events() if isinstance(event, Failed))
+
+
+def test_it_learns_and_is_exported_with_the_digest_of_its_code(
+    convolved: Attempt, own: NetworkCode
+) -> None:
+    losses = convolved.validation_losses()
+    assert losses[max(losses)] < 0.6 < losses[min(losses)] + 0.1
+    folder = Path(convolved.request.output.model)
+    manifest = ModelManifest.model_validate_json((folder / "model.json").read_bytes())
+    assert manifest.code == own.digest
+    assert manifest.model == MODEL
+    assert {path.name for path in folder.iterdir()} == {"model.json", "weights.safetensors"}
+    assert "network.blocks.0.convolution.weight" in load_file(folder / "weights.safetensors")
+
+
+def test_a_killed_training_resumes_to_the_same_bits(
+    sessions: Sessions, convolved: Attempt, own: NetworkCode
+) -> None:
+    first = asked(sessions, "killed", own)
+    process = first.start()
+    wait_for_step(first, 5)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    resume = newest(Path(first.request.output.checkpoints))
+    second = asked(sessions, "killed", own, number=2, resume=resume)
+    assert second.run() == 0
+    assert second.weights() == convolved.weights()
+
+
+@pytest.mark.daemon
+def test_replicas_and_one_process_come_to_the_same(
+    sessions: Sessions, convolved: Attempt, own: NetworkCode
+) -> None:
+    replicas = asked(sessions, "replicas", own, spec=spec(strategy="replicate"))
+    assert replicas.run() == 0
+    assert replicas.weights() == convolved.weights()
+    two = convolved.validation_losses()
+    resume = Ref.model_validate(first_checkpoint(replicas))
+    alone = asked(sessions, "replicas", own, number=2, procs=1, resume=resume)
+    assert alone.run() == 0
+    one = alone.validation_losses()
+    assert len(one) >= 2
+    assert max(abs(one[step] - two[step]) for step in one) < 1e-5
+
+
+def first_checkpoint(attempt: Attempt) -> Ref:
+    """The oldest one; those after it are gone, as if the session ended there."""
+    import shutil
+
+    oldest, *later = sorted(Path(attempt.request.output.checkpoints).glob("step-*"))
+    for folder in later:
+        shutil.rmtree(folder)
+    return newest(oldest.parent)
+
+
+@pytest.mark.daemon
+@pytest.mark.parametrize("strategy", ["shard", "replicate"])
+def test_it_computes_in_bf16(sessions: Sessions, own: NetworkCode, strategy: str) -> None:
+    attempt = asked(sessions, "bf16", own, spec=spec(precision="bf16", strategy=strategy))
+    assert attempt.run() == 0, said(attempt)
+    file = Path(attempt.request.output.model) / "weights.safetensors"
+    assert {tensor.dtype for tensor in load_file(file).values()} == {np.dtype("float32")}
+
+
+@pytest.mark.daemon
+def test_its_own_loss_and_groups_are_what_is_trained(
+    sessions: Sessions, own: NetworkCode, tmp_path: Path
+) -> None:
+    """The group of the embeddings learns at nothing: they stay as they began."""
+    model = MODEL.model_copy(
+        update={"loss": "network.py:huber", "parameter_groups": "network.py:groups"}
+    )
+    frozen = asked(sessions, "own", own, model=model, spec=spec(epochs=1))
+    assert frozen.run() == 0, said(frozen)
+    plain = asked(sessions, "plain", own, spec=spec(epochs=1))
+    assert plain.run() == 0
+    one, other = (load_file(Path(a.request.output.model) / WEIGHTS) for a in (frozen, plain))
+    assert set(one) == set(other)
+    assert all((one[name] != other[name]).any() for name in one)
+    longer = asked(sessions, "longer", own, model=model, spec=spec(epochs=2))
+    assert longer.run() == 0
+    more = load_file(Path(longer.request.output.model) / WEIGHTS)
+    table = "network.tables.0.weight"
+    assert (more[table] == one[table]).all()
+    assert (more["network.last.weight"] != one["network.last.weight"]).any()
+
+
+WEIGHTS = "weights.safetensors"
+
+
+def score(convolved: Attempt, folder: Path, own: NetworkCode | None) -> tuple[int, ScoreRequest]:
+    request = ScoreRequest(
+        session="score",
+        attempt=1,
+        model=convolved.result().model,
+        data=convolved.request.data,
+        split="validation",
+        code=own,
+        output=ScoreOutput(
+            predictions=str(folder / "p.npy"),
+            events=str(folder / "events.jsonl"),
+            result=str(folder / "result.json"),
+        ),
+        world=World(),
+    )
+    (folder / "request.json").write_bytes(canonical_json(request))
+    return program("score", folder / "request.json"), request
+
+
+def test_it_is_scored_by_its_own_code_alone(
+    convolved: Attempt, own: NetworkCode, tmp_path: Path
+) -> None:
+    assert score(convolved, tmp_path, own)[0] == 0
+    predicted = np.load(tmp_path / "p.npy")
+    assert predicted.shape == (300, 1)
+    assert predicted.std() > 0.05
+
+    (tmp_path / "other").mkdir()
+    other = code(tmp_path / "edited", network=CONVOLUTION.replace("x.mean", "x.amax"))
+    for wrong in (other, None):
+        (tmp_path / "other" / "events.jsonl").unlink(missing_ok=True)
+        assert score(convolved, tmp_path / "other", wrong)[0] == 64
+        told = (tmp_path / "other" / "events.jsonl").read_text()
+        assert f"is a network of code {own.digest[:12]}" in told
+        assert not (tmp_path / "other" / "p.npy").exists()
+
+
+def test_the_sanity_checks_are_those_of_ours(data: Ref, own: NetworkCode, tmp_path: Path) -> None:
+    request = SanityRequest(
+        session="sanity",
+        attempt=1,
+        model=MODEL,
+        training=SPEC,
+        data=data,
+        code=own,
+        output=Reports(events=str(tmp_path / "events.jsonl"), result=str(tmp_path / "r.json")),
+        world=World(),
+    )
+    (tmp_path / "request.json").write_bytes(canonical_json(request))
+    assert program("sanity", tmp_path / "request.json") == 0
+    checks = SanityResult.model_validate_json((tmp_path / "r.json").read_bytes()).checks
+    assert {check.name: check.outcome for check in checks if check.outcome != "passed"} == {}
+    assert len(checks) >= 6
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("return Convolution", "return columns or Convolution"), "expected a torch.nn.Module"),
+        (("x.mean(dim=1))", "x.mean(dim=1)[:1])"), "expected logits (2, 1), or (2, members, 1)"),
+        (("channels) * 0.1", "channels).double()"), "float32"),
+        (("x = block(x)", "x = blok(x)"), "line 23: its forward pass raised NameError"),
+        (("import torch\n", "import torch\nimport nowhere\n"), "'nowhere'"),
+        (("def build(", "def make("), "has no function 'build'"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told_with_its_line(
+    sessions: Sessions, own: NetworkCode, change: tuple[str, str], told: str
+) -> None:
+    files = {**own.files, "network.py": own.files["network.py"].replace(*change)}
+    broken = own.model_copy(update={"files": files})
+    attempt = asked(sessions, "broken", broken, procs=1)
+    assert attempt.run() == 64
+    assert told in said(attempt)
+
+
+def test_a_model_of_another_family_needs_no_code(own: NetworkCode) -> None:
+    assert Module.model_validate_json(MODEL.model_dump_json()) == MODEL
+    assert NetworkCode.model_validate_json(own.model_dump_json()).digest == own.digest
