@@ -17,7 +17,7 @@ from figures import tell
 RUNS = 5
 HELP = "from ml_assets.cli.main import main; main(['--help'])"
 LOAD = "from ml_assets.definitions import defs; defs()"
-HEAVY = ("boto3", "torch", "mlflow", "pandas", "kubernetes")
+HEAVY = ("boto3", "torch", "mlflow", "pandas", "kubernetes", "polars", "numpy")
 PIPELINES = 200
 FEW, MANY = 4, 24
 """Sources of the two pipelines whose difference is the cost of a trivial asset."""

@@ -1,7 +1,10 @@
 """How an asset of a pipeline is declared to Dagster: key, group, partitions, pool, version."""
 
-from collections.abc import Callable, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import wraps
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -18,6 +21,7 @@ from ml_assets.store.pipeline_context import Pipeline
 AssetKey = dg.AssetKey
 Materialization = dg.AssetMaterialization
 CheckSpec = dg.AssetCheckSpec
+Step = Callable[..., Any]
 Decorator = Callable[[Callable[..., Any]], dg.AssetsDefinition]
 GPU_POOL = "gpu"
 """On a cluster: what every run that trains on GPUs waits for in the queue."""
@@ -35,6 +39,34 @@ def stage_asset(
         **more,
     )
     return lambda step: asset(reported(step))
+
+
+def journaled(pipeline: Pipeline, stage: str) -> Callable[[Step], Step]:
+    """Decorate a step: its run's record begins before it, and gets what the step came to."""
+
+    def written(context: Any, given: Mapping[str, Any]) -> AbstractContextManager[None]:
+        from ml_assets.adapters.run_journal import StepJournal
+
+        return StepJournal(pipeline, stage, context, given).written()
+
+    def decorate(step: Step) -> Step:
+        if inspect.isgeneratorfunction(step):
+
+            @wraps(step)
+            def yielding(context: Any, **given: Any) -> Iterator[Any]:
+                with written(context, given):
+                    yield from step(context, **given)
+
+            return yielding
+
+        @wraps(step)
+        def returning(context: Any, **given: Any) -> Any:
+            with written(context, given):
+                return step(context, **given)
+
+        return returning
+
+    return decorate
 
 
 def attributes(pipeline: Pipeline, stage: str, source: str | None = None) -> dict[str, Any]:

@@ -1,22 +1,23 @@
 """What the asset pages show: row counts, schemas, previews, links."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from ml_assets.graph.publish import Published
 from ml_assets.records.tracking.links import Links
-from ml_assets.reports.card import Card, card_pictures
-from ml_assets.reports.picture import Picture, Table, album
-from ml_assets.reports.tables import lost_attempts
+from ml_assets.reports.picture import Picture
 from ml_assets.spec.program import World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore
-from ml_assets.store.table_files import column_schema, preview_markdown
+
+if TYPE_CHECKING:
+    from ml_assets.reports.card import Card
+    from ml_assets.reports.picture import Table
 
 Draw = Callable[[Sequence[StageRecord]], Sequence[Picture]]
 """The pictures of a data stage, from the records of its partitions, oldest first."""
@@ -58,12 +59,14 @@ def partition_metadata(
 
 
 def table_page(
-    store: SnapshotStore, published: Published, address: Address, card: Card | None = None
+    store: SnapshotStore, published: Published, address: Address, card: "Card | None" = None
 ) -> dict[str, Any]:
     """What the newest partition of a step shows: schema, a preview, the data card.
 
     All of a year's partitions with it would be most of what Dagster keeps of a run.
     """
+    from ml_assets.store.table_files import column_schema, preview_markdown
+
     frame = store.scan(published.commit, address.table)
     columns = [dg.TableColumn(name, dtype) for name, dtype in column_schema(frame).items()]
     return {
@@ -79,6 +82,8 @@ def recovery_metadata(attempts: int, lost: Sequence[Lost], asked: World) -> dict
     Args:
         asked: where the first attempt ran.
     """
+    from ml_assets.reports.tables import lost_attempts
+
     world = lost[-1].goes_on if lost else asked
     ran = {"attempts": attempts, "nodes": world.nodes, "processes": world.processes}
     if not lost:
@@ -126,13 +131,18 @@ def place(path: str) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.path(path)
 
 
-def pictures(shown: Sequence[Picture | Table]) -> dict[str, Any]:
+def pictures(shown: "Sequence[Picture | Table]") -> dict[str, Any]:
     """Pictures and tables under one button of an asset page; nothing where there are none."""
+    from ml_assets.reports.picture import album
+
     return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
 
 
-def data_card(card: Card | None) -> dict[str, Any]:
+def data_card(card: "Card | None") -> dict[str, Any]:
     """The data card under one button of an asset page; nothing where there is none."""
+    from ml_assets.reports.card import card_pictures
+    from ml_assets.reports.picture import album
+
     return {"data_card": dg.MetadataValue.md(album(card_pictures(card)))} if card else {}
 
 

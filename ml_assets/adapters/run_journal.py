@@ -4,11 +4,10 @@ A run's words (experiment, hypothesis, goal) come with its tags, or with the con
 training: the command line and the UI say them in the same way.
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -43,7 +42,6 @@ from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
-Step = Callable[..., Any]
 _TAG = "ml_assets/{}"
 _MOST = 2000
 """Characters of a reason."""
@@ -61,30 +59,7 @@ def words_of(run: dg.DagsterRun, pipeline: str) -> Words:
     return Words.of({name: tag or configured.get(name) for name, tag in tags.items()})
 
 
-def chronicled(pipeline: Pipeline, stage: str) -> Callable[[Step], Step]:
-    """Decorate a step: its run's record begins before it, and gets what the step came to."""
-
-    def decorate(step: Step) -> Step:
-        if inspect.isgeneratorfunction(step):
-
-            @wraps(step)
-            def yielding(context: Any, **given: Any) -> Iterator[Any]:
-                with _Chronicle(pipeline, stage, context, given).written():
-                    yield from step(context, **given)
-
-            return yielding
-
-        @wraps(step)
-        def returning(context: Any, **given: Any) -> Any:
-            with _Chronicle(pipeline, stage, context, given).written():
-                return step(context, **given)
-
-        return returning
-
-    return decorate
-
-
-class _Chronicle:
+class StepJournal:
     """Writes down one step of one run."""
 
     def __init__(

@@ -1,23 +1,26 @@
 """Which exact version of each input a step reads: resolved once, read by commit, written down."""
 
 from collections.abc import Sequence
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from ml_assets.errors import SchemaChanged, StorageError
-from ml_assets.records.recalls import require_sound
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.schema_change import declared_changes
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import PipelineState
 
+if TYPE_CHECKING:
+    import polars as pl
 
-def scan_together(state: PipelineState, addresses: Sequence[Address]) -> pl.LazyFrame:
+
+def scan_together(state: PipelineState, addresses: Sequence[Address]) -> "pl.LazyFrame":
     """The rows of partitions of one table, in their order.
 
     Raises:
         SchemaChanged: some of them were made when its columns were others.
     """
+    import polars as pl
+
     frames = [state.scan(address) for address in addresses]
     schemas = [frame.collect_schema() for frame in frames]
     older = [a for a, schema in zip(addresses, schemas, strict=True) if schema != schemas[-1]]
@@ -42,6 +45,8 @@ def require_record(state: PipelineState, address: Address) -> StageRecord:
         StorageError: it was never materialized; the message says which asset to make.
         Recalled: it was made from bad data.
     """
+    from ml_assets.records.recalls import require_sound
+
     record = state.record(address)
     if record is None:
         raise StorageError(

@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import canonical_json, digest_of
@@ -18,9 +16,12 @@ from ml_assets.store.layout import Address, run_key
 from ml_assets.store.objects import file_digest
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import TOOK_KEY, CommitId, Conflict, PublishResult
-from ml_assets.store.table_files import missing_shares, write_table
-from ml_assets.store.table_statistics import STATISTICS_FILE, TableStatistics
-from ml_assets.store.table_survey import LabelColumns, survey
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ml_assets.store.table_statistics import TableStatistics
+    from ml_assets.store.table_survey import LabelColumns
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Draft:
     rows: int | None = None
     missing: dict[str, float] | None = None
     """Column of the stage's table -> share of its values that are missing."""
-    statistics: TableStatistics | None = None
+    statistics: "TableStatistics | None" = None
     """The statistics of the stage's table, where it has a data card."""
     _files: dict[str, Path | bytes] = field(default_factory=dict)
     _removed: list[str] = field(default_factory=list)
@@ -90,23 +91,32 @@ class Draft:
             raise ValueError("a Draft is used inside 'with'")
         return self._scratch.name
 
-    def table(self, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> None:
+    def table(self, frame: "pl.DataFrame | pl.LazyFrame", key: Sequence[str]) -> None:
         """Add the stage's table; its rows and missing values become the record's."""
+        from ml_assets.store.table_files import missing_shares
+
         whole = frame.lazy().collect()  # once, for both of what follows
         self.rows = self.extra_table("data.parquet", whole, key)
         self.missing = missing_shares(whole)
 
     def card(
         self,
-        frame: pl.DataFrame | pl.LazyFrame,
+        frame: "pl.DataFrame | pl.LazyFrame",
         key: Sequence[str],
-        labels: LabelColumns | None = None,
+        labels: "LabelColumns | None" = None,
     ) -> None:
         """Add the statistics that the stage's data card is drawn from."""
+        from ml_assets.store.table_statistics import STATISTICS_FILE
+        from ml_assets.store.table_survey import survey
+
         self.statistics = survey(frame, key, labels)
         self.text(STATISTICS_FILE, canonical_json(self.statistics))
 
-    def extra_table(self, name: str, frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str]) -> int:
+    def extra_table(
+        self, name: str, frame: "pl.DataFrame | pl.LazyFrame", key: Sequence[str]
+    ) -> int:
+        from ml_assets.store.table_files import write_table
+
         file = Path(self._scratch_name) / name
         rows = write_table(frame, file, key)
         self._files[name] = file
@@ -127,7 +137,7 @@ class Draft:
         if self.pipeline.store.exists(self.base, path):
             self._removed.append(path)
 
-    def keep(self, path: str, frame: pl.DataFrame, key: Sequence[str]) -> None:
+    def keep(self, path: str, frame: "pl.DataFrame", key: Sequence[str]) -> None:
         """Publish one table under a path of its own, with no record: rows that were rejected.
 
         Raises:

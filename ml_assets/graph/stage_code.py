@@ -150,6 +150,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.store.store_registry": _KEPT,
         "ml_assets.extras.cost": _SAID,
         "ml_assets.extras.online.features": _SAID,
+        "ml_assets.extras.online.open": _KEPT,
         "ml_assets.extras.online.store": _KEPT,
         "ml_assets.extras.recall": _SAID,
         "ml_assets.extras.prove.reproduction": _SAID,

@@ -29,7 +29,12 @@ class Frozen(BaseModel):
     """Immutable typed data: no unknown fields, no silent conversion of numbers."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        defer_build=True,  # at its first use: a process that loads the definitions uses few
     )
 
 

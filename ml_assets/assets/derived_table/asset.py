@@ -9,12 +9,9 @@ from ml_assets.adapters.declared import asset_deps, stage_asset, table_partition
 from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.feature_set.function import check_keys, load_function
 from ml_assets.assets.feature_set.reads import table_reads
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.data_card import card_of
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.reports.data import table_pictures
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -38,6 +35,10 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
         partitions_def=partitions,
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
+        from ml_assets.assets.feature_set.function import check_keys, load_function
+        from ml_assets.graph.data_card import card_of
+        from ml_assets.reports.data import table_pictures
+
         pipeline = stores.open(declared)
         build = load_function(pipeline.folder, spec.function, pipeline.name)
 
@@ -49,7 +50,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
             tables = reads.tables(state, address.partition)
             rows = build(tables, reads.window(address.partition)).collect()
             check_keys(rows, spec.key, f"the table {table!r}")
-            work = Work(address, code_version, inputs, context.run_id, begun=begun)
+            work = Work(address, code_version, inputs, context.run.run_id, begun=begun)
             with Draft(pipeline, work, state.commit) as draft:
                 draft.table(rows, spec.key)
                 draft.card(rows, spec.key)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -10,23 +10,20 @@ from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, record_metadata
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.drift_report.compare import compare
-from ml_assets.assets.drift_report.findings import REPORT_FILE, DriftReport, KindVerdict
-from ml_assets.assets.drift_report.last_report import last_report
-from ml_assets.assets.drift_report.pictures import drift_pictures
 from ml_assets.assets.drift_report.verdict import (
     KINDS,
     TITLES,
     summary,
 )
-from ml_assets.assets.drift_report.windows import drift_windows
-from ml_assets.assets.evaluation_report.scoring import Scorer
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.publish import Draft, Published, Work
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.drift import DriftKind
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+if TYPE_CHECKING:
+    from ml_assets.assets.drift_report.findings import DriftReport, KindVerdict
 
 CHECKS: dict[DriftKind, str] = {kind: f"drift_{kind}" for kind in KINDS}
 """Kind -> the name of its check."""
@@ -54,6 +51,11 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
+        from ml_assets.assets.drift_report.compare import compare
+        from ml_assets.assets.drift_report.last_report import last_report
+        from ml_assets.assets.drift_report.windows import drift_windows
+        from ml_assets.assets.evaluation_report.scoring import Scorer
+
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
         windows = drift_windows(pipeline.at(base))
@@ -73,8 +75,10 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def publish_report(state: PipelineState, work: Work, report: DriftReport) -> Published:
+def publish_report(state: PipelineState, work: Work, report: "DriftReport") -> Published:
     """Publish a report; its version does not depend on when it was made."""
+    from ml_assets.assets.drift_report.findings import REPORT_FILE
+
     rows = sum(window.rows for window in report.windows)
     with Draft(state.pipeline, work, state.commit, rows=rows) as draft:
         draft.text(REPORT_FILE, canonical_json(report))
@@ -91,8 +95,10 @@ def publish_report(state: PipelineState, work: Work, report: DriftReport) -> Pub
 _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _shown(report: DriftReport) -> dict[str, Any]:
+def _shown(report: "DriftReport") -> dict[str, Any]:
     """What the page shows of a report."""
+    from ml_assets.assets.drift_report.pictures import drift_pictures
+
     newest = report.history[-1].ratios if report.history else {}
     return {
         **pictures(drift_pictures(report)),
@@ -103,7 +109,7 @@ def _shown(report: DriftReport) -> dict[str, Any]:
     }
 
 
-def _check(key: dg.AssetKey, outcome: KindVerdict) -> dg.AssetCheckResult:
+def _check(key: dg.AssetKey, outcome: "KindVerdict") -> dg.AssetCheckResult:
     value = {"value": outcome.value, "bound": outcome.bound}
     return dg.AssetCheckResult(
         asset_key=key,

@@ -1,23 +1,24 @@
 """evaluation_report: the exported weights judged on the holdout, beside baselines and champion."""
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import model_links, numbers, pictures, record_metadata
-from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.evaluation_report.evaluation import Evaluation, evaluate, publish_evaluation
-from ml_assets.assets.evaluation_report.pictures import evaluation_pictures, suspects_table
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Published, Work
-from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.records import (
     EvaluationReport,
 )
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    from ml_assets.assets.evaluation_report.evaluation import Evaluation
 
 STAGE = "evaluation_report"
 ON_AN_ASSET = 10
@@ -36,22 +37,27 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         kinds={"numpy", "scikitlearn"},
         deps=[asset_key(declared, "trained_model"), asset_key(declared, "training_set")],
     )
-    @chronicled(declared, STAGE)
+    @journaled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> dg.MaterializeResult:
+        from ml_assets.assets.evaluation_report.evaluation import evaluate, publish_evaluation
+
         pipeline = stores.open(declared, keeps_objects=True)
         made = evaluate(context, launcher.launcher(pipeline), pipeline.now())
         address = Address(pipeline.name, STAGE)
-        work = Work(address, code_version, made.inputs, context.run_id, seen=made.seen)
+        work = Work(address, code_version, made.inputs, context.run.run_id, seen=made.seen)
         return _result(made, publish_evaluation(made, work))
 
     return materialize
 
 
-def _result(made: Evaluation, published: Published) -> dg.MaterializeResult:
+def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
+    from ml_assets.assets.evaluation_report.pictures import evaluation_pictures, suspects_table
+    from ml_assets.reports.tables import changes_table
+
     report, pipeline = made.report, made.state.pipeline
     shown = [*evaluation_pictures(report, pipeline.spec), changes_table(made.since)]
     if made.wrong is not None:

@@ -102,7 +102,7 @@ def score(
     """
     threads = spec.training.threads
     job = ScoreJob(spec.name, model.ref, data, split, threads, spec.cluster, model.code)
-    remember_session(context.instance, context.run_id, score_session(job))
+    remember_session(context.instance, context.run.run_id, score_session(job))
     result = launcher.score(job, teller(context.log))
     content = read_verified(result.predictions)
     return Scored(np.load(BytesIO(content), allow_pickle=False), result)

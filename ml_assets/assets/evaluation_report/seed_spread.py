@@ -76,7 +76,7 @@ class Seeds:
             cluster=spec.cluster,
             code=self.pipeline.network,
         )
-        remember_session(self.context.instance, self.context.run_id, train_session(job))
+        remember_session(self.context.instance, self.context.run.run_id, train_session(job))
         return self.launcher.train(job, teller(self.context.log)).model
 
 

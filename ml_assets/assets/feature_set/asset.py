@@ -3,27 +3,27 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import dagster as dg
-import polars as pl
 
 from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.adapters.declared import asset_deps, feature_partitions, stage_asset
 from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
-from ml_assets.assets.feature_set.guards import RowGuards
-from ml_assets.assets.feature_set.label_rates import class_shares, label_rate
 from ml_assets.assets.feature_set.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.feature_set.parity import parity_spec
 from ml_assets.assets.feature_set.reads import Reads, feature_reads
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.data_card import card_of, label_columns
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.reports.data import feature_pictures
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ml_assets.assets.feature_set.function import FeatureFunction
 
 STAGE = "feature_set"
 
@@ -46,11 +46,15 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
         check_specs=[parity_spec(declared), *leak_specs(declared, STAGE, ROWS_CHECKS)],
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
+        from ml_assets.assets.feature_set.function import load_function
+        from ml_assets.assets.feature_set.guards import RowGuards
+        from ml_assets.reports.data import feature_pictures
+
         pipeline = stores.open(declared)
         build = load_function(pipeline.folder, spec.features.function, pipeline.name)
         warn = warning_once(context.log, spec.features.function)
 
-        def rows_of(state: PipelineState, partition: str | None) -> pl.DataFrame:
+        def rows_of(state: PipelineState, partition: str | None) -> "pl.DataFrame":
             reads.records(state, partition)  # whole and sound, before a row is made
             return build_rows(reads, state, partition, build, warn)
 
@@ -64,7 +68,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
             state, rows = judged.rows
             records = reads.records(state, address.partition)
             inputs = tuple(input_version(record, state.commit) for record in records)
-            work = Work(address, code_version, inputs, context.run_id, begun=begun)
+            work = Work(address, code_version, inputs, context.run.run_id, begun=begun)
             return publish_rows(state, work, rows, judged.checks)
 
         whole = Address(pipeline.name, STAGE)
@@ -76,9 +80,12 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
 
 
 def publish_rows(
-    state: PipelineState, work: Work, rows: pl.DataFrame, checks: tuple[CheckOutcome, ...]
+    state: PipelineState, work: Work, rows: "pl.DataFrame", checks: tuple[CheckOutcome, ...]
 ) -> Made:
     """Publish the feature rows of a partition that no guard refused."""
+    from ml_assets.assets.feature_set.label_rates import class_shares, label_rate
+    from ml_assets.graph.data_card import card_of, label_columns
+
     pipeline, spec, address = state.pipeline, state.spec, work.address
     with Draft(pipeline, work, state.commit) as draft:
         draft.table(rows, spec.features.key)
@@ -111,9 +118,11 @@ def build_rows(
     reads: Reads,
     state: PipelineState,
     partition: str | None,
-    build: FeatureFunction,
+    build: "FeatureFunction",
     on_unnamed: Callable[[Sequence[str]], None],
-) -> pl.DataFrame:
+) -> "pl.DataFrame":
     """Call the feature function on the published tables and check what it returns."""
+    from ml_assets.assets.feature_set.function import build_features
+
     tables, window = reads.tables(state, partition), reads.window(partition)
     return build_features(build, tables, window, reads.pipeline.spec, on_unnamed)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ml_assets.assets.raw_snapshot.receipt import window_of
 from ml_assets.errors import WindowError
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import StageRecord
@@ -64,7 +65,6 @@ class Reads:
     def window(self, partition: str | None) -> Window:
         """The span that the function makes rows for."""
         from ml_assets.assets.feature_set.outcomes import deciding
-        from ml_assets.assets.raw_snapshot.receipt import window_of
 
         span = window_of(self.pipeline, partition)
         window = Window(partition, span.start if span else None, span.end if span else None)
@@ -75,8 +75,6 @@ class Reads:
         return [(self._stage(name), name, self._back(name)) for name in self.names]
 
     def _keys(self, partition: str | None) -> list[str | None]:
-        from ml_assets.assets.raw_snapshot.receipt import window_of
-
         if partition is None:
             return [None]
         span = window_of(self.pipeline, partition)

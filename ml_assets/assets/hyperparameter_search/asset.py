@@ -1,35 +1,32 @@
 """hyperparameter_search: one study of what the spec could say better, and its winner."""
 
 import os
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, place, record_metadata
-from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.step import AssetStep
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.hyperparameter_search.page import asset_pictures, write_study_page
-from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.samplers import Sampler, held
-from ml_assets.assets.hyperparameter_search.study import Running, StudyRun, outcome
-from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
-from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
 from ml_assets.assets.trained_model.sanity import require_sane
-from ml_assets.assets.trained_model.sessions import remember_session
-from ml_assets.assets.trained_model.training_job import data_ref, train_job
 from ml_assets.errors import SettingsError, SpecError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.launch.launcher import Launcher
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    from ml_assets.assets.hyperparameter_search.plan import Plan
+    from ml_assets.assets.hyperparameter_search.study import Running
+    from ml_assets.assets.trained_model.initial_weights import InitialWeights
+    from ml_assets.launch.launcher import Launcher
 
 ON_A_CLUSTER = 4
 """Trials side by side, where the search does not say."""
@@ -46,10 +43,14 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
         kinds={"optuna", "mlflow"},
         deps=[asset_key(declared, "training_set")],
     )
-    @chronicled(declared, SEARCH_STAGE)
+    @journaled(declared, SEARCH_STAGE)
     def materialize(
         context: dg.AssetExecutionContext, stores: StoresResource, launcher: LauncherResource
     ) -> dg.MaterializeResult:
+        from ml_assets.assets.hyperparameter_search.page import asset_pictures, write_study_page
+        from ml_assets.assets.trained_model.initial_weights import initial_weights
+        from ml_assets.assets.trained_model.training_job import data_ref
+
         pipeline = stores.open(declared, keeps_objects=True).declared
         base = pipeline.store.resolve("main")
         data = require_record(pipeline.at(base), pipeline.address("training_set"))
@@ -59,7 +60,7 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
         study = run_study(context, pipeline, runner, study_plan(pipeline, data, init))
         address = pipeline.address(SEARCH_STAGE)
         code, inputs = code_version_of(pipeline, SEARCH_STAGE), (input_version(data, base),)
-        work = Work(address, code, inputs, context.run_id)
+        work = Work(address, code, inputs, context.run.run_id)
         with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
             draft.text(STUDY_FILE, canonical_json(study))
             version = digest_of(study.model_dump(mode="json", exclude={"time"}))
@@ -76,12 +77,15 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def study_plan(pipeline: Pipeline, data: StageRecord, init: InitialWeights | None) -> Plan:
+def study_plan(pipeline: Pipeline, data: StageRecord, init: "InitialWeights | None") -> "Plan":
     """What is trained: on a laptop as many trials side by side as it has cores.
 
     Raises:
         SpecError: the pipeline has no search.
     """
+    from ml_assets.assets.hyperparameter_search.plan import Plan
+    from ml_assets.assets.trained_model.training_job import train_job
+
     search = pipeline.search
     if search is None:
         raise SpecError(
@@ -96,19 +100,24 @@ def study_plan(pipeline: Pipeline, data: StageRecord, init: InitialWeights | Non
     return Plan(pipeline.spec, search, base, parallel, each)
 
 
-def run_study(context: AssetStep, pipeline: Pipeline, runner: Launcher, plan: Plan) -> Study:
+def run_study(context: AssetStep, pipeline: Pipeline, runner: "Launcher", plan: "Plan") -> Study:
     """Train what is left of a study; everything that happens is told to the run's log and MLflow.
 
     Raises:
         StateInUse: another process works on it.
         TrainingFailed: not one trial came to a result.
     """
+    from ml_assets.assets.hyperparameter_search.samplers import Sampler, held
+    from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
+    from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
+    from ml_assets.assets.trained_model.sessions import remember_session
+
     place = _place(pipeline, context)
     own = plan.search.own(plan.spec)
     tracked = TrackedStudy.open(context, pipeline, plan)
 
-    def ended(trial: Trial, one: Running) -> None:
-        remember_session(context.instance, context.run_id, trial.session)
+    def ended(trial: Trial, one: "Running") -> None:
+        remember_session(context.instance, context.run.run_id, trial.session)
         tracked.trial(trial, one)
 
     with held(place, plan.name):

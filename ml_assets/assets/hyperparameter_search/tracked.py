@@ -33,7 +33,7 @@ class TrackedStudy:
         """Begin the run of the study."""
         tracking = Tracking.of(pipeline.settings)
         outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
-        tags = {"dagster.run_id": context.run_id, _NAME: f"study {plan.name[-20:]}"}
+        tags = {"dagster.run_id": context.run.run_id, _NAME: f"study {plan.name[-20:]}"}
         params = {
             path: str(one.model_dump(mode="json", exclude_none=True))
             for path, one in plan.search.parameters.items()
@@ -54,7 +54,7 @@ class TrackedStudy:
             session=trial.session,
             status="FAILED" if trial.end == "failed" else "FINISHED",
             tags={
-                "dagster.run_id": self.context.run_id,
+                "dagster.run_id": self.context.run.run_id,
                 _STUDY: self.plan.name,
                 _END: trial.end,
                 _NAME: f"trial {trial.number}",

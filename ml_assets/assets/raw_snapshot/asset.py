@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -10,17 +11,16 @@ from ml_assets.adapters.metadata import history, partition_metadata, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.raw_snapshot.checks import as_declared, changed, schema_check_spec
-from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.assets.raw_snapshot.receipt import receipt_version, window_of
-from ml_assets.assets.raw_snapshot.schema import Reading
 from ml_assets.errors import SchemaChanged
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Published, Work
-from ml_assets.reports.data import table_pictures
 from ml_assets.spec.schema_change import COLUMNS, noted_columns
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    from ml_assets.assets.raw_snapshot.schema import Reading
 
 STAGE = "raw_snapshot"
 
@@ -40,6 +40,10 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
         check_specs=[schema_check_spec(asset_key(declared, STAGE, source_name))],
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
+        from ml_assets.assets.raw_snapshot.outside import Sources
+        from ml_assets.assets.raw_snapshot.receipt import receipt_version, window_of
+        from ml_assets.reports.data import table_pictures
+
         pipeline = stores.open(declared)
         origin = Sources.of(pipeline)
 
@@ -52,7 +56,7 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
             except SchemaChanged as error:
                 return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
-            work = Work(address, code_version, (receipt,), context.run_id, begun=begun)
+            work = Work(address, code_version, (receipt,), context.run.run_id, begun=begun)
             published = publish_reading(pipeline, work, reading, source)
             checks = (as_declared(noted, source),)
             where = (pipeline.store, published, address)
@@ -69,7 +73,7 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
 
 
 def publish_reading(
-    pipeline: Pipeline, work: Work, reading: Reading, source: SourceSpec
+    pipeline: Pipeline, work: Work, reading: "Reading", source: SourceSpec
 ) -> Published:
     """Publish a source's rows as they were read, with the receipt of where they came from."""
     with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:

@@ -1,6 +1,5 @@
 """What is read of a source, and what was: its span of time, and its receipt as an input."""
 
-from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion
@@ -9,6 +8,8 @@ from ml_assets.store.pipeline_context import Pipeline
 
 def window_of(pipeline: Pipeline, partition: str | None) -> PartitionWindow | None:
     """The span of time of a partition key; None for a source that is read whole."""
+    from ml_assets.assets.raw_snapshot.outside import Sources
+
     if partition is None:
         return None
     known = {w.key: w for w in windows(pipeline.spec.partitions, Sources.now())}

@@ -1,19 +1,20 @@
 """released_model: the move to a stage, refused unless the evidence itself says yes."""
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
-from ml_assets.adapters.run_journal import chronicled
+from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.released_model.current_evidence import evidence_to_release
-from ml_assets.assets.released_model.page import STAGE, show_release
-from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
-from ml_assets.records.tracking.mlflow import Tracking, Unavailable
-from ml_assets.records.tracking.projection import project_stages
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore
+
+if TYPE_CHECKING:
+    from ml_assets.records.tracking.mlflow import Tracking
+
+STAGE = "released_model"
 
 
 def released_model(declared: Pipeline) -> dg.AssetsDefinition:
@@ -28,11 +29,16 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
         kinds={"mlflow"},
         deps=[asset_key(declared, "trained_model"), asset_key(declared, "evaluation_report")],
     )
-    @chronicled(declared, STAGE)
+    @journaled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         stores: StoresResource,
     ) -> dg.MaterializeResult:
+        from ml_assets.assets.released_model.current_evidence import evidence_to_release
+        from ml_assets.assets.released_model.page import show_release
+        from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
+        from ml_assets.records.tracking.mlflow import Tracking
+
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
         model = require_record(pipeline.at(base), pipeline.address("trained_model"))
@@ -42,7 +48,7 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
             lambda entries: evidence_to_release(pipeline.at(base), entries),
             spec.release,
             author=spec.owner,
-            run=context.run_id,
+            run=context.run.run_id,
         )
         if isinstance(outcome, Refused):
             raise EvidenceError(
@@ -54,7 +60,7 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
             f"{'already' if again else 'now'} in {outcome.entry.stage}: {model.data_version[:12]}"
         )
         project(context.log, pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
-        shown = show_release(pipeline.at(base), outcome.entry, context.run_id)
+        shown = show_release(pipeline.at(base), outcome.entry, context.run.run_id)
         return dg.MaterializeResult(
             metadata=shown.metadata, data_version=dg.DataVersion(shown.data_version)
         )
@@ -63,9 +69,12 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
 
 
 def project(
-    log: dg.DagsterLogManager, store: SnapshotStore, tracking: Tracking, pipeline: str
+    log: dg.DagsterLogManager, store: SnapshotStore, tracking: "Tracking", pipeline: str
 ) -> None:
     """Show the ledger's stages in MLflow; a dead server is a warning, never a failure."""
+    from ml_assets.records.tracking.mlflow import Unavailable
+    from ml_assets.records.tracking.projection import project_stages
+
     done = project_stages(store, tracking, pipeline)
     if isinstance(done, Unavailable):
         log.warning(f"MLflow is behind, the next command repairs it: {done.reason}")

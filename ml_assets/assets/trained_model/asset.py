@@ -1,27 +1,25 @@
 """checkpoints and trained_model: one training session, followed while it runs."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, attributes, pool
+from ml_assets.adapters.declared import asset_key, attributes, journaled, pool
 from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, record_metadata, tracking_link
 from ml_assets.adapters.run_config import RunConfig
-from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.trained_model.cost.page import costs
-from ml_assets.assets.trained_model.initial_weights import KEY
 from ml_assets.assets.trained_model.sanity import require_sane
-from ml_assets.assets.trained_model.training_run import Trained, Training, publish_model
 from ml_assets.graph.publish import Published
-from ml_assets.records.ledger.chain import register
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.training import Boosted, ModelSpec
 from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    from ml_assets.assets.trained_model.training_run import Trained, Training
 
 STAGE = "trained_model"
 
@@ -50,12 +48,15 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         config_schema=TrainingConfig.form(),
     )
     @reported
-    @chronicled(declared, STAGE)
+    @journaled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
+        from ml_assets.assets.trained_model.training_run import Training, publish_model
+        from ml_assets.records.ledger.chain import register
+
         config = TrainingConfig.of(context)
         pipeline = stores.open(declared, keeps_objects=True)
         training = Training.of(
@@ -67,7 +68,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         for stage, published in publish_model(training, trained):
             yield _result(pipeline, stage, published, trained, shown)
         model = trained.model.digest
-        register(pipeline.store, pipeline.name, model, pipeline.spec.owner, context.run_id)
+        register(pipeline.store, pipeline.name, model, pipeline.spec.owner, context.run.run_id)
         trained.sinks.attach(trained.record)
 
     return materialize
@@ -116,8 +117,11 @@ def _listed(advice: Sequence[str]) -> str:
     return "\n".join(f"- {plain_markdown(one)}" for one in advice)
 
 
-def _shown(training: Training, trained: Trained) -> dict[str, Any]:
+def _shown(training: "Training", trained: "Trained") -> dict[str, Any]:
     """What both pages show: pictures, measurements, costs, where weights and values come from."""
+    from ml_assets.assets.trained_model.cost.page import costs
+    from ml_assets.assets.trained_model.initial_weights import KEY
+
     pipeline, sinks, init = training.pipeline, trained.sinks, training.init
     won = training.asked.winner
     return {
@@ -131,7 +135,7 @@ def _shown(training: Training, trained: Trained) -> dict[str, Any]:
 
 
 def _result(
-    pipeline: Pipeline, stage: str, published: Published, trained: Trained, shown: dict[str, Any]
+    pipeline: Pipeline, stage: str, published: Published, trained: "Trained", shown: dict[str, Any]
 ) -> dg.MaterializeResult:
     result = trained.result
     return dg.MaterializeResult(

@@ -9,7 +9,6 @@ from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.trained_model.sanity import checks_of, examine
-from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.graph.inputs import require_record
 from ml_assets.spec.sanity import SANITY_CHECKS, SanityCheck
 from ml_assets.store.pipeline_context import Pipeline
@@ -36,6 +35,8 @@ def sanity(declared: Pipeline) -> list[dg.AssetChecksDefinition]:
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.AssetCheckResult]:
+        from ml_assets.assets.trained_model.training_job import data_ref
+
         pipeline = stores.open(declared)
         data = require_record(pipeline.now(), pipeline.address("training_set"))
         for found in examine(

@@ -78,7 +78,7 @@ class EventSinks:
         outbox: Outbox,
     ) -> Iterator["EventSinks"]:
         """One MLflow run for the session; closed with the outcome, whatever it is."""
-        remember_session(context.instance, context.run_id, train_session(job))
+        remember_session(context.instance, context.run.run_id, train_session(job))
         sinks = cls(context, pipeline, tracking, job, outbox)
         try:
             yield sinks
@@ -124,8 +124,8 @@ class EventSinks:
         """Put the run's record where people look for it."""
         links = Links.of(self.pipeline.settings)
         ways = {
-            RUN_TAG: links.run(self.context.run_id),
-            NOTE_TAG: run_note(links, self.job.pipeline, self.context.run_id, None),
+            RUN_TAG: links.run(self.context.run.run_id),
+            NOTE_TAG: run_note(links, self.job.pipeline, self.context.run.run_id, None),
         }
         entry = self._entry("FINISHED")
         tags = {**entry.tags, **run_tags(record), **ways}
@@ -196,7 +196,7 @@ class EventSinks:
             session=train_session(self.job),
             status=status,
             tags={
-                "dagster.run_id": self.context.run_id,
+                "dagster.run_id": self.context.run.run_id,
                 "ml_assets.data": self.job.data.digest,
                 **tracking_tags(words_of(self.context.run, self.pipeline.name)),
             },

@@ -1,14 +1,16 @@
 """Whether a training is sound before it runs: asked of the training program once for each training
 set, model and code, and free from then on."""
 
+from typing import TYPE_CHECKING
+
 from ml_assets.adapters.step import StepContext
-from ml_assets.assets.trained_model.sessions import remember_session, teller
 from ml_assets.errors import NotSane, counted
-from ml_assets.launch.launcher import Launcher, SanityJob
-from ml_assets.launch.session import sanity_session
 from ml_assets.spec.program import Ref, SanityResult
 from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
 from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    from ml_assets.launch.launcher import Launcher, SanityJob
 
 
 def checks_of(pipeline: Pipeline) -> tuple[SanityName, ...]:
@@ -16,7 +18,9 @@ def checks_of(pipeline: Pipeline) -> tuple[SanityName, ...]:
     return sanity_checks(pipeline.spec.model, pipeline.spec.label.task)
 
 
-def sanity_job(pipeline: Pipeline, data: Ref) -> SanityJob:
+def sanity_job(pipeline: Pipeline, data: Ref) -> "SanityJob":
+    from ml_assets.launch.launcher import SanityJob
+
     spec = pipeline.spec
     return SanityJob(pipeline.name, spec.model, spec.training, data, spec.cluster, pipeline.network)
 
@@ -24,7 +28,7 @@ def sanity_job(pipeline: Pipeline, data: Ref) -> SanityJob:
 def examine(
     context: StepContext,
     pipeline: Pipeline,
-    launcher: Launcher,
+    launcher: "Launcher",
     data: Ref,
 ) -> SanityResult:
     """The checks on a training set and the model that it would train.
@@ -32,12 +36,15 @@ def examine(
     Raises:
         TrainingFailed: the program ended without a result.
     """
+    from ml_assets.assets.trained_model.sessions import remember_session, teller
+    from ml_assets.launch.session import sanity_session
+
     job = sanity_job(pipeline, data)
     remember_session(context.instance, context.run.run_id, sanity_session(job))
     return launcher.sanity(job, teller(context.log))
 
 
-def require_sane(context: StepContext, pipeline: Pipeline, launcher: Launcher, data: Ref) -> None:
+def require_sane(context: StepContext, pipeline: Pipeline, launcher: "Launcher", data: Ref) -> None:
     """Go on only where no check failed, whatever path led here: the blocking checks of the training
     set hold up only what runs with them.
 

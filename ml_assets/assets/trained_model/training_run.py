@@ -79,7 +79,7 @@ class Training:
         return self._older() or self._train(self.job)
 
     def _train(self, job: TrainJob) -> "Trained":
-        pipeline, run = self.pipeline, self.context.run_id
+        pipeline, run = self.pipeline, self.context.run.run_id
         outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
         tracking = Tracking.of(pipeline.settings)
         record = begun_record(self.asked, run, job, self.data, self.commit, self.init, self.world)
@@ -129,7 +129,7 @@ def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, P
     saved = trained.sinks.last_checkpoint_digest or trained.model.digest
     inputs = (input_version(training.data, training.commit),)
     seen = (*((init.as_input(),) if init else ()), *winner_seen(training.asked))
-    salt, run = training.job.salt, training.context.run_id
+    salt, run = training.job.salt, training.context.run.run_id
     for stage, version in {"checkpoints": saved, "trained_model": trained.model.digest}.items():
         address = Address(pipeline.name, stage)
         work = Work(address, code_version, inputs, run, salt, seen)

@@ -2,26 +2,24 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import whole_check
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.metadata import card_link, data_card, numbers, record_metadata
 from ml_assets.adapters.run_config import RunConfig
-from ml_assets.adapters.run_journal import chronicled
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.leak_checks import leak_specs, outcome, refusal, set_checks
-from ml_assets.assets.training_set.encoded_set import EncodedSet, encode_window, publish_set
-from ml_assets.assets.training_set.window import (
-    window_markdown,
-)
 from ml_assets.errors import LeakError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Work
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    from ml_assets.assets.training_set.encoded_set import EncodedSet
 
 STAGE = "training_set"
 
@@ -47,11 +45,13 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         config_schema=TrainingSetConfig.form(),
         check_specs=leak_specs(declared, STAGE, set_checks(declared)),
     )
-    @chronicled(declared, STAGE)
+    @journaled(declared, STAGE)
     def materialize(
         context: dg.AssetExecutionContext,
         stores: StoresResource,
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        from ml_assets.assets.training_set.encoded_set import encode_window, publish_set
+
         begun = datetime.now(UTC)
         pipeline = stores.open(declared, keeps_objects=True)
         base = pipeline.store.resolve("main")
@@ -62,7 +62,7 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         if refused:
             raise LeakError(refused)
         address = Address(pipeline.name, STAGE)
-        work = Work(address, code_version, made.inputs, context.run_id, begun=begun)
+        work = Work(address, code_version, made.inputs, context.run.run_id, begun=begun)
         published, card = publish_set(pipeline.at(base), work, made)
         yield dg.MaterializeResult(
             metadata={
@@ -77,8 +77,10 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def _shown(made: EncodedSet) -> dict[str, Any]:
+def _shown(made: "EncodedSet") -> dict[str, Any]:
     """What the page says of a set: its window, where it lies, and numbers to plot over time."""
+    from ml_assets.assets.training_set.window import window_markdown
+
     rates = made.schema.label_rate
     sizes = {f"rows_{name}": count for name, count in made.rows.items()}
     return {

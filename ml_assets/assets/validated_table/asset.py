@@ -2,37 +2,31 @@
 
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-import polars as pl
 
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
 from ml_assets.adapters.metadata import carded_partition, history, numbers, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
-from ml_assets.assets.validated_table.audits import audit_outcome
-from ml_assets.assets.validated_table.checks import contract_check, contract_checks
-from ml_assets.assets.validated_table.contract.compiled import Audit
+from ml_assets.assets.validated_table.checks import contract_checks
 from ml_assets.assets.validated_table.contract.suite import contract_of
-from ml_assets.assets.validated_table.quarantine import reason_counts
-from ml_assets.assets.validated_table.snapshot_audit import (
-    RELEASES,
-    STAGE,
-    audit_snapshot,
-    releases,
-)
 from ml_assets.errors import DataRejected
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.data_card import card_of
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.reports.data import contract_pictures
 from ml_assets.spec.records import RowsReleased
 from ml_assets.spec.schema_change import COLUMNS
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ml_assets.assets.validated_table.contract.compiled import Audit
+
+STAGE = "validated_table"
 QUARANTINE_FILE = "quarantine.parquet"
 
 
@@ -55,6 +49,9 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
         check_specs=contract_checks(key, contract, source),
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
+        from ml_assets.assets.validated_table.snapshot_audit import audit_snapshot, releases
+        from ml_assets.reports.data import contract_pictures
+
         pipeline = stores.open(declared)
 
         def make(address: Address) -> Made:
@@ -64,8 +61,10 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
             audited = audit_snapshot(pipeline.at(base), raw, contract)
             seen = tuple(input_version(one, base) for one in audited.before)
             inputs, found = (input_version(audited.record, base),), audited.found
-            work = Work(address, code_version, inputs, context.run_id, seen=seen, begun=begun)
-            released = releases(pipeline.at(base), address, context.run.tags, context.run_id, found)
+            work = Work(address, code_version, inputs, context.run.run_id, seen=seen, begun=begun)
+            released = releases(
+                pipeline.at(base), address, context.run.tags, context.run.run_id, found
+            )
             return publish_audited(pipeline.at(base), work, found, source, released)
 
         whole = Address(pipeline.name, STAGE, source_name)
@@ -79,11 +78,15 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
 def publish_audited(
     state: PipelineState,
     work: Work,
-    found: Audit,
+    found: "Audit",
     source: SourceSpec,
     released: tuple[RowsReleased, ...] = (),
 ) -> Made:
     """Publish what may be published of an audited table, keep the rest in quarantine."""
+    from ml_assets.assets.validated_table.checks import contract_check
+    from ml_assets.assets.validated_table.quarantine import reason_counts
+    from ml_assets.graph.data_card import card_of
+
     checks = tuple(contract_check(result) for result in found.results)
     if not found.passed:
         kept = _keep(state, work.address, found.quarantined, source.key)
@@ -108,7 +111,11 @@ def publish_audited(
     return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks, page=page)
 
 
-def _attributes(found: Audit, released: tuple[RowsReleased, ...]) -> dict[str, Any]:
+def _attributes(found: "Audit", released: tuple[RowsReleased, ...]) -> dict[str, Any]:
+    from ml_assets.assets.validated_table.audits import audit_outcome
+    from ml_assets.assets.validated_table.quarantine import reason_counts
+    from ml_assets.assets.validated_table.snapshot_audit import RELEASES
+
     told = {RELEASES: [one.model_dump(mode="json") for one in released]} if released else {}
     return {
         "quarantined": len(found.quarantined),
@@ -120,7 +127,7 @@ def _attributes(found: Audit, released: tuple[RowsReleased, ...]) -> dict[str, A
     }
 
 
-def _row_numbers(found: Audit) -> dict[str, float]:
+def _row_numbers(found: "Audit") -> dict[str, float]:
     """What the page of the asset plots over its partitions."""
     rows_in = len(found.clean) + len(found.quarantined)
     return {
@@ -134,7 +141,7 @@ def _row_numbers(found: Audit) -> dict[str, float]:
 def _keep(
     state: PipelineState,
     address: Address,
-    rows: pl.DataFrame,
+    rows: "pl.DataFrame",
     key: tuple[str, ...],
 ) -> str:
     """Put the rows of a rejected table where an engineer finds them; the table stays as it was."""
@@ -143,7 +150,7 @@ def _keep(
     return address.rejected
 
 
-def _rejected(address: Address, found: Audit, kept: str) -> DataRejected:
+def _rejected(address: Address, found: "Audit", kept: str) -> DataRejected:
     failed = [r for r in found.results if not r.passed and r.severity == "critical"]
     listed = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
     return DataRejected(

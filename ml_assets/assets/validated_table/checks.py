@@ -1,16 +1,20 @@
 """The checks of a validated table: one for each expectation of its contract, and its volume."""
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome
-from ml_assets.assets.validated_table.contract.results import ExpectationResult
-from ml_assets.assets.validated_table.contract.suite import Contract
 from ml_assets.assets.validated_table.volume import CHECK_NAME, volume_words
 from ml_assets.spec.sources import SourceSpec
 
+if TYPE_CHECKING:
+    from ml_assets.assets.validated_table.contract.results import ExpectationResult
+    from ml_assets.assets.validated_table.contract.suite import Contract
+
 
 def contract_checks(
-    key: dg.AssetKey, contract: Contract, source: SourceSpec
+    key: dg.AssetKey, contract: "Contract", source: SourceSpec
 ) -> list[dg.AssetCheckSpec]:
     """Declare them; a critical one blocks."""
     return [
@@ -32,7 +36,7 @@ def _volume_check(key: dg.AssetKey, source: SourceSpec) -> list[dg.AssetCheckSpe
     return [dg.AssetCheckSpec(CHECK_NAME, asset=key, blocking=blocking, description=words)]
 
 
-def contract_check(result: ExpectationResult) -> CheckOutcome:
+def contract_check(result: "ExpectationResult") -> CheckOutcome:
     critical = result.severity == "critical"
     return CheckOutcome(
         result.check_name,

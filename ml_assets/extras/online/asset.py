@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -10,15 +11,16 @@ from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.metadata import table_metadata
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.errors import FeaturesDiffer, SettingsError
-from ml_assets.extras.online.features import STAGE, latest_rows, serve, unlike_batch
-from ml_assets.extras.online.open import SERVERS, open_online
-from ml_assets.extras.online.store import OnlineStore
+from ml_assets.extras.online.store import STAGE
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.spec.features import OnlineSpec
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+if TYPE_CHECKING:
+    from ml_assets.extras.online.store import OnlineStore
 
 CHECK_NAME = "lookup_equals_batch"
 LOOKED_UP = 100
@@ -51,6 +53,8 @@ def online_features(declared: Pipeline) -> dg.AssetsDefinition:
     def materialize(
         context: dg.AssetExecutionContext, stores: StoresResource
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        from ml_assets.extras.online.features import latest_rows, serve, unlike_batch
+
         pipeline = stores.open(declared)
         shelf = online_store(pipeline, context.instance)
         base = pipeline.store.resolve("main")
@@ -94,12 +98,14 @@ def newest_features(state: PipelineState, online: OnlineSpec) -> list[Address]:
     return [features.at(record.partition) for record in records] or [features]
 
 
-def online_store(pipeline: Pipeline, instance: dg.DagsterInstance) -> OnlineStore:
+def online_store(pipeline: Pipeline, instance: dg.DagsterInstance) -> "OnlineStore":
     """The online store, for a step of a run of this instance.
 
     Raises:
         SettingsError: it is a file, and the step's disk goes with its pod.
     """
+    from ml_assets.extras.online.open import SERVERS, open_online
+
     location = pipeline.settings.online
     if location.split("://")[0] not in SERVERS and launches_jobs(instance):
         raise SettingsError(

@@ -17,6 +17,7 @@ import polars as pl
 from ml_assets.errors import SpecError, StorageError, quoted
 from ml_assets.extras.online.open import open_online
 from ml_assets.extras.online.store import (
+    STAGE,
     OnlineStore,
     Served,
     column_types,
@@ -30,8 +31,6 @@ from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import open_pipeline
-
-STAGE = "online_features"
 
 
 def latest_rows(

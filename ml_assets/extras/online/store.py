@@ -15,6 +15,7 @@ from ml_assets.errors import SpecError
 if TYPE_CHECKING:
     import polars as pl
 
+STAGE = "online_features"
 Rows = Iterable[tuple[str, str]]
 """(entity, row), both as they are stored."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
