@@ -1,0 +1,114 @@
+"""What a rollout adds to a pipeline: the log of predictions as a table, and word of an abort."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.stores import StoresResource
+from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
+from ml_assets.extras.serving.predictions.asset import hours, predictions
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import standing_abort
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.stages import PREDICTIONS_STAGE
+from ml_assets.store.pipeline_context import Pipeline
+
+CHECK = "canary_in_traffic"
+SECONDS_BETWEEN_TICKS = 30
+_ABOUT = "Whether the model in canary was taken out because of what its traffic showed."
+
+
+def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
+    """The table of served predictions."""
+    return [predictions(pipeline)]
+
+
+def checks(declared: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
+    """The check that alerts people, as one runs it by hand; the sensor keeps it up to date."""
+
+    @dg.asset_check(asset=asset_key(declared, "promoted_model"), name=CHECK, description=_ABOUT)
+    def check(stores: StoresResource) -> dg.AssetCheckResult:
+        told = _told(stores.open(declared))
+        return dg.AssetCheckResult(
+            passed=told is None, severity=dg.AssetCheckSeverity.ERROR, description=told or _FINE
+        )
+
+    return [check]
+
+
+def jobs(pipeline: Pipeline) -> Sequence[AssetJob]:
+    """What makes an hour of the table."""
+    job = dg.define_asset_job(
+        _job_name(pipeline),
+        selection=dg.AssetSelection.assets(asset_key(pipeline, PREDICTIONS_STAGE)),
+        description="Makes tables of the predictions that were served.",
+        tags=run_tags(pipeline, "by hand", {}),
+    )
+    return [job]
+
+
+def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
+    """One that makes a table of each hour that is over, and tells of an abort."""
+
+    @dg.sensor(
+        name=f"{declared.name}__served",
+        description="Makes tables of the predictions that were served; tells of a model that its"
+        " traffic took out of canary.",
+        job_name=_job_name(declared),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        tags={"pipeline": declared.name},
+    )
+    def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
+        return served_tick(stores.open(declared, keeps_objects=True), context.cursor)
+
+    return [evaluate]
+
+
+def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
+    """One look: a run for each hour that is over, and an evaluation where the answer is new."""
+    told = _told(pipeline) or _FINE
+    new = told != cursor and not (cursor is None and told == _FINE)
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key(pipeline, "promoted_model"),
+        CHECK,
+        told == _FINE,
+        metadata={},
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=told,
+    )
+    found = closed_hours(pipeline.objects, pipeline.name, datetime.now(UTC))
+    requests = [_request(pipeline, hour) for hour in found]
+    return dg.SensorResult(
+        run_requests=requests or None,
+        skip_reason=None if requests else f"{told} No hour of predictions waits.",
+        dynamic_partitions_requests=[hours(pipeline).build_add_request(found)] if found else None,
+        cursor=told,
+        asset_events=[evaluation] if new else [],
+    )
+
+
+_FINE = "No model was taken out of canary."
+
+
+def _told(pipeline: Pipeline) -> str | None:
+    line = standing_abort(read(pipeline.store, pipeline.name))
+    if line is None:
+        return None
+    return (
+        f"Model {line.model[:12]} was taken out of canary on {line.time:%Y-%m-%d %H:%M} UTC (ledger"
+        f" line {line.seq}): {line.reason}"
+    )
+
+
+def _request(pipeline: Pipeline, hour: str) -> dg.RunRequest:
+    parts = parts_of(pipeline.objects, pipeline.name, hour)
+    tags = run_tags(pipeline, "served", {"why": f"predictions [{hour}] were served"})
+    return dg.RunRequest(run_key=digest_of([hour, parts])[:32], partition_key=hour, tags=tags)
+
+
+def _job_name(pipeline: Pipeline) -> str:
+    return f"{pipeline.name}__{PREDICTIONS_STAGE}"
