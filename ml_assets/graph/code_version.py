@@ -15,7 +15,7 @@ from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
-from ml_assets.spec.stages import DRIFT_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
+from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
 from ml_assets.spec.training import RELEASE, Module
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -74,6 +74,7 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
         "released_model": [release, *spec.gates],
         "canary_report": [spec.evaluation, release, *spec.gates],
         "promoted_model": [release, *spec.gates],
+        ONLINE_STAGE: [spec.label, spec.evaluation.block, spec.evaluation.slices],
         PREDICTIONS_STAGE: [spec.features.key],
         # whether it trains does not touch what it says
         DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),

@@ -8,12 +8,13 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
 from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
 from ml_assets.extras.serving.predictions.asset import hours, predictions
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import standing_abort
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.stages import PREDICTIONS_STAGE
+from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
 from ml_assets.store.pipeline_context import Pipeline
 
 CHECK = "canary_in_traffic"
@@ -22,8 +23,8 @@ _ABOUT = "Whether the model in canary was taken out because of what its traffic 
 
 
 def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
-    """The table of served predictions."""
-    return [predictions(pipeline)]
+    """The table of served predictions, and what came true of them."""
+    return [predictions(pipeline), online_evaluation(pipeline)]
 
 
 def checks(declared: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
@@ -40,24 +41,30 @@ def checks(declared: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
 
 
 def jobs(pipeline: Pipeline) -> Sequence[AssetJob]:
-    """What makes an hour of the table."""
-    job = dg.define_asset_job(
-        _job_name(pipeline),
-        selection=dg.AssetSelection.assets(asset_key(pipeline, PREDICTIONS_STAGE)),
-        description="Makes tables of the predictions that were served.",
-        tags=run_tags(pipeline, "by hand", {}),
-    )
-    return [job]
+    """What makes an hour of the table, and what evaluates a period."""
+    about = {
+        PREDICTIONS_STAGE: "Makes tables of the predictions that were served.",
+        ONLINE_STAGE: "Holds what was served to the labels that have come since.",
+    }
+    return [
+        dg.define_asset_job(
+            _job_name(pipeline, stage),
+            selection=dg.AssetSelection.assets(asset_key(pipeline, stage)),
+            description=said,
+            tags=run_tags(pipeline, "by hand", {}),
+        )
+        for stage, said in about.items()
+    ]
 
 
 def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
-    """One that makes a table of each hour that is over, and tells of an abort."""
+    """One makes a table of each hour that is over and tells of an abort; one evaluates periods."""
 
     @dg.sensor(
         name=f"{declared.name}__served",
         description="Makes tables of the predictions that were served; tells of a model that its"
         " traffic took out of canary.",
-        job_name=_job_name(declared),
+        job_name=_job_name(declared, PREDICTIONS_STAGE),
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         tags={"pipeline": declared.name},
@@ -65,7 +72,38 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
     def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
         return served_tick(stores.open(declared, keeps_objects=True), context.cursor)
 
-    return [evaluate]
+    @dg.sensor(
+        name=f"{declared.name}__labels",
+        description="Holds what was served to labels, when they have come.",
+        job_name=_job_name(declared, ONLINE_STAGE),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        tags={"pipeline": declared.name},
+    )
+    def labels(stores: StoresResource) -> dg.SensorResult:
+        return labels_tick(stores.open(declared))
+
+    return [evaluate, labels]
+
+
+def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
+    """One look: a run for each period whose features are newer than its evaluation."""
+    state = pipeline.now()
+    hours = state.partitions(pipeline.address(PREDICTIONS_STAGE))
+    begin = datetime.strptime(f"{min(hours)}+0000", "%Y-%m-%dT%H%z") if hours else None
+    requests: list[dg.RunRequest] = []
+    for features in state.recent(pipeline.address("feature_set")):
+        made = state.record(pipeline.address(ONLINE_STAGE, partition=features.partition))
+        seen = {(one.key, one.partition, one.version) for one in made.inputs} if made else set()
+        known = (features.key, features.partition, features.data_version) in seen
+        if begin is None or known or features.time < begin:
+            continue
+        tags = run_tags(pipeline, "labels", {"why": f"features [{features.partition}] are new"})
+        run_key = digest_of([features.key, features.partition, features.data_version])[:32]
+        partition = features.partition
+        requests.append(dg.RunRequest(run_key=run_key, partition_key=partition, tags=tags))
+    said = "No period has labels that were not looked at."
+    return dg.SensorResult(run_requests=requests or None, skip_reason=None if requests else said)
 
 
 def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
@@ -110,5 +148,5 @@ def _request(pipeline: Pipeline, hour: str) -> dg.RunRequest:
     return dg.RunRequest(run_key=digest_of([hour, parts])[:32], partition_key=hour, tags=tags)
 
 
-def _job_name(pipeline: Pipeline) -> str:
-    return f"{pipeline.name}__{PREDICTIONS_STAGE}"
+def _job_name(pipeline: Pipeline, stage: str) -> str:
+    return f"{pipeline.name}__{stage}"
