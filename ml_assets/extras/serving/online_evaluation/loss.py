@@ -118,9 +118,8 @@ def _answered(
         return None
     outputs = _outputs(state.spec)
     whole = pl.concat(tables, how="diagonal").sort("moment").unnest("key")
-    whole = whole.with_columns(
-        pl.col(n).cast(dtype, strict=False) for n, dtype in keys.schema.items()
-    )
+    types = keys.schema.items()
+    whole = whole.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in types)
     found = whole.join(keys.lazy(), on=keys.columns, how="semi").select(
         *keys.columns, "stage", "model", *outputs
     )
