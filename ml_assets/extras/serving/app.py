@@ -136,13 +136,12 @@ class Server:
             body = await self._body(request)
             length = request.headers.get(open_inference.HEADER_LENGTH)
             asked = await _read(body, lambda: open_inference.read_inference(body, length))
-            name = asked.id or _name_of(request)
+            name = _name_of(request, asked.id)
             pinned = served if version is not None else None
             parts = await self._predicted(name, asked.columns, asked.rows, pinned)
         named, by_canary = together(parts, asked.rows), _canary_of(parts)
-        if by_canary and len(by_canary.places) == asked.rows:
-            served, by_canary = by_canary.served, None
-        said = _said_of(by_canary) if by_canary else {}
+        served, mixed = parts[0].served, len(parts) > 1
+        said = {"canary": _said_of(by_canary)} if by_canary and mixed else {}
         answer = open_inference.write_inference(asked, self.name, served.version, named, said)
         content, head = answer
         if head is None:
@@ -167,8 +166,9 @@ class Server:
             there = [n for n, row in enumerate(rows) if row is not None]
             parts = await self._by_row(name, [row for row in rows if row is not None])
         answers = dict(zip(there, _by_place(parts, len(there)), strict=True))
-        release, by_canary = served.release, _canary_of(parts)
-        known = {"pipeline": self.name, "model": release.model.digest, "version": served.version}
+        champion = next((part.served for part in parts if part.stage != "canary"), served)
+        release, by_canary = champion.release, _canary_of(parts)
+        known = {"pipeline": self.name, "model": release.model.digest, "version": champion.version}
         since = refusal_since(release)
         noted: dict[str, Any] = {"note": since} if since else {}
         if by_canary:
@@ -251,9 +251,9 @@ async def _read(body: bytes, reading: Callable[[], T]) -> T:
     return await asyncio.to_thread(reading) if len(body) > _LARGE else reading()
 
 
-def _name_of(request: Request) -> str:
-    """What the caller calls a request; else a name of our own."""
-    given = request.headers.get(_REQUEST, "")
+def _name_of(request: Request, said: str | None = None) -> str:
+    """What the caller calls a request, in its body or its header; else a name of our own."""
+    given = said or request.headers.get(_REQUEST, "")
     return given if _IS_NAME.fullmatch(given) else uuid.uuid4().hex
 
 

@@ -109,7 +109,8 @@ class Following:
                 await self.look()
                 failed = 0
             except MlAssetsError as error:
-                failed = min(failed + 1, 10)
+                most = 3 if isinstance(error, CanaryNotServing) else 10  # the champion is followed
+                failed = min(failed + 1, most)
                 self.metrics.refusals.inc()
                 self.tell(f"not taken up: {error}")
                 if isinstance(error, Recalled):
