@@ -110,7 +110,8 @@ class DataModel:
             with engine.begin() as connection:
                 tables = _made(connection)
                 states = tables["state"]
-                seen = dict(connection.execute(sa.select(states.c.pipeline_id, states.c.state)))
+                known = connection.execute(sa.select(states.c.pipeline_id, states.c.state))
+                seen = {name: state for name, state in known}
                 names = sorted(pipeline_folders(self.settings))
                 for name in (*names, *(seen.keys() - {*names})):
                     self._renew(connection, tables, name, seen.get(name), gone=name not in names)

@@ -67,7 +67,7 @@ def test_what_was_served_is_held_to_what_came_true(tmp_path: Path) -> None:
         ("canary", B, orders[half:], [1 - one for one in good[half:]]),  # always wrong
         ("production", A, orders[:5], [1 - one for one in good[:5]]),  # asked again: not counted
     )
-    assert labels_tick(pipeline).run_requests is None, "no hour is published"
+    assert not labels_tick(pipeline).run_requests, "no hour is published"
     make(world, "predictions", HOUR)
     make(world, "online_evaluation", WEEK)
     address = pipeline.address("online_evaluation", partition=WEEK)

@@ -84,7 +84,7 @@ def test_an_hour_that_is_over_becomes_a_table_with_each_row_once(world: World) -
     assert [one.key for one in record.inputs] == ["served", "deliveries/trained_model"]
     assert record.inputs[1].version == A
     assert not list(pipeline.objects.path(FOLDER, "deliveries", HOUR).iterdir())
-    assert served_tick(pipeline, None).run_requests is None
+    assert not served_tick(pipeline, None).run_requests
 
     log(pipeline, "late")  # a file that comes after is added
     make(world, HOUR)
@@ -96,7 +96,7 @@ def test_an_hour_that_goes_on_waits(world: World) -> None:
     log(pipeline, "first")
     folder = pipeline.objects.path(FOLDER, "deliveries")
     (folder / HOUR).rename(folder / f"{datetime.now(UTC):%Y-%m-%dT%H}")
-    assert served_tick(pipeline, None).run_requests is None
+    assert not served_tick(pipeline, None).run_requests
 
 
 def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) -> None:
