@@ -133,13 +133,15 @@ def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
     entries = [one.entry for one in reversed(lines)]
     move, out = stage_line(entries, "canary"), standing_abort(entries)
     if out is not None:
-        said = f"{out.time.astimezone(UTC):{_TIME}} UTC: {outside(one_line(out.reason))}"
-        return Tile("canary", f"{out.model[:12]} is out", said)
+        why = outside(one_line(out.reason))
+        said = f"model {out.model[:12]}, {out.time.astimezone(UTC):{_TIME}} UTC: {why}"
+        return Tile("canary", "out", said)
     if move is None:
         return Tile("canary", "none", "no model is on its way")
     rollout = pipeline.spec.release.rollout
-    share = f", {rollout.share:.0%} of the entities" if rollout else ""
-    return Tile("canary", move.model[:12], f"since {move.time.astimezone(UTC):{_TIME}} UTC{share}")
+    share = f"{rollout.share:.0%} of traffic" if rollout else "on its way"
+    said = f"model {move.model[:12]}, since {move.time.astimezone(UTC):{_TIME}} UTC"
+    return Tile("canary", share, said)
 
 
 def _cost(pipeline: Pipeline) -> list[Tile]:

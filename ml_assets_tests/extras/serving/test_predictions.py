@@ -7,6 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.actions.home_page import Tile, states
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.definitions import build
 from ml_assets.extras.serving.abort import abort_canary
@@ -57,6 +58,12 @@ def released(pipeline: Pipeline, about: Evidence, spec: ReleaseSpec) -> None:
     assert isinstance(outcome, Released)
 
 
+def canary_tile(world: World) -> Tile:
+    """Of the first page."""
+    tiles = states(world.settings)["deliveries"].tiles
+    return next(tile for tile in tiles if tile.name == "canary")
+
+
 def make(world: World, hour: str) -> None:
     with dg.DagsterInstance.ephemeral() as instance, pytest.MonkeyPatch.context() as environment:
         world.enter(environment)
@@ -103,6 +110,7 @@ def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) 
     pipeline = open_pipeline("deliveries", world.settings)
     released(pipeline, evidence(A), ReleaseSpec())
     released(pipeline, evidence(B, champion=A), ReleaseSpec(canary=CanarySpec()))
+    assert canary_tile(world).value == "5% of traffic"
     quiet = served_tick(pipeline, None)
     assert not quiet.asset_events
     assert abort_canary(pipeline, A, "it is the champion") is None, "only what is in canary"
@@ -119,3 +127,4 @@ def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) 
     assert (evaluation.check_name, evaluation.passed) == (CHECK, False)
     assert "errors" in (evaluation.description or "")
     assert not served_tick(pipeline, told.cursor).asset_events
+    assert (canary_tile(world).value, "errors" in canary_tile(world).said) == ("out", True)
