@@ -29,6 +29,7 @@ def logged_rows(state: PipelineState, hour: str) -> tuple[pl.DataFrame, Parts]:
     address = state.address(PREDICTIONS_STAGE, partition=hour)
     published = [state.scan(address).collect()] if state.record(address) else []
     objects, parts, frames = state.objects, dict[str, str](), list[pl.DataFrame]()
+    objects.refresh(f"{FOLDER}/{state.name}/{hour}")  # servers write on other machines
     for name in parts_of(objects, state.name, hour):
         content = objects.read_bytes(FOLDER, state.name, hour, name)
         parts[name] = bytes_digest(content)
