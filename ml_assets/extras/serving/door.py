@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.runs import Selection
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
@@ -14,6 +15,7 @@ from ml_assets.extras.serving.predictions.asset import hours, predictions
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import standing_abort
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -87,23 +89,28 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
 
 
 def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
-    """One look: a run for each period whose features are newer than its evaluation."""
+    """One look: one run for the periods whose features are newer than their evaluation."""
     state = pipeline.now()
     hours = state.partitions(pipeline.address(PREDICTIONS_STAGE))
     begin = datetime.strptime(f"{min(hours)}+0000", "%Y-%m-%dT%H%z") if hours else None
-    requests: list[dg.RunRequest] = []
+    due: list[StageRecord] = []
     for features in state.recent(pipeline.address("feature_set")):
         made = state.record(pipeline.address(ONLINE_STAGE, partition=features.partition))
         seen = {(one.key, one.partition, one.version) for one in made.inputs} if made else set()
         known = (features.key, features.partition, features.data_version) in seen
-        if begin is None or known or features.time < begin:
-            continue
-        tags = run_tags(pipeline, "labels", {"why": f"features [{features.partition}] are new"})
-        run_key = digest_of([features.key, features.partition, features.data_version])[:32]
-        partition = features.partition
-        requests.append(dg.RunRequest(run_key=run_key, partition_key=partition, tags=tags))
-    said = "No period has labels that were not looked at."
-    return dg.SensorResult(run_requests=requests or None, skip_reason=None if requests else said)
+        if begin is not None and not known and features.time >= begin:
+            due.append(features)
+    if not due:
+        return dg.SensorResult(skip_reason="No period has labels that were not looked at.")
+    first, last = due[0].partition, due[-1].partition
+    span = (first, last) if first is not None and last is not None else None
+    asked = Selection((asset_key(pipeline, ONLINE_STAGE),), partitions=span)
+    said = {"why": f"features up to {last or 'now'} are new"}
+    request = dg.RunRequest(
+        run_key=digest_of([[one.partition, one.data_version] for one in due])[:32],
+        tags=run_tags(pipeline, "labels", {**said, **asked.tags}),
+    )
+    return dg.SensorResult(run_requests=[request])
 
 
 def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
