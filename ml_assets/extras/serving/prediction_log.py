@@ -55,6 +55,9 @@ class PredictionLog:
     pipeline: Pipeline
     every: float = 5.0
     """Seconds between two files."""
+    most: int = 200_000
+    """Answers that wait while the object store is away; later ones are lost, and counted."""
+    lost: int = 0
     _waiting: list[Answered] = field(default_factory=list)
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _server: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
@@ -62,7 +65,10 @@ class PredictionLog:
 
     def add(self, answered: Answered) -> None:
         """Remember an answer; it is written within seconds."""
-        self._waiting.append(answered)
+        if len(self._waiting) < self.most:
+            self._waiting.append(answered)
+        else:
+            self.lost += 1
 
     async def flush(self) -> None:
         """Write what waits.

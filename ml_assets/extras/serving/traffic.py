@@ -120,6 +120,9 @@ class Traffic:
         try:
             await log.flush()
             self._told = ""
+            if log.lost:
+                self.tell(f"{log.lost} answers are not in the prediction log: it waited too long")
+                log.lost = 0
         except (MlAssetsError, OSError) as error:  # a store that is away silences no server
             if self._told != str(error):
                 self.tell(f"the prediction log waits: {error}")

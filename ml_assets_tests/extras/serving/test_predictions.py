@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import polars as pl
 import pytest
 
 from ml_assets.actions.home_page import Tile, states
@@ -104,6 +105,27 @@ def test_an_hour_that_goes_on_waits(world: World) -> None:
     folder = pipeline.objects.path(FOLDER, "deliveries")
     (folder / HOUR).rename(folder / f"{datetime.now(UTC):%Y-%m-%dT%H}")
     assert not served_tick(pipeline, None).run_requests
+
+
+def test_what_waits_too_long_is_counted_and_what_failed_to_be_written_waits(world: World) -> None:
+    pipeline = open_pipeline("deliveries", world.settings)
+    folder = pipeline.objects.path(FOLDER)
+    folder.write_text("no folder")
+
+    async def written() -> None:
+        server = PredictionLog(pipeline, most=2)
+        for request in ("first", "second", "third"):
+            server.add(Answered(THEN, request, [0], "canary", A, 0.004, {}, {"probability": [1.0]}))
+        assert server.lost == 1
+        with pytest.raises(OSError):
+            await server.flush()
+        folder.unlink()
+        await server.flush()
+        server.close()
+
+    asyncio.run(written())
+    (part,) = pipeline.objects.path(FOLDER, "deliveries", HOUR).iterdir()
+    assert pl.read_parquet(part)["request"].to_list() == ["first", "second"]
 
 
 def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) -> None:
