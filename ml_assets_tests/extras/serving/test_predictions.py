@@ -110,6 +110,7 @@ def test_an_hour_that_goes_on_waits(world: World) -> None:
 def test_what_waits_too_long_is_counted_and_what_failed_to_be_written_waits(world: World) -> None:
     pipeline = open_pipeline("deliveries", world.settings)
     folder = pipeline.objects.path(FOLDER)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     folder.write_text("no folder")
 
     async def written() -> None:
