@@ -23,7 +23,8 @@ _HEAD = """# Reference
 
 Every field of a spec's sources, label, split, origins, baselines and gates, the metrics, and what a
 feature function is given. Written from the code's docstrings by
-`python -m ml_assets_tests.reference`, and held to them by a test. [Add a pipeline](add-a-pipeline.md) shows them at work.
+`python -m ml_assets_tests.reference`, and held to them by a test.
+[Add a pipeline](add-a-pipeline.md) shows them at work.
 """
 _PARTS: tuple[tuple[str, object], ...] = (
     ("Sources", sources.SourceSpec),
