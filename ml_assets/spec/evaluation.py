@@ -10,6 +10,7 @@ from ml_assets.spec.split import ShareSplit, TimeSharesSplit, WindowSplit, is_by
 
 MOST_HELD_OUT = 0.75
 """Most of the rows that all holdouts and a validation split may take: the rest is trained on."""
+_ROUNDING = 1e-9
 
 
 class SimpleModel(Frozen):
@@ -95,8 +96,8 @@ def origin_problems(
         problems.append(Misfit(("training", "init_from"), said))
     if isinstance(split, TimeSharesSplit):
         held = origins.count * split.holdout + split.validation
-        most = int((MOST_HELD_OUT - split.validation) / split.holdout)
-        if held > MOST_HELD_OUT:
+        most = int((MOST_HELD_OUT - split.validation) / split.holdout + _ROUNDING)
+        if held > MOST_HELD_OUT + _ROUNDING:
             said = (
                 f"evaluation.origins: {origins.count} holdouts of {split.holdout:g} and validation"
                 f" are {held:.0%} of the rows, and leave too few to train on: at most {most} of"

@@ -334,8 +334,10 @@ def test_holdouts_that_follow_each_other_need_an_order_and_room() -> None:
     assert (spec.evaluation.origins.count, spec.evaluation.origins.judge) == (4, "mean")
     grouped = {"kind": "stratified_group", "groups": ["shop"]}
     whole = changed(rolled, "partitions", {})
-    for source in whole["sources"].values():
+    for name, source in whole["sources"].items():
         source["partitioned"] = False
+        if "path" in source:
+            source["path"] = f"landing/{name}"
     for split, said in (
         (grouped, "holdouts one after the other: use a split of kind: time"),
         ({"kind": "random"}, "holdouts one after the other: use a split of kind: time"),

@@ -124,6 +124,8 @@ def rows_before(
     Args:
         at: the column that says when each row was decided.
     """
+    if back == 0:
+        return frame, spec
     ordered, rows = frame[at].sort(), len(frame)
     rest = 1 - back * spec.holdout
     end = ordered[min(rows - 1, round(rows * rest))]
