@@ -1,11 +1,11 @@
 """The champion's margin of a new pipeline: what its holdout can tell apart, in words, too."""
 
 from dataclasses import dataclass
-from math import floor, log10, sqrt
+from math import floor, inf, log10, sqrt
 
-import numpy as np
 import polars as pl
 
+from ml_assets.errors import counted
 from ml_assets.scaffold.labelled_table import Table
 
 ALIKE = 0.9
@@ -13,6 +13,8 @@ ALIKE = 0.9
 _SHARE = 0.2
 """Of rows that are not cut in time so many are held out."""
 _LEAST, _MOST = 0.01, 0.25
+_ENOUGH = 10
+"""Days of a holdout whose spread is taken for that of days; of fewer, that of all days is."""
 _SHOWN = 1.43
 """What is shown four times out of five, over half the width of the 95 % interval: see the gate."""
 _SMALLEST_RATE = 1e-6
@@ -36,47 +38,45 @@ def champion_margin(table: Table, partitions: int) -> Margin:
     Args:
         partitions: that are held out; 0: a share of the rows.
     """
-    rows = _held_out(table, partitions)
-    losses = rows.with_columns(_loss(table, rows)).drop_nulls("__loss")
-    whole = float(losses["__loss"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
-    unit = "day" if table.moments else "row"
-    sums = losses.group_by("__block").agg(pl.col("__loss").sum(), pl.len().alias("rows"))
-    found = _detectable(sums["__loss"].to_numpy(), sums["rows"].to_numpy(), whole)
-    if table.task == "regression":
-        found = found / (2 * whole) if whole else np.inf
-    count = f"{len(sums):,} {unit}{'' if len(sums) == 1 else 's'}"
-    size, more = _size(table, min(found, _MOST)), f"the holdout's {count}"
+    blocked = _blocked(table)
+    held = _held_out(table, blocked, partitions)
+    blocks = held["__block"].n_unique()
+    known = held if blocks >= _ENOUGH else blocked  # of few days nobody knows how they differ
+    losses = known.with_columns(_loss(table, known)).drop_nulls("__loss")
+    found = _detectable(losses, blocks)
+    if table.task == "regression":  # the share of a root is half that of what is below it
+        mean = float(losses["__loss"].to_numpy().mean())
+        found = found / (2 * mean) if mean > 0 else inf
+    told = f"the holdout's {counted(blocks, 'day' if table.moments else 'row')}"
+    shows = "shows" if blocks == 1 else "show"
+    size = _size(table, min(max(found, _LEAST), _MOST))
     if found > _MOST:
-        return Margin(
-            _MOST,
-            f"{more} show no difference below {size}: hold out more, and set a smaller margin",
-        )
+        said = f"{told} {shows} no difference below {size}: hold out more, then make it smaller"
+        return Margin(_MOST, said)
     if found < _LEAST:
-        return Margin(_LEAST, f"{more} show smaller differences than {_size(table, _LEAST)}, too")
-    return Margin(
-        _upward(found),
-        f"{more} show a difference of {size} four times out of five; a smaller margin refuses many"
-        " models that are as good",
-    )
+        said = f"{told} {shows} smaller differences than {_size(table, _LEAST)}, too"
+        return Margin(_LEAST, said)
+    said = f"{told} {shows} a difference of {size} four times out of five; with a smaller margin"
+    return Margin(_upward(found), f"{said} many models are refused that are as good")
 
 
-def _held_out(table: Table, partitions: int) -> pl.DataFrame:
-    """The rows that will be held out, with their block; where chance parts them, a sample."""
+def _blocked(table: Table) -> pl.DataFrame:
+    """All rows with their outcome and their block: the day, or the row where nothing says when."""
     frame = _with_outcome(table)
-    moments = table.moments
+    if table.moments is None:
+        return frame.with_row_index("__block")
+    return frame.with_columns(pl.col(table.moments.time).cast(pl.Date).alias("__block"))
+
+
+def _held_out(table: Table, blocked: pl.DataFrame, partitions: int) -> pl.DataFrame:
+    """The rows that will be held out; where chance parts them, as many."""
+    moments, calendar = table.moments, table.given.calendar
     if moments is None:
-        kept = frame.gather_every(round(1 / _SHARE))
-        return kept.with_row_index("__block")
-    blocked = frame.with_columns(pl.col(moments.time).cast(pl.Date).alias("__block"))
-    days = blocked["__block"].unique().sort()
-    calendar = table.given.calendar
-    if calendar is None or not partitions:
-        ordered = blocked[moments.time].sort()
-        first = ordered[min(len(ordered) - 1, round(len(ordered) * (1 - _SHARE)))]
-        return blocked.filter(pl.col(moments.time) >= first)
-    share = partitions / len(calendar.keys)
-    first = days[min(len(days) - 1, round(len(days) * (1 - share)))]
-    return blocked.filter(pl.col("__block") >= first)
+        return blocked.gather_every(round(1 / _SHARE))
+    share = partitions / len(calendar.keys) if calendar and partitions else _SHARE
+    ordered = blocked[moments.time].sort()
+    first = ordered[min(len(ordered) - 1, round(len(ordered) * (1 - share)))]
+    return blocked.filter(pl.col(moments.time) >= first)
 
 
 def _with_outcome(table: Table) -> pl.DataFrame:
@@ -102,20 +102,22 @@ def _loss(table: Table, rows: pl.DataFrame) -> pl.Series:
     return -rate.clip(_SMALLEST_RATE).log().alias("__loss")
 
 
-def _detectable(sums: np.ndarray, rows: np.ndarray, mean: float) -> float:
-    """The difference of two mean losses that is shown four times out of five.
+def _detectable(losses: pl.DataFrame, blocks: int) -> float:
+    """The difference of two mean losses that so many blocks show four times out of five.
 
     Args:
-        sums: [blocks] of the losses of each block.
-        rows: [blocks] how many they are of.
+        losses: rows with ``__loss`` and ``__block``.
     """
     from scipy.stats import t
 
-    blocks = len(sums)
-    if blocks < 2:
-        return float("inf")
-    variance = blocks / (blocks - 1) * float(((sums - mean * rows) ** 2).sum()) / rows.sum() ** 2
-    apart = sqrt(2 * (1 - ALIKE) * variance)
+    sums = losses.group_by("__block").agg(pl.col("__loss").sum(), pl.len().alias("rows"))
+    known = len(sums)
+    if known < 2 or blocks < 2:
+        return inf
+    total, rows = sums["__loss"].to_numpy(), sums["rows"].to_numpy()
+    mean = total.sum() / rows.sum()
+    spread = sqrt(float(((total - mean * rows) ** 2).sum()) / (known - 1)) / float(rows.mean())
+    apart = spread * sqrt(2 * (1 - ALIKE) / blocks)
     return _SHOWN * float(t.isf(0.025, blocks - 1)) * apart
 
 
@@ -127,4 +129,4 @@ def _upward(value: float) -> float:
 
 def _size(table: Table, value: float) -> str:
     shown = _upward(value)
-    return f"{shown:.2%}".replace(".00%", "%") if table.task == "regression" else f"{shown:g}"
+    return f"{100 * shown:g}%" if table.task == "regression" else f"{shown:g}"

@@ -61,10 +61,9 @@ def origin_pictures(report: EvaluationReport) -> list[Picture]:
     """The first metrics over the origins: the model, and the baselines beside it."""
     if report.origins is None or len(report.origins.origins) < 2:
         return []
-    drawn: list[MetricName] = [name for name, _ in _BARS if name in report.metrics][:1]
-    if "skill" in report.metrics:
-        drawn.append("skill")
-    return [_over_origins(report.origins, name) for name in drawn]
+    rolled, first = report.origins, [name for name, _ in _BARS if name in report.metrics][:1]
+    pictures = [_over_origins(rolled, name) for name in first]
+    return [*pictures, *([_over_origins(rolled, "skill")] if "skill" in report.metrics else [])]
 
 
 def _over_origins(rolled: OriginReports, metric: MetricName) -> Picture:
