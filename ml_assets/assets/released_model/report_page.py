@@ -4,7 +4,7 @@ Everything on it comes from records; equal records give an equal page.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
 from typing import Literal
@@ -73,7 +73,7 @@ class Background:
     """A person's line against the decision that is shown."""
     suspects: pl.DataFrame | None = None
     """Rows that the model is most wrong about."""
-    origin_cost: Mapping[str, float] = MappingProxyType({})
+    origin_cost: Mapping[str, float] = field(default_factory=dict)
     """What the trainings for earlier origins took."""
 
 

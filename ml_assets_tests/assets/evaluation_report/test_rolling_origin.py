@@ -17,7 +17,7 @@ from ml_assets.spec.records import EvaluationReport, StageRecord
 from ml_assets.store.pipeline_context import open_pipeline
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
-DAYS = 12
+DAYS = 14
 HOURLY = ["--label", "level", "--time", "at", "--key", "at"]
 
 
@@ -47,7 +47,8 @@ def hours(days: int) -> pl.DataFrame:
 @pytest.fixture
 def by_day(room: Path, tmp_path: Path) -> Path:
     """The spec of a pipeline whose files are days, small enough to be trained often."""
-    for day in hours(DAYS).partition_by(pl.col("at").dt.date().alias("day"), include_key=False):
+    whole = hours(DAYS).with_columns(pl.col("at").dt.date().alias("day"))
+    for day in whole.partition_by("day", include_key=False):
         file = tmp_path / "tide" / f"tide_{day['at'][0]:%Y%m%d}.parquet"
         file.parent.mkdir(exist_ok=True)
         day.write_parquet(file)
