@@ -204,6 +204,7 @@ class OriginReport(Frozen):
     holdout: tuple[str, str] = Field(strict=False)
     """First and last partition; of rows that are read whole, first and last decision."""
     trained_on: tuple[str, str] = Field(strict=False)
+    """The same of the rows that its model was trained on."""
     rows: int
     model: Digest
     metrics: dict[str, Interval]

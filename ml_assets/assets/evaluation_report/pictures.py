@@ -100,8 +100,8 @@ def origins_table(report: EvaluationReport, cost: Mapping[str, float]) -> Table 
     names = sorted(report.metrics, key=order)
     rows = [
         [
-            f"{one.holdout[0]} to {one.holdout[1]}",
-            f"{one.trained_on[0]} to {one.trained_on[1]}",
+            " to ".join(dict.fromkeys(one.holdout)),
+            " to ".join(dict.fromkeys(one.trained_on)),
             f"{one.rows:,}",
             *(with_ends(one.metrics.get(name)) for name in names),
         ]

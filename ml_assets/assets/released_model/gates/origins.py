@@ -78,5 +78,8 @@ def _in_the_mean(values: Sequence[float]) -> str:
 
 
 def _at_the_worst(origins: Sequence[OriginReport], place: int) -> str:
-    first, last = origins[place].holdout
-    return f" at the worst of {len(origins)} origins ({first} to {last})"
+    return f" at the worst of {len(origins)} origins ({_span(origins[place].holdout)})"
+
+
+def _span(ends: tuple[str, str]) -> str:
+    return " to ".join(dict.fromkeys(ends))
