@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.released_model.predict import open_release
 from ml_assets.cli.main import main
 from ml_assets.settings import read_settings
 from ml_assets.spec.records import EvaluationReport, StageRecord
@@ -124,6 +125,13 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
     assert main(["release", "verify", "tide"]) == 0
     assert main(["release", "prove", "tide"]) == 0
     assert "DIFFERS" not in capsys.readouterr().out
+
+    tomorrow = hours(DAYS + 1).tail(24).head(2)
+    found = open_release("tide").predict(tomorrow)
+    assert found["predicted_for"].to_list() == [
+        at + timedelta(hours=3) for at in tomorrow["at"].to_list()
+    ]
+    assert found["prediction"].null_count() == 0
 
     trained = sessions(room)
     edited(by_day, lambda text: line(text, "origins:", "origins: {count: 3, judge: worst}"))
