@@ -9,12 +9,13 @@ from math import floor, log10, prod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.spec.automation import Timed
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.cluster import QueueName
 from ml_assets.spec.load import Mistake, check_document
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.training import without_meaning
@@ -203,10 +204,40 @@ class SearchSpec(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the search: the same one tries the same."""
     schedule: Timed | None = None
-    """When the study is asked for by itself. None: when somebody asks."""
+    """When the study is asked for by itself. None: not at a time of its own."""
+    after_refusals: Positive | None = None
+    """Trainings in a row that drift asked for and the gates refused, after which the study is asked
+    for by itself. None: never for that."""
+    queue: QueueName | None = None
+    """Kueue's LocalQueue that the trials wait in. None: that of the spec's ``cluster``."""
+    queue_priority: QueueName | None = None
+    """Kueue's WorkloadPriorityClass of the trials. None: that of the spec's ``cluster``."""
+    metric: Literal["validation_loss"] = "validation_loss"
+    """What a trial is judged by, at each evaluation and in the end."""
     adopt: bool = False
     """Whether ``trained_model`` is trained by the winner; else a study changes nothing."""
     parameters: dict[str, Parameter] = Field(min_length=1)
+
+    @field_validator("method", mode="before")
+    @classmethod
+    def _no_population(cls, value: object) -> object:
+        if value == "population":
+            raise ValueError(
+                "population-based training is not built: no trial takes over the weights of"
+                " another. method: tpe with prune: {kind: hyperband} also spends little on what has"
+                " no prospect"
+            )
+        return value
+
+    @field_validator("metric", mode="before")
+    @classmethod
+    def _is_measured(cls, value: object) -> object:
+        if value != "validation_loss":
+            raise ValueError(
+                f"a training measures validation_loss at its evaluations, and no {value}: write"
+                " metric: validation_loss, or remove it. The gates judge the model by the others"
+            )
+        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -324,8 +355,15 @@ def load_search(folder: Path, spec: PipelineSpec) -> SearchSpec | None:
 
 
 def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
-    """Every parameter that is no field of the spec, or may be what the field does not allow."""
+    """Every parameter that is no field of the spec, or may be what the field does not allow; and
+    what else the search and the spec do not agree about."""
     found: list[Misfit] = []
+    if search.queue_priority and not (search.queue or spec.cluster.queue):
+        said = "queue_priority is of a queue: set queue here or in the spec's cluster, or remove it"
+        found.append(Misfit(("queue_priority",), said))
+    if search.after_refusals and not (spec.drift and spec.drift.retrain):
+        said = "after_refusals counts what drift.retrain of the spec trains, and it has none"
+        found.append(Misfit(("after_refusals",), f"{said}: remove it"))
     for path, one in search.parameters.items():
         at = ("parameters", path)
         if said := _no_field(path, spec):

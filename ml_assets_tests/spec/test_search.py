@@ -74,6 +74,11 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
         ("budget: {}", "a budget needs"),
         ("then: {method: tpe, after: 16}", "none is left"),
         ("prune: {kind: median, min_share: 1.5}", "less than 1"),
+        ("method: population", "is not built: no trial takes over the weights of another"),
+        ("metric: auc", "write metric: validation_loss"),
+        ("queue: Low", "no name of a queue"),
+        ("queue_priority: low", "set queue here or in the spec's cluster"),
+        ("after_refusals: 2", "counts what drift.retrain of the spec trains"),
     ],
 )
 def test_how_it_is_searched_is_held_to_its_rules_too(

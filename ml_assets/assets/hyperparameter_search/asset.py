@@ -105,9 +105,10 @@ def run_study(context: AssetStep, pipeline: Pipeline, runner: "Launcher", plan: 
 
     Raises:
         StateInUse: another process works on it.
+        StoreAway: the database that remembers it went away.
         TrainingFailed: not one trial came to a result.
     """
-    from ml_assets.assets.hyperparameter_search.samplers import Sampler, held
+    from ml_assets.assets.hyperparameter_search.samplers import Sampler, answering, held
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
     from ml_assets.assets.trained_model.sessions import remember_session
@@ -120,7 +121,7 @@ def run_study(context: AssetStep, pipeline: Pipeline, runner: "Launcher", plan: 
         remember_session(context.instance, context.run.run_id, trial.session)
         tracked.trial(trial, one)
 
-    with held(place, plan.name):
+    with held(place, plan.name), answering():
         sampler = Sampler(plan.search, own, plan.name, place, plan.fits)
         run = StudyRun(plan, sampler, runner, pipeline.objects, context.log.info, ended)
         context.log.info(f"study {plan.name}: {plan.parallel} trials at once")

@@ -194,8 +194,8 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
     word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
     seeds = ", seeds included" if against.seeds else ""
     return (
-        f"On the holdout the mean {against.loss} of its model is {apart.value:+.5f} from the"
-        f" champion's (95 %: {apart.low:+.5f} to {apart.high:+.5f}{seeds}): {word}.",
+        f"On the holdout the mean {against.loss} of its model minus the champion's is"
+        f" {apart.value:+.5f} (95 %: {apart.low:+.5f} to {apart.high:+.5f}{seeds}): {word}.",
     )
 
 
