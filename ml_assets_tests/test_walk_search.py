@@ -17,6 +17,7 @@ import pytest
 from ml_assets.automation.search import search_tick
 from ml_assets.definitions import build
 from ml_assets.records.ledger.chain import read
+from ml_assets.records.run_record import RunRecord, contradiction
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.servers.postgres import postgres
 from ml_assets_tests.worlds import irises, searched
@@ -93,6 +94,17 @@ def test_mlflow_shows_the_trials_below_their_study(world: World) -> None:
         assert run.data.tags["ml_assets.trial_end"] == one["end"]
         assert run.data.params["model.width"] == str(one["values"]["model.width"])
         assert client.get_metric_history(run.info.run_id, "validation_loss")
+        record = run_record_of(client, run.info.run_id)
+        assert record.search is not None and record.search.trial == one["number"]
+        assert record.config["model"]["width"] == one["values"]["model.width"]
+        assert record.session == one["session"] and contradiction(record) == ""
+
+
+def run_record_of(client: Any, run: str) -> RunRecord:
+    """The run record that is an artifact of an MLflow run."""
+    return RunRecord.model_validate_json(
+        Path(client.download_artifacts(run, "run.json")).read_text()
+    )
 
 
 @pytest.mark.daemon
