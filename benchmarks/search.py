@@ -32,7 +32,8 @@ from ml_assets.launch.events import session_events
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import OutboxEntry, tell_whole
-from ml_assets.spec.search import Prune, SearchSpec, Values
+from ml_assets.spec.search import Prune, SearchSpec
+from ml_assets.spec.search_parameter import Values
 from ml_assets.spec.study import Study, Trial
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.objects import LocalObjects

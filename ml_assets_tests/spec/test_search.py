@@ -7,7 +7,8 @@ import pytest
 from ml_assets.errors import SpecError
 from ml_assets.spec.load import check_spec, load_spec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import Parameter, check_search, load_search, with_values
+from ml_assets.spec.search import check_search, load_search, with_values
+from ml_assets.spec.search_parameter import Parameter
 from ml_assets_tests.worlds import irises
 
 LEARNING_RATE = "training.learning_rate: {kind: log_float, low: 0.001, high: 0.1}"

@@ -16,7 +16,8 @@ from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport
-from ml_assets.spec.search import Parameter, SearchSpec
+from ml_assets.spec.search import SearchSpec
+from ml_assets.spec.search_parameter import Parameter
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline

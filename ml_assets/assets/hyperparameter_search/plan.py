@@ -10,7 +10,8 @@ from ml_assets.launch.session import NOT_IN_THE_RESULT, program_of
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import SearchSpec, Values, with_values
+from ml_assets.spec.search import SearchSpec, with_values
+from ml_assets.spec.search_parameter import Values
 from ml_assets.spec.training import Boosted
 
 

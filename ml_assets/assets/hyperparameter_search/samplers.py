@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.search import Method, Parameter, Prune, SearchSpec, Value, Values
+from ml_assets.spec.search import Method, Prune, SearchSpec
+from ml_assets.spec.search_parameter import Parameter, Value, Values
 from ml_assets.store.locks import exclusive
 
 if TYPE_CHECKING:
