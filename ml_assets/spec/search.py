@@ -85,9 +85,9 @@ class SearchSpec(Frozen):
     """Of the search: the same one tries the same."""
     schedule: Timed | None = None
     """When the study is asked for by itself. None: not at a time of its own."""
-    after_refusals: Positive | None = None
+    after_refusals: Annotated[int, Field(ge=2)] | None = None
     """Trainings in a row that drift asked for and the gates refused, after which the study is asked
-    for by itself. None: never for that."""
+    for by itself; one alone may be the period's fault. None: never for that."""
     queue: QueueName | None = None
     """Kueue's LocalQueue that the trials wait in. None: that of the spec's ``cluster``."""
     queue_priority: QueueName | None = None

@@ -80,6 +80,7 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
         ("queue: Low", "no name of a queue"),
         ("queue_priority: low", "set queue here or in the spec's cluster"),
         ("after_refusals: 2", "counts what drift.retrain of the spec trains"),
+        ("after_refusals: 1", "greater than or equal to 2"),
     ],
 )
 def test_how_it_is_searched_is_held_to_its_rules_too(
