@@ -87,4 +87,5 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),
         "dagster/uri": made.ref.uri,
         **numbers({**sizes, "label_rate": rates[0] if rates else None}),
+        **numbers({"shards": len(made.shards), "shards_encoded": made.encoded}),
     }
