@@ -40,7 +40,7 @@ class Rows:
 
     numeric: NDArray[np.generic]
     categorical: NDArray[np.generic]
-    label: NDArray[np.generic]
+    label: NDArray[Any]
     starts: NDArray[np.int64] | None = None
     """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
 
