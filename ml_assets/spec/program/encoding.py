@@ -35,16 +35,16 @@ class Encoder:
         """[rows, n + flags] float32: standardized and clipped, 0 where there is no number.
 
         Args:
-            values: [rows, n]; it is written over.
+            values: [rows, n].
             missing: [rows, ceil(n / 8)], see ``ShardFiles``.
         """
         rows, columns = values.shape
         found = np.empty((rows, columns + len(self._bytes)), np.float32)
-        values -= self._means
-        values *= self._scales
-        np.clip(values, -CLIP, CLIP, out=values)
-        np.copyto(values, 0.0, where=np.isnan(values))
-        found[:, :columns] = values
+        scaled = values - self._means
+        scaled *= self._scales
+        np.clip(scaled, -CLIP, CLIP, out=scaled)
+        np.copyto(scaled, 0.0, where=np.isnan(scaled))
+        found[:, :columns] = scaled
         found[:, columns:] = (missing[:, self._bytes] >> self._bits) & 1
         return found
 
@@ -65,6 +65,6 @@ def pack(missing: NDArray[np.bool_]) -> NDArray[np.uint8]:
     return np.packbits(missing, axis=1, bitorder="little")
 
 
-def scaled(label: NDArray[Any], scale: LabelScale | None) -> NDArray[Any]:
+def scale_label(label: NDArray[Any], scale: LabelScale | None) -> NDArray[Any]:
     """Labels as they are learned; those of a number are standardized to float32."""
     return label if scale is None else ((label - scale.mean) / scale.std).astype(np.float32)

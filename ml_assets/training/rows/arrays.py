@@ -25,7 +25,7 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
-from ml_assets.spec.program.encoding import Encoder, scaled
+from ml_assets.spec.program.encoding import Encoder, scale_label
 from ml_assets.store.objects import file_digest, verify
 from ml_assets.training.stop import BadData
 
@@ -157,7 +157,7 @@ class SplitArrays:
             codes[places] = part.codes[np.arange(words.shape[1]), words]
             labels[places] = part.label[own]
         numeric = self._encoder.numeric(numbers, missing)
-        return Rows(numeric, codes, scaled(labels, self._scale))
+        return Rows(numeric, codes, scale_label(labels, self._scale))
 
     @cached_property
     def _likes(self) -> tuple[NDArray[Any], ...]:
