@@ -40,8 +40,9 @@ class Encoder:
         """
         rows, columns = values.shape
         found = np.empty((rows, columns + len(self._bytes)), np.float32)
-        scaled = values - self._means
-        scaled *= self._scales
+        with np.errstate(over="ignore"):  # beyond every bound is clipped like any other
+            scaled = values - self._means
+            scaled *= self._scales
         np.clip(scaled, -CLIP, CLIP, out=scaled)
         np.copyto(scaled, 0.0, where=np.isnan(scaled))
         found[:, :columns] = scaled

@@ -1,6 +1,6 @@
 """Each guard of a training set finds what is planted for it, and nothing in sound rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ def in_parts(frame: pl.DataFrame) -> SplitRows:
     return SplitRows(tuple(Part(frame[place : place + 97].lazy()) for place in places))
 
 
-def examine(rows: Rows, spec: PipelineSpec, embargo: timedelta) -> tuple[LeakFinding, ...]:
+def examine(
+    rows: Mapping[Any, pl.DataFrame], spec: PipelineSpec, embargo: timedelta
+) -> tuple[LeakFinding, ...]:
     return leaks.examine({n: in_parts(frame) for n, frame in rows.items()}, spec, embargo)
 
 
@@ -92,7 +94,7 @@ def orders(first: int, last: int) -> pl.DataFrame:
     ).with_columns(pl.col("ordered_at").cast(pl.Datetime("us", "UTC")))
 
 
-def changed(rows: Rows, name: Split, **columns: pl.Expr) -> Rows:
+def changed(rows: Mapping[Any, pl.DataFrame], name: Split, **columns: pl.Expr) -> Rows:
     return {**rows, name: rows[name].with_columns(**columns)}
 
 
