@@ -72,16 +72,22 @@ class ShardArrays:
     def label(self) -> NDArray[Any]:
         return self._mapped(self._files.label)
 
-    @cached_property
-    def codes(self) -> NDArray[np.int32]:
-        """[c, words + 1] the code of each of the shard's own words."""
-        return self._encoder.codes(json.loads((self._folder / self._files.words.path).read_bytes()))
+    def codes(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """[rows, c] the codes of the words of these rows."""
+        places = np.take(self.categorical, rows, axis=0)
+        columns, words = self._codes.shape
+        return np.take(self._codes, places + words * np.arange(columns, dtype=np.int32))
 
     @cached_property
     def queries(self) -> NDArray[np.int64] | None:
         """[queries + 1] where the rows of each query begin; None if no ranking."""
         file = self._files.queries
         return None if file is None else self._mapped(file).astype(np.int64)
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int32]:
+        """[c, words + 1] the code of each of the shard's own words."""
+        return self._encoder.codes(json.loads((self._folder / self._files.words.path).read_bytes()))
 
     @cached_property
     def _files(self) -> ShardFiles:
@@ -152,10 +158,10 @@ class SplitArrays:
     def _taken(self, rows: NDArray[np.int64]) -> Rows:
         numbers, missing, codes, labels = (_empty(like, len(rows)) for like in self._likes)
         for part, places, own in self._owners(rows):
-            numbers[places], missing[places] = part.numeric[own], part.missing[own]
-            words = part.categorical[own]
-            codes[places] = part.codes[np.arange(words.shape[1]), words]
-            labels[places] = part.label[own]
+            numbers[places] = np.take(part.numeric, own, axis=0)
+            missing[places] = np.take(part.missing, own, axis=0)
+            codes[places] = part.codes(own)
+            labels[places] = np.take(part.label, own)
         numeric = self._encoder.numeric(numbers, missing)
         return Rows(numeric, codes, scale_label(labels, self._scale))
 
