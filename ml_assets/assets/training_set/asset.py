@@ -88,6 +88,6 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),
         "dagster/uri": made.ref.uri,
         **numbers({**sizes, "label_rate": rates[0] if rates else None}),
-        "shards": shards_in_words(made.encoded, len(made.shards)),
-        **numbers({"shards_encoded": made.encoded}),
+        "shards": shards_in_words(made.written),
+        **numbers({"shards_encoded": made.written.encoded}),
     }

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from ml_assets.adapters.step import RunLog
 from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import (
+    Written,
     load_schema,
     scan_rows,
     shard_ref,
@@ -54,10 +55,8 @@ class EncodedSet:
     schema: ShardSchema
     findings: tuple[LeakFinding, ...]
     """What every leak guard says; the set is there whatever they say, and is not published."""
-    shards: Mapping[str, Shard]
-    """Key of what each was encoded from -> the shard, of all partitions of the window."""
-    encoded: int
-    """How many of the shards were encoded; the others were those of the set before."""
+    written: Written
+    """Its shards, those of the embargo's partitions too."""
 
     @property
     def rows(self) -> dict[Split, int]:
@@ -105,12 +104,10 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
     for shard in written.beside:
         pipeline.objects.publish(shard_ref(written.ref, shard))
     pipeline.objects.publish(written.ref)
-    log.info(shards_in_words(len(written.encoded), len(written.shards)))
+    log.info(shards_in_words(written))
     schema = load_schema(written.ref)
     findings = examine_set(pipeline, rows, schema, window)
-    return EncodedSet(
-        window, inputs, written.ref, schema, findings, written.shards, len(written.encoded)
-    )
+    return EncodedSet(window, inputs, written.ref, schema, findings, written)
 
 
 def last_shards(state: PipelineState) -> dict[str, Shard]:
@@ -119,11 +116,12 @@ def last_shards(state: PipelineState) -> dict[str, Shard]:
     return _SHARDS.validate_json(state.read_bytes(path)) if state.exists(path) else {}
 
 
-def shards_in_words(encoded: int, shards: int) -> str:
+def shards_in_words(written: Written) -> str:
     """How many shards there are, and how many of them were there."""
+    old = written.shards - written.encoded
     return (
-        f"{counted(shards, 'shard')}, one for each partition of the window: {encoded:,} encoded,"
-        f" {shards - encoded:,} as in the set before"
+        f"{counted(written.shards, 'shard')}: {written.encoded:,} encoded, {old:,} as in the set"
+        " before"
     )
 
 
@@ -133,7 +131,9 @@ def publish_set(
     """Publish the record, the schema and the data card of a set that leaks nothing."""
     with Draft(state.pipeline, work, state.commit, rows=sum(made.rows.values())) as draft:
         draft.text(SCHEMA_FILE, canonical_json(made.schema))  # stays when its files go by age
-        shards = {key: shard.model_dump(mode="json") for key, shard in made.shards.items()}
+        shards = {
+            key: shard.model_dump(mode="json") for key, shard in made.written.versions.items()
+        }
         draft.text(SHARDS_FILE, canonical_json(shards))
         rows = scan_rows(made.ref, made.schema)
         draft.card(rows, state.spec.features.key, split_labels(state.spec))

@@ -62,10 +62,11 @@ class Written:
     """A training set on disk."""
 
     ref: Ref
-    shards: dict[str, Shard]
-    """Key of what a shard was encoded from -> the shard."""
-    encoded: tuple[str, ...]
-    """Those of the keys that had to be encoded; the others were there."""
+    shards: int
+    encoded: int
+    """How many of the shards had to be encoded; the others were there."""
+    versions: dict[str, Shard]
+    """Key of the version that a shard was encoded from -> the shard; of those that have one."""
     beside: tuple[Shard, ...]
     """Those that belong to no split."""
 
@@ -122,7 +123,7 @@ def write_labelled(
     splits: dict[Split, tuple[Shard, ...]] = {n: encoder.of(parts) for n, parts in rows.items()}
     further = encoder.of(beside)
     ref = _write(splits, fitted, label, folder)
-    return Written(ref, encoder.used, tuple(encoder.encoded), further)
+    return Written(ref, encoder.made, encoder.encoded, encoder.versions, further)
 
 
 def write_scoring_set(
@@ -267,8 +268,9 @@ class _Shards:
     categorical: Sequence[str]
     label: LabelSpec
     known: dict[str, Shard]
-    used: dict[str, Shard] = field(default_factory=dict)
-    encoded: list[str] = field(default_factory=list)
+    versions: dict[str, Shard] = field(default_factory=dict)
+    made: int = 0
+    encoded: int = 0
 
     def of(self, rows: SplitRows) -> tuple[Shard, ...]:
         """A shard for each part that has rows."""
@@ -279,14 +281,16 @@ class _Shards:
         shard = self.known.get(key)
         if shard is None or not renew(self.folder / shard.digest / SHARD_FILE):
             shard = self._encode(part.rows.collect())
-            self.encoded.append(key)
-        self.used[key] = shard
+            self.encoded += 1
+        self.made += 1
+        if key:
+            self.versions[key] = shard
         return shard
 
     def _key(self, part: Part) -> str:
-        """What a shard is made from: rows, columns, code. Random where the rows have no version."""
+        """What a shard is made from: rows, columns, code. Empty where the rows are no version's."""
         if part.source is None:
-            return uuid.uuid4().hex
+            return ""
         columns = (list(self.numeric), list(self.categorical))
         label = self.label.model_dump(mode="json")
         return digest_of([part.source, *columns, label, _code()])
