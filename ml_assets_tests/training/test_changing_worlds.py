@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ml_assets.spec.program import Preprocessing
-from ml_assets.spec.program.encoding import Encoder
+from ml_assets.store.row_encoding import Encoder
 from ml_assets.training.rows.arrays import ShardArrays, SplitArrays
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.rows.order import OversampleIndex

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Preprocessing
-from ml_assets.spec.program.encoding import Encoder, pack
+from ml_assets.store.row_encoding import Encoder, pack
 
 HIGHEST_GRADE = 32.0
 """A gain is 2^grade - 1: a larger grade is a mistaken scale."""

@@ -16,7 +16,7 @@ from ml_assets.assets.released_model.predict import feature_columns
 from ml_assets.assets.released_model.rows_to_predict import Rows, check_rows
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.spec.program import ModelManifest
-from ml_assets.spec.program import encoding as program
+from ml_assets.store import row_encoding
 
 Columns = Mapping[str, Sequence[object]]
 """Name -> the values of all rows, as JSON gives them."""
@@ -75,8 +75,8 @@ class Encoder:
         return [(c.name, {word: n for n, word in enumerate(c.vocabulary, 1)}) for c in read]
 
     @cached_property
-    def _encoder(self) -> program.Encoder:
-        return program.Encoder(self.manifest.preprocessing)
+    def _encoder(self) -> row_encoding.Encoder:
+        return row_encoding.Encoder(self.manifest.preprocessing)
 
     def _fast(self, columns: Columns, count: int) -> Encoded | None:
         """None: a value is not of its column's type, or may not be."""
@@ -96,7 +96,7 @@ class Encoder:
                 return None
             codes[:, place] = [known.get(word, 0) for word in words]
         rows = np.ascontiguousarray(values.T)
-        return Encoded(self._encoder.numeric(rows, program.pack(np.isnan(rows))), codes)
+        return Encoded(self._encoder.numeric(rows, row_encoding.pack(np.isnan(rows))), codes)
 
     def _checked(self, columns: Columns) -> Encoded:
         rows = Rows("the request", tuple(columns), columns, "json")

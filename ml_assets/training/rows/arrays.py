@@ -25,8 +25,8 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
-from ml_assets.spec.program.encoding import Encoder, scale_label
 from ml_assets.store.objects import file_digest, verify
+from ml_assets.store.row_encoding import Encoder, scale_label
 from ml_assets.training.stop import BadData
 
 _CHUNK = 1_000_000
