@@ -153,6 +153,13 @@ def test_the_first_process_of_a_pod_loads_no_torch() -> None:
     assert found & {"torch", "numpy", "boto3"} == set()
 
 
+def test_what_scores_or_examines_loads_no_checkpoints() -> None:
+    """They are a second of a process's start, and ``sympy`` comes with them."""
+    found = loaded_by("import ml_assets.training.weights, ml_assets.training.sanity.suite")
+    assert "torch" in found
+    assert "sympy" not in found
+
+
 def test_importing_the_spec_loads_no_engine() -> None:
     found = loaded_by(IMPORT_ALL, "[]", "ml_assets.spec")
     assert found & {*HEAVY, "dagster", "numpy", "polars", "pyarrow"} == set()

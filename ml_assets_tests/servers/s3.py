@@ -104,7 +104,7 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     rights: dict[str, Rights] = {}
     app = Faulty(DomainDispatcherApplication(create_backend_app), faults, rights)
     http = make_server("127.0.0.1", 0, app, threaded=True)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     server = S3Server(f"http://127.0.0.1:{http.server_port}", faults, rights)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
