@@ -1,5 +1,6 @@
 """What tests of several rooms use: an S3 server, and two released pipelines to read, not change."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         own = item.path.relative_to(_HERE).as_posix()
         item.add_marker(pytest.mark.xdist_group(shared.get(item.path, own)))
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not walk again what thousands of tests were collected from."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -88,12 +88,16 @@ def test_the_share_lost_to_padding_is_told() -> None:
     assert idle_share(24, 5) == pytest.approx(1 - 24 / 25)
 
 
-def test_sharded_and_replicated_training_give_the_same_weights(
+def test_neither_replicas_nor_checkpoints_by_the_clock_change_a_bit(
     sessions: Sessions, whole: Attempt
 ) -> None:
-    replicated = sessions.attempt("r", spec=SPEC.model_copy(update={"strategy": "replicate"}))
-    assert replicated.run() == 0
-    assert replicated.weights() == whole.weights()
+    """One checkpoint after each step, of that step on all ranks."""
+    changes = {"strategy": "replicate", "checkpoint_minutes": 1e-6, "keep_last": 100}
+    attempt = sessions.attempt("clocked", spec=SPEC.model_copy(update=changes))
+    assert attempt.run() == 0
+    steps = [event.step for event in attempt.events() if isinstance(event, Checkpoint)]
+    assert steps == list(range(1, attempt.result().step + 1))
+    assert attempt.weights() == whole.weights()
 
 
 def test_one_process_gives_the_losses_of_two_to_1e_5(sessions: Sessions, whole: Attempt) -> None:
@@ -177,14 +181,3 @@ def test_retention_keeps_the_newest_and_the_best(whole: Attempt) -> None:
     assert best in kept
     assert len(kept) <= SPEC.keep_last + SPEC.keep_best
     assert f"step-{whole.result().step:06d}.a1" in kept
-
-
-def test_a_checkpoint_by_the_clock_is_of_one_step_on_all_ranks_and_changes_no_bit(
-    sessions: Sessions, whole: Attempt
-) -> None:
-    clocked = SPEC.model_copy(update={"checkpoint_minutes": 1e-6, "keep_last": 100})
-    attempt = sessions.attempt("clocked", spec=clocked)
-    assert attempt.run() == 0
-    steps = [event.step for event in attempt.events() if isinstance(event, Checkpoint)]
-    assert steps == list(range(1, attempt.result().step + 1))
-    assert attempt.weights() == whole.weights()
