@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import (
@@ -31,7 +30,9 @@ from ml_assets.store.safetensors_file import check_safetensors
 from ml_assets.training.calibration import Calibrator
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.model_folder import open_model, write_model
-from ml_assets.training.models import Network, TeamCode, build, code_of, predictions
+from ml_assets.training.models.families import build, code_of, predictions
+from ml_assets.training.models.network import Network
+from ml_assets.training.models.team import TeamCode
 from ml_assets.training.rows.arrays import Predict, Rows
 from ml_assets.training.rows.batches import tensors
 from ml_assets.training.stop import BadData, BadRequest
@@ -48,6 +49,9 @@ def export(
     calibrate: Calibrator,
 ) -> Ref | None:
     """Write the whole model from rank 0; None on the others. All ranks must call it."""
+    # a second to load, which a process that only scores does not wait for
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     state = get_model_state_dict(network, options=options)
     if ranks.rank != 0:

@@ -6,14 +6,13 @@ from ml_assets.errors import DoesNotFit
 from ml_assets.spec.footprint import Room, footprint, parameters_on, require_fits
 from ml_assets.spec.program import (
     CategoricalColumn,
-    File,
     NumericColumn,
     Preprocessing,
     ShardSchema,
     World,
 )
 from ml_assets.spec.training import Mlp, TabM, TrainingSpec
-from ml_assets.training.models import build
+from ml_assets.training.models.families import build
 
 COLUMNS = Preprocessing(
     numeric=tuple(NumericColumn(name=name, mean=0, std=1) for name in ("x", "z")),
@@ -29,7 +28,6 @@ SCHEMA = ShardSchema(
     preprocessing=COLUMNS,
     label_rate=(0.2, 0.3, 0.5),
     splits={},
-    rows={"train": File(path="rows.parquet", size=0, sha256="0" * 64)},
 )
 MODELS = [
     kind(family=family, width=width, depth=depth)  # pyright: ignore[reportArgumentType]

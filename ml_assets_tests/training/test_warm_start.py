@@ -23,7 +23,8 @@ from ml_assets.spec.program import (
 from ml_assets.spec.program.events import Progress
 from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM
 from ml_assets.store.objects import describe, file_digest
-from ml_assets.training.models import Network, build
+from ml_assets.training.models.families import build
+from ml_assets.training.models.network import Network
 from ml_assets.training.stop import BadData, BadRequest
 from ml_assets.training.weights import warm_start
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
@@ -46,7 +47,7 @@ def columns(
 
 def schema(preprocessing: Preprocessing, **more: Any) -> ShardSchema:
     about = {"task": "binary", "classes": (), "label_rate": (0.5,), **more}
-    return ShardSchema(preprocessing=preprocessing, splits={}, rows={}, **about)
+    return ShardSchema(preprocessing=preprocessing, splits={}, **about)
 
 
 def network(spec: ModelSpec, preprocessing: Preprocessing, seed: int) -> Network:
