@@ -16,7 +16,7 @@ from ml_assets.assets.evaluation_report.evaluator import Evaluator
 from ml_assets.assets.evaluation_report.judge import baseline_metrics
 from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
 from ml_assets.assets.evaluation_report.rows import Holdout
-from ml_assets.assets.trained_model.sessions import remember_session, teller
+from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.training_set.shards import write_labelled
 from ml_assets.assets.training_set.window import (
     feature_order,
