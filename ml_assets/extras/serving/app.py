@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -18,7 +18,6 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from ml_assets.adapters.same_origin import LOOPBACK
 from ml_assets.assets.released_model.released import refusal_since
 from ml_assets.errors import MlAssetsError, RowsRefused, SpecError
-from ml_assets.extras.online.features import Features, open_features
 from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access
 from ml_assets.extras.serving.batching import Limits, QueueFull
@@ -27,6 +26,9 @@ from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel
 from ml_assets.extras.serving.traffic import Part, Traffic, together
+
+if TYPE_CHECKING:
+    from ml_assets.extras.online.features import Features
 
 _REQUEST = "x-request-id"
 _IS_NAME = re.compile(r"[\x21-\x7e]{1,100}")
@@ -200,7 +202,9 @@ class Server:
         return [row and {**entity, **row} for entity, row in zip(given, found, strict=True)]
 
     @cached_property
-    def _features(self) -> Features:
+    def _features(self) -> "Features":
+        from ml_assets.extras.online.features import open_features  # where entities are asked for
+
         return open_features(self.name, self.following.pipeline.settings)
 
     async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[Part]:
