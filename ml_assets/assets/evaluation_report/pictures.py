@@ -61,9 +61,10 @@ def origin_pictures(report: EvaluationReport) -> list[Picture]:
     """The first metrics over the origins: the model, and the baselines beside it."""
     if report.origins is None or len(report.origins.origins) < 2:
         return []
-    rolled, first = report.origins, [name for name, _ in _BARS if name in report.metrics][:1]
-    pictures = [_over_origins(rolled, name) for name in first]
-    return [*pictures, *([_over_origins(rolled, "skill")] if "skill" in report.metrics else [])]
+    rolled = report.origins
+    drawn: tuple[MetricName, ...] = (*(name for name, _ in _BARS), "skill")
+    known = [name for name in drawn if name in report.metrics]
+    return [_over_origins(rolled, name) for name in known if name in (known[0], "skill")]
 
 
 def _over_origins(rolled: OriginReports, metric: MetricName) -> Picture:
