@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ml_assets.errors import SettingsError, StorageError
+from ml_assets.errors import MlAssetsError, SettingsError, StorageError, quoted
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.search import Method, Parameter, Prune, SearchSpec, Value, Values
 from ml_assets.store.locks import exclusive
@@ -70,22 +70,13 @@ class Sampler:
         place: str,
         fits: Callable[[Values], bool] = lambda _: True,
     ) -> None:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._search = search
         self._fits = fits
         self._distributions = {
             path: distribution(one, grid=search.method == "grid")
             for path, one in search.searched.items()
         }
-        self._study: Study = optuna.create_study(
-            storage=open_storage(place, study),
-            study_name=study,
-            pruner=pruner(search.prune),
-            sampler=optuna.samplers.RandomSampler(seed=search.seed),
-            load_if_exists=True,
-        )
+        self._study: Study = _opened(search, study, place)
         self._trials: dict[int, Trial] = {}
         self._reported: dict[int, set[int]] = {}
         self._tried: dict[str, int] = {}
@@ -250,6 +241,37 @@ class Sampler:
         if then is not None and self.proposed >= then.after:
             method = then.method
         return sampler(method, search, int(digest_of([search.seed, number])[:8], 16))
+
+
+def _opened(search: SearchSpec, study: str, place: str) -> "Study":
+    """The study in its storage, made where it is not there.
+
+    Raises:
+        SettingsError: the database cannot be used.
+        StorageError: what is remembered of it cannot be read.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        found = optuna.create_study(
+            storage=open_storage(place, study),
+            study_name=study,
+            pruner=pruner(search.prune),
+            sampler=optuna.samplers.RandomSampler(seed=search.seed),
+            load_if_exists=True,
+        )
+        found.get_trials(False)
+    except MlAssetsError:
+        raise
+    except Exception as error:  # Optuna raises whatever a damaged journal makes it stumble over
+        where = place if "://" not in place else "the database of ML_ASSETS_STUDIES"
+        raise StorageError(
+            f"The memory of study {study} in {where} cannot be read ({type(error).__name__}:"
+            f" {quoted(error)}): it was cut off, or somebody else wrote there. Delete the study's"
+            " journal (or its rows in the database): what was trained is found again."
+        ) from error
+    return found
 
 
 def sampler(method: Method, search: SearchSpec, seed: int) -> "BaseSampler":

@@ -150,6 +150,26 @@ def test_a_trial_that_somebody_wrote_into_the_memory_is_refused(tmp_path: Path) 
         Sampler(by, OWN, "study", str(tmp_path))
 
 
+DAMAGE = {
+    "cut off": lambda whole: whole[:-20],
+    "no JSON": lambda whole: whole + b"not json\n",
+    "no text": lambda whole: whole + b"\xff\xfe\n",
+    "no entry": lambda whole: whole + b"[1]\n",
+    "an unknown entry": lambda whole: whole + b'{"op_code": 99, "worker_id": "x"}\n',
+    "an unknown range": lambda whole: whole.replace(b"FloatDistribution", b"OtherDistribution"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_memory_is_one_sentence_with_the_remedy(tmp_path: Path, how: str) -> None:
+    by = search("random", 4)
+    asked(by, tmp_path)
+    journal = tmp_path / "study.journal"
+    journal.write_bytes(DAMAGE[how](journal.read_bytes()))
+    with pytest.raises(StorageError, match=r"cannot be read .* Delete the study's journal"):
+        Sampler(by, OWN, "study", str(tmp_path))
+
+
 @pytest.mark.parametrize("kind", ["successive_halving", "hyperband", "median"])
 def test_a_trial_without_prospect_is_pruned_and_the_specs_own_never(
     tmp_path: Path, kind: str
