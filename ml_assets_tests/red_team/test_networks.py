@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ml_assets.errors import StorageError
+from ml_assets.launch.local.launcher import PROGRAM
+from ml_assets.launch.local.process import environment
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import File, Ref
@@ -65,6 +68,19 @@ def test_a_comment_or_another_layout_is_the_same_network(tmp_path: Path) -> None
     codes = [NetworkCode(files={"net.py": text}) for text in (HONEST, same)]
     assert codes[0].digest == codes[1].digest
     assert codes[0].digest != NetworkCode(files={"net.py": READS_ITSELF}).digest
+
+
+def test_a_module_beside_somebodys_data_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command is called in a folder that came from elsewhere; the program begins there."""
+    ran = tmp_path / "ran"
+    (tmp_path / "argparse.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    done = subprocess.run(
+        [*PROGRAM, "--help"], env=environment(1), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, ran.exists()) == (0, False), done.stderr
 
 
 # --- weights: swapped behind the look and before they are loaded ----------------------------------
