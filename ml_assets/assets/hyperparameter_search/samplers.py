@@ -4,6 +4,7 @@ Its storage remembers what was asked, so that a study goes on wherever it was ki
 and no evidence: whoever reads from it holds what it says to the space and to the sessions.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -345,7 +346,8 @@ def distribution(one: Parameter, *, grid: bool = False) -> "BaseDistribution":
 
 @contextmanager
 def held(place: str, study: str) -> Iterator[None]:
-    """One process works on a study; a lock that a killed one left in its journal goes.
+    """One process works on a study; what a killed one left goes: its lock on the journal, and half
+    a line at its end, which Optuna would write on.
 
     Raises:
         StateInUse: another one does.
@@ -357,7 +359,16 @@ def held(place: str, study: str) -> Iterator[None]:
     remedy = "Wait until it is over, or stop it."
     with exclusive(folder / f"{study}.held", f"study {study}", remedy):
         (folder / f"{study}.journal.lock").unlink(missing_ok=True)
+        _drop_half_a_line(folder / f"{study}.journal")
         yield
+
+
+def _drop_half_a_line(journal: Path) -> None:
+    if journal.is_file():
+        written = journal.read_bytes()
+        whole = written.rfind(b"\n") + 1
+        if whole < len(written):
+            os.truncate(journal, whole)
 
 
 def open_storage(place: str, study: str) -> "BaseStorage":
