@@ -97,7 +97,8 @@ class RollingOrigin:
                 seconds += result.seconds
         except WindowError as error:
             missing = (
-                f"{len(found) + 1} of the {asked.count} origins asked for could be judged: {error}"
+                f"{len(found) + 1} of the {asked.count} origins asked for could be judged:"
+                f" {str(error).removesuffix('.')}"
             )
             self.context.log.warning(missing)
         origins = [*reversed(found), self._newest(newest)]
