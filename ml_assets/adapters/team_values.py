@@ -38,7 +38,7 @@ class TeamValues(dg.UPathIOManager):
         Raises:
             SpecError: it is neither a frame nor what JSON gives back as it was.
         """
-        file = Path(path)
+        file = Path(path.path)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, _as_bytes(obj, context.step_key))
 
@@ -48,7 +48,7 @@ class TeamValues(dg.UPathIOManager):
         Raises:
             StorageError: the file holds none.
         """
-        content = Path(path).read_bytes()
+        content = Path(path.path).read_bytes()
         try:
             return _frame(content) if content.startswith(_PARQUET) else json.loads(content)
         except (ValueError, OSError, RecursionError) as error:

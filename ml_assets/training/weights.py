@@ -192,7 +192,7 @@ def read_tensors(file: Path) -> tuple[dict[str, torch.Tensor], str]:
             if kind is None:
                 raise StorageError(f"{file}: the tensor {name[:80]!r} is of {tensor['dtype']}.")
             found[name] = torch.empty(tensor["shape"], dtype=kind)
-            room = memoryview(found[name].view(-1).view(torch.uint8).numpy())
+            room = found[name].view(-1).view(torch.uint8).numpy().data
             if handle.readinto(room) != len(room):
                 raise StorageError(f"{file} ends within the tensor {name[:80]!r}.")
             digest.update(room)

@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import polars as pl
 import pytest
+from upath import UPath
 
 from ml_assets.adapters.team_values import TeamValues
 from ml_assets.definitions import resources
@@ -91,4 +92,4 @@ def test_a_damaged_frame_is_told(tmp_path: Path) -> None:
     file = tmp_path / "made"
     file.write_bytes(b"PAR1 and no more")
     with pytest.raises(MlAssetsError, match="holds no value"):
-        TeamValues(tmp_path).load_from_path(dg.build_input_context(), file)
+        TeamValues(tmp_path).load_from_path(dg.build_input_context(), UPath(file))
