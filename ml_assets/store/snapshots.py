@@ -208,6 +208,10 @@ class SnapshotStore(Protocol):
         """
         ...
 
+    def untag(self, name: str) -> None:
+        """Take a name away; what it named stays as long as something else reaches it."""
+        ...
+
     def tags(self) -> Mapping[str, CommitId]: ...
 
     def revert(self, commit: CommitId, *, message: str) -> PublishResult:

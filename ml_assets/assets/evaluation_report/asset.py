@@ -55,13 +55,19 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
 
 
 def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
-    from ml_assets.assets.evaluation_report.pictures import evaluation_pictures, suspects_table
+    from ml_assets.assets.evaluation_report.pictures import (
+        evaluation_pictures,
+        origins_table,
+        suspects_table,
+    )
     from ml_assets.reports.tables import changes_table
 
     report, pipeline = made.report, made.state.pipeline
     shown = [*evaluation_pictures(report, pipeline.spec), changes_table(made.since)]
     if made.wrong is not None:
         shown.append(suspects_table(pipeline.name, made.wrong, most=ON_AN_ASSET))
+    if (origins := origins_table(report, made.rolled.cost if made.rolled else {})) is not None:
+        shown.append(origins)
     said = report.recommendation
     return dg.MaterializeResult(
         metadata={

@@ -134,6 +134,10 @@ class EmbeddedStore:
                 " A tag never moves: choose another name."
             )
 
+    def untag(self, name: str) -> None:
+        with self.working():
+            self._refs.untag(name)
+
     def revert(self, commit: CommitId, *, message: str) -> PublishResult:
         reverted = self._commit(commit)[0]
         if not reverted.parents:
