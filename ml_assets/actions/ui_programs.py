@@ -36,7 +36,7 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
         environment={"ML_ASSETS_UI_HOSTS": hosts},
     )
     daemon = Path(sysconfig.get_path("scripts"), "dagster-daemon")
-    yield Program("Dagster's daemon", (str(daemon), "run", *_QUIET, "-w", str(workspace)))
+    yield Program("Dagster's daemon", (str(daemon), "run", **_QUIET_DAEMON, "-w", str(workspace)))
 
 
 def mlflow_program(settings: Settings) -> Iterator[Program]:
