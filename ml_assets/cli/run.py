@@ -97,5 +97,6 @@ def run_pipeline(session: Session, request: "Request", *, verbose: bool = False)
         PipelineRun(pipeline, session.defs, session.instance, tell).run(request)
     print(f"done in {time.monotonic() - started:.0f} s")
     print_release(pipeline, session.settings)
-    report = f" | ml-assets models report {pipeline.name} --open" if not request.through else ""
-    print(f"look: ml-assets ui{report}")
+    print("look: ml-assets ui")
+    if not request.through:
+        print(f"      ml-assets models report {pipeline.name} --open")

@@ -1,11 +1,37 @@
-"""Time partitions as plain values: the keys, and the span of time each one covers."""
+"""Time partitions: how a spec declares them, their keys, and the span of time each one covers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
-from ml_assets.spec.pipeline import PartitionsSpec
+from pydantic import Field, field_validator, model_validator
+
+from ml_assets.spec.base import Frozen, check_timezone
+
+
+class PartitionsSpec(Frozen):
+    """How the data stages are cut in time. ``none``: every source is read whole."""
+
+    cadence: Literal["none", "hourly", "daily", "weekly", "monthly"] = "none"
+    start: Annotated[date, Field(strict=False)] | None = None
+    end: Annotated[date, Field(strict=False)] | None = None
+    """Exclusive; None: goes on."""
+    timezone: str = "UTC"
+    day_offset: Annotated[int, Field(ge=0, le=6)] = 0
+    """First day of a week: 0 Sunday, 1 Monday, ..."""
+
+    @model_validator(mode="after")
+    def _cadence_needs_a_start(self) -> Self:
+        if self.cadence != "none" and self.start is None:
+            raise ValueError(f"partitions of cadence {self.cadence!r} need a 'start' date")
+        return self
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_exists(cls, value: str) -> str:
+        return check_timezone(value)
 
 
 @dataclass(frozen=True)

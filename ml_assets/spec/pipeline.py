@@ -1,7 +1,7 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
 from collections.abc import Mapping
-from datetime import date, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -9,13 +9,12 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     StringConstraints,
-    field_validator,
     model_serializer,
     model_validator,
 )
 
 from ml_assets.spec.automation import AutomationSpec, duration_text
-from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, check_timezone, unset
+from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, unset
 from ml_assets.spec.cluster import ClusterSpec, cluster_problems
 from ml_assets.spec.consistency import (
     Declared,
@@ -34,6 +33,7 @@ from ml_assets.spec.gates import (
 )
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
+from ml_assets.spec.partitions import PartitionsSpec
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit
@@ -41,29 +41,6 @@ from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
 SCHEMA = 1
-
-
-class PartitionsSpec(Frozen):
-    """How the data stages are cut in time. ``none``: every source is read whole."""
-
-    cadence: Literal["none", "hourly", "daily", "weekly", "monthly"] = "none"
-    start: Annotated[date, Field(strict=False)] | None = None
-    end: Annotated[date, Field(strict=False)] | None = None
-    """Exclusive; None: goes on."""
-    timezone: str = "UTC"
-    day_offset: Annotated[int, Field(ge=0, le=6)] = 0
-    """First day of a week: 0 Sunday, 1 Monday, ..."""
-
-    @model_validator(mode="after")
-    def _cadence_needs_a_start(self) -> Self:
-        if self.cadence != "none" and self.start is None:
-            raise ValueError(f"partitions of cadence {self.cadence!r} need a 'start' date")
-        return self
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone_exists(cls, value: str) -> str:
-        return check_timezone(value)
 
 
 class SimpleModel(Frozen):

@@ -108,7 +108,7 @@ class _Source(Frozen):
     @field_validator("contract")
     @classmethod
     def _contract_is_inside(cls, value: str | None) -> str | None:
-        return value and inside(value)
+        return None if value is None else inside(value)
 
     @property
     def versioned(self) -> bool:

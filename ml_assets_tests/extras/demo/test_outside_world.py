@@ -16,8 +16,7 @@ from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.errors import SourceError
 from ml_assets.extras.demo.outside_world import land, lay_out
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.partitions import windows
-from ml_assets.spec.pipeline import PartitionsSpec
+from ml_assets.spec.partitions import PartitionsSpec, windows
 
 PIPELINE = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"
 

@@ -87,7 +87,7 @@ def contract_of(folder: Path, source: SourceSpec) -> Contract:
     Raises:
         ContractError: see ``load_contract``.
     """
-    return load_contract(folder / source.contract) if source.contract else NO_CONTRACT
+    return NO_CONTRACT if source.contract is None else load_contract(folder / source.contract)
 
 
 def read_contract(suite: Mapping[str, Any], where: Path | str) -> Contract:

@@ -33,8 +33,7 @@ from ml_assets.extras.demo.generator.recipe import (
 from ml_assets.extras.demo.generator.tables import Week, generate_week
 from ml_assets.extras.demo.outside_world import FLIGHT, OBSERVED
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.partitions import windows
-from ml_assets.spec.pipeline import PartitionsSpec
+from ml_assets.spec.partitions import PartitionsSpec, windows
 
 PIPELINE = Path(__file__).parents[4] / "ml_assets" / "pipelines" / "flight_delays"
 BEFORE, WEEK, AFTER = weeks_from(date(2013, 5, 6), 3)
