@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _STEP = "> "
 _VERBS = {"make": "made", "skip": "skipped"}
 _PARTITIONS = re.compile(r" \[(?:.*: (?P<number>\d+) partitions|[^\]]*)\]$")
-"""``air/feature_set [2024-01-01 .. 2024-03-01: 3 partitions]``, ``air/feature_set [2024-01-01]``."""
+"""``feature_set [2024-01-01 .. 2024-03-01: 3 partitions]``, ``feature_set [2024-01-01]``."""
 _OF = re.compile(r"  (?:.*\((?=\d+ of \d+\)$)|(?:step|round) )(?P<done>\d+) of (?P<all>\d+)")
 """``  air/feature_set [2024-01]: 720 rows (3 of 18)``, ``  step 20 of 240, ...``."""
 _PARTS = 4

@@ -10,7 +10,7 @@ from typing import assert_never
 
 import polars as pl
 
-from ml_assets.errors import quoted
+from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, SplitBias
 from ml_assets.spec.pipeline import LabelSpec
@@ -54,8 +54,9 @@ def find_bias(
     told = "; ".join(f"{worst[c][1]} (effect {worst[c][0]:.2f})" for c in ranked[:5])
     said = f"the furthest from train: {told or 'nothing'}"
     if past:
+        differ = f"{counted(len(past), 'column')} differ{'s' if len(past) == 1 else ''}"
         said = (
-            f"{len(past)} columns are further from train than {bound:g}: {told}. Split"
+            f"{differ} from train by an effect above {bound:g}: {told}. Split"
             " otherwise, or name what is known to differ in leaks.split_bias.except_for"
         )
     return LeakFinding(
