@@ -20,7 +20,7 @@ from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.distributed.ranks import join, leave
 from ml_assets.training.events import EventWriter
-from ml_assets.training.models import build
+from ml_assets.training.models.families import build
 from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.trainer_state import TrainerState

@@ -113,8 +113,7 @@ def _print_drift(report: "DriftReport") -> None:
         f" {first} to {last}; bounds back-tested on {report.back_tested} periods"
     )
     for outcome in report.outcomes:
-        mark = "ALARM" if outcome.alarm else "ok" if outcome.value is not None else "-"
-        print(f"  [{mark}] {TITLES[outcome.kind]}: {outcome.reason}")
+        print(f"  [{outcome.word}] {TITLES[outcome.kind]}: {outcome.reason}")
     for note in report.notes:
         print(f"  note: {note}")
 

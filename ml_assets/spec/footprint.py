@@ -62,7 +62,7 @@ def pod_room(cluster: ClusterSpec) -> Room:
 
 
 def parameters(model: ModelSpec, numeric: int, vocabularies: Sequence[int], outputs: int) -> int:
-    """The parameters of a network, as ``training.models`` builds it.
+    """The parameters of a network, as ``training.models.families`` builds it.
 
     Args:
         numeric: columns, the null flags among them.

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
-from ml_assets.training.models import Network
+from ml_assets.training.models.network import Network
 from ml_assets.training.step import Step
 from ml_assets.training.telemetry import Spent, Times, Window, gpu_utilization_pct, memory_peak_mb
 

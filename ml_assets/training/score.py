@@ -20,7 +20,7 @@ from ml_assets.training.rows.arrays import Predict, SplitArrays, open_set
 from ml_assets.training.telemetry import memory_peak_mb
 
 if TYPE_CHECKING:
-    from ml_assets.training.models import TeamCode
+    from ml_assets.training.models.team import TeamCode
 
 _CHUNK = 8192
 _SINGLE_ROWS = 200
@@ -31,7 +31,7 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
     manifest = open_model(request.model)
     code = None
     if request.code is not None:
-        from ml_assets.training.models import code_of
+        from ml_assets.training.models.families import code_of
 
         code = code_of(request)
     predict = load_predictor(Path(request.model.uri), manifest, request.world.threads, code)

@@ -21,7 +21,7 @@ from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.hang import Watch
 from ml_assets.training.losses import prediction_losses, row_weights
 from ml_assets.training.meter import Meter
-from ml_assets.training.models import predictions
+from ml_assets.training.models.families import predictions
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.recovery import generation
 from ml_assets.training.rows.arrays import SplitArrays, open_set

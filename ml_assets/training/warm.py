@@ -23,7 +23,7 @@ from ml_assets.training.score import load_predictor
 from ml_assets.training.stop import Stopped
 
 if TYPE_CHECKING:
-    from ml_assets.training.models import TeamCode
+    from ml_assets.training.models.team import TeamCode
 
 
 def main() -> int:
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _code(file: Path) -> "TeamCode":
-    from ml_assets.training.models import TeamCode
+    from ml_assets.training.models.team import TeamCode
 
     return TeamCode.written(NetworkCode.model_validate_json(file.read_bytes()), file.parent)
 

@@ -31,7 +31,9 @@ from ml_assets.store.safetensors_file import check_safetensors
 from ml_assets.training.calibration import Calibrator
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.model_folder import open_model, write_model
-from ml_assets.training.models import Network, TeamCode, build, code_of, predictions
+from ml_assets.training.models.families import build, code_of, predictions
+from ml_assets.training.models.network import Network
+from ml_assets.training.models.team import TeamCode
 from ml_assets.training.rows.arrays import Predict, Rows
 from ml_assets.training.rows.batches import tensors
 from ml_assets.training.stop import BadData, BadRequest

@@ -13,7 +13,7 @@ from ml_assets.spec.program import (
     World,
 )
 from ml_assets.spec.training import Mlp, TabM, TrainingSpec
-from ml_assets.training.models import build
+from ml_assets.training.models.families import build
 
 COLUMNS = Preprocessing(
     numeric=tuple(NumericColumn(name=name, mean=0, std=1) for name in ("x", "z")),

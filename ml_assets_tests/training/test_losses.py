@@ -7,7 +7,7 @@ import torch
 
 from ml_assets.spec.training import Task
 from ml_assets.training.losses import prediction_losses, row_losses, row_weights
-from ml_assets.training.models import predictions
+from ml_assets.training.models.families import predictions
 from ml_assets.training.rows.batches import Tensors
 
 TASKS = Task.__args__

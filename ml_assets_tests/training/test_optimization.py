@@ -8,7 +8,7 @@ from torch import nn
 
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.training import Mlp, Schedule, TabM, TrainingSpec
-from ml_assets.training.models import build
+from ml_assets.training.models.families import build
 from ml_assets.training.optimization import learning_rate, make_optimizer, parameters_by_decay
 
 COLUMNS = Preprocessing(

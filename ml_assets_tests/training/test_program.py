@@ -19,7 +19,7 @@ from ml_assets.spec.program import Preprocessing, Ref, ScoreOutput, ScoreRequest
 from ml_assets.spec.program.events import Failed, FirstRows, FixedBatch
 from ml_assets.spec.training import Mlp, TabM
 from ml_assets.training.losses import row_losses
-from ml_assets.training.models import build, predictions, set_output_bias
+from ml_assets.training.models.families import build, predictions, set_output_bias
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.rows.batches import Tensors
 from ml_assets_tests.training.conftest import (

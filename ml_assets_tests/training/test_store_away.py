@@ -18,7 +18,8 @@ from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import EventWriter
-from ml_assets.training.models import Network, build
+from ml_assets.training.models.families import build
+from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.stop import NotSaved

@@ -23,7 +23,8 @@ from ml_assets.spec.program import (
 from ml_assets.spec.program.events import Progress
 from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM
 from ml_assets.store.objects import describe, file_digest
-from ml_assets.training.models import Network, build
+from ml_assets.training.models.families import build
+from ml_assets.training.models.network import Network
 from ml_assets.training.stop import BadData, BadRequest
 from ml_assets.training.weights import warm_start
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions

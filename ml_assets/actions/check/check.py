@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
+from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
@@ -28,6 +29,7 @@ from ml_assets.spec.search import check_search
 from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, RELEASE, Boosted, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3.client import INSTALL_S3
 from ml_assets.store.snapshots import MAIN
 
@@ -73,6 +75,12 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             f" training would fail\n    remedy: {INSTALL_S3}"
         )
     return tuple(found)
+
+
+def cannot_alarm(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """What of a right spec's drift could never alarm; no mistake: the model is as good."""
+    spec, _ = check_spec(folder)
+    return tuple(blind_spots(Pipeline(spec, folder, settings))) if spec is not None else ()
 
 
 def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:

@@ -66,6 +66,9 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         work = windows.work(pipeline, context.run.run_id)
         published = publish_report(pipeline.at(base), work, report)
         context.log.info(summary(report))
+        for outcome in report.outcomes:
+            if outcome.cannot_alarm:
+                context.log.warning(f"{TITLES[outcome.kind]} cannot alarm: {outcome.reason}")
         yield dg.MaterializeResult(
             metadata={**_shown(report), **record_metadata(published)},
             data_version=dg.DataVersion(published.record.data_version),
@@ -116,7 +119,7 @@ def _check(key: dg.AssetKey, outcome: "KindVerdict") -> dg.AssetCheckResult:
         check_name=CHECKS[outcome.kind],
         passed=not outcome.alarm,
         severity=dg.AssetCheckSeverity.WARN,
-        description=outcome.reason,
+        description=(f"cannot alarm: {outcome.reason}" if outcome.cannot_alarm else outcome.reason),
         metadata={
             **numbers(value),
             "column": outcome.column,

@@ -6,6 +6,7 @@ the training periods themselves did, each against all others.
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import get_args
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from ml_assets.assets.drift_report.distances import (
     distances,
     noise,
 )
-from ml_assets.assets.drift_report.findings import Finding, Measure, Statistic
+from ml_assets.assets.drift_report.findings import Cause, Finding, Measure, Statistic
 from ml_assets.assets.evaluation_report.drift_profile import Columns, Counts, Period, Profile, merge
 from ml_assets.spec.drift import DriftBounds, DriftKind
 
@@ -133,6 +134,8 @@ class Held:
 
     values: dict[Statistic, Floats]
     bounds: dict[Statistic, Floats]
+    causes: dict[Statistic, list[Cause]]
+    """What sets each bound."""
 
 
 def hold(reference: Reference, new: Counts, rows: int, effects: DriftBounds, alpha: float) -> Held:
@@ -164,7 +167,21 @@ def hold(reference: Reference, new: Counts, rows: int, effects: DriftBounds, alp
             "null_share": np.clip(null.bound(back.null), matter, 1.0),
             "new_share": np.maximum(effects.new_share, fresh.bound(back.new)),
         },
+        causes={
+            "psi": _causes(distance_bounds.psi, effects.psi, by_chance.psi, back.psi),
+            "ks": _causes(distance_bounds.ks, effects.ks, by_chance.ks, back.ks),
+            "js": _causes(distance_bounds.js, effects.js, by_chance.js, back.js),
+            "null_share": _causes(null.bound(back.null), matter, null.highest, back.null),
+            "new_share": _causes(fresh.bound(back.new), effects.new_share, fresh.highest, back.new),
+        },
     )
+
+
+def _causes(bound: Floats, effect: Floats | float, chance: Floats, periods: Floats) -> list[Cause]:
+    """What sets each of the bounds. [columns]"""
+    beside = np.where(chance >= periods, "chance", "periods")
+    names = np.where(bound <= effect, "effect", beside).tolist()
+    return [cause for name in names for cause in get_args(Cause) if cause == name]
 
 
 def _risen(rate: Floats, ratio: float) -> Floats:
@@ -182,17 +199,21 @@ class _Shares:
     def rate(self) -> Floats:
         return self._hits / self._rows
 
-    def bound(self, expected: Floats) -> Floats:
-        """The binomial quantile at the highest rate that the reference leaves possible
-        (Clopper-Pearson), or at the expected one where that is higher."""
+    @property
+    def highest(self) -> Floats:
+        """The highest rate that the reference leaves possible (Clopper-Pearson)."""
         from scipy.special import betaincinv
-        from scipy.stats import binom
 
         misses = np.maximum(self._rows - self._hits, 0)
-        highest = np.where(
+        return np.where(
             misses > 0, betaincinv(self._hits + 1, np.maximum(misses, 1), 1 - self._alpha), 1.0
         )
-        rate = np.minimum(np.maximum(highest, expected), 1.0)
+
+    def bound(self, expected: Floats) -> Floats:
+        """The binomial quantile at the highest rate, or at the expected one if that is higher."""
+        from scipy.stats import binom
+
+        rate = np.minimum(np.maximum(self.highest, expected), 1.0)
         return binom.isf(self._alpha, self._new, rate) / self._new
 
 
@@ -237,6 +258,7 @@ def _measure(held: Held, season: Held | None, statistic: Statistic, place: int) 
         statistic=statistic,
         value=float(held.values[statistic][place]),
         bound=float(held.bounds[statistic][place]),
+        because=held.causes[statistic][place],
         seasonal=beside,
     )
 

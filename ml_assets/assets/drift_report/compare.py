@@ -8,9 +8,11 @@ from math import hypot, inf
 import numpy as np
 import polars as pl
 
+from ml_assets.assets.drift_report.blind_spots import when_enough
 from ml_assets.assets.drift_report.columns import FEWEST_PERIODS, Reference, judge_columns
 from ml_assets.assets.drift_report.domain_classifier import Domain
 from ml_assets.assets.drift_report.findings import (
+    Cause,
     DriftReport,
     Finding,
     Measure,
@@ -37,7 +39,7 @@ from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, co
 from ml_assets.assets.evaluation_report.period_loss import PeriodLoss
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
-from ml_assets.errors import RowsRefused
+from ml_assets.errors import RowsRefused, counted
 from ml_assets.records.loading import open_files
 from ml_assets.spec.drift import DriftKind, DriftSpec
 from ml_assets.store.pipeline_context import Pipeline
@@ -99,12 +101,12 @@ class Comparison:
         few = f"at least {FEWEST_PERIODS} are needed to know how much they differ by themselves"
         found: dict[DriftKind, str] = {}
         if not self._features.back.periods:
-            many = len(self.baseline.features.periods)
-            said = f"the training split has {many} periods, {few}"
+            many = counted(len(self.baseline.features.periods), "period")
+            said = f"the training split has {many}, {few}"
             found.update(dict.fromkeys(_OF_TRAINING, said))
         if not self._predictions.back.periods:
-            many = len(self.baseline.predictions.periods)
-            found["predictions"] = f"the holdout has {many} periods, {few}"
+            many = counted(len(self.baseline.predictions.periods), "period")
+            found["predictions"] = f"the holdout has {many}, {few}"
         return found
 
     @property
@@ -208,13 +210,16 @@ def judge_loss(
         return None
     between = float(means.var(ddof=1) - (errors**2).mean()) if len(held) > 1 else 0.0
     spread = (max(between, 0.0) * (1 + 1 / len(held))) ** 0.5
-    deviation = hypot(new.error, float(np.sqrt(((share * errors) ** 2).sum())), spread)
+    sampled = hypot(new.error, float(np.sqrt(((share * errors) ** 2).sum())))
+    deviation = hypot(sampled, spread)
     by_chance = float(t.isf(alpha, new.blocks - 1)) * deviation / expected
     rise = new.mean / expected - 1
     bound = max(floor, by_chance)
     if not bound < inf:
         return None
-    measure = Measure(statistic="loss_rise", value=rise, bound=bound)
+    because: Cause = "periods" if spread > sampled else "chance"
+    because = "effect" if by_chance <= floor else because
+    measure = Measure(statistic="loss_rise", value=rise, bound=bound, because=because)
     return Finding(kind="performance", column=LOSS, measures=(measure,))
 
 
@@ -234,7 +239,7 @@ def compare(
     new, notes = _new_periods(pipeline, windows, scorer)
     found = tuple(judging.judge(one) for one in new)
     waiting: dict[DriftKind, str] = {"labels": windows.waiting, "performance": windows.waiting}
-    outcomes = conclude(found, spec, {**waiting, **judging.not_judged})
+    outcomes = conclude(found, spec, {**waiting, **_not_judged(pipeline, judging)})
     shown = found[-len(windows.periods) :]
     same = before if before and before.model == baseline.model else None
     return DriftReport(
@@ -251,6 +256,16 @@ def compare(
         history=remember(_history(before), shown, baseline.model),
         time=datetime.now(UTC),
     )
+
+
+def _not_judged(pipeline: Pipeline, judging: Comparison) -> dict[DriftKind, str]:
+    """Kind -> why it is not judged, and when it will be."""
+    found = judging.not_judged
+    split = {kind: "holdout" if kind == "predictions" else "train" for kind in found}
+    return {
+        kind: f"{why}; {when_enough(pipeline, split[kind])}".removesuffix("; ")
+        for kind, why in found.items()
+    }
 
 
 def _declared(pipeline: Pipeline) -> DriftSpec:

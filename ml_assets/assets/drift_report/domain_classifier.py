@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.drift_report.columns import FEWEST_PERIODS, SPREADS
-from ml_assets.assets.drift_report.findings import ALL_COLUMNS, Finding, Measure
+from ml_assets.assets.drift_report.findings import ALL_COLUMNS, Cause, Finding, Measure
 from ml_assets.assets.evaluation_report.drift_profile import Bins, NumericBins
 
 ROWS = 2000
@@ -69,18 +69,31 @@ class Domain:
         """How well new rows are told from training rows; None where there is nothing to tell by."""
         if not self.bins or not self.reference or len(new) < 2 * _STEPS:
             return None
-        auc, bound = self._against(new, self._sample())
+        sample = self._sample()
+        auc, bound = self._against(new, sample)
         beside = None
         if season is not None and len(season):
             beside = self._against(new, evenly(season, ROWS))
-        measure = Measure(statistic="auc", value=auc, bound=bound, seasonal=beside)
+        by_chance = self._by_chance(new, sample)
+        because: Cause = "periods" if self.excess > by_chance else "chance"
+        measure = Measure(
+            statistic="auc",
+            value=auc,
+            bound=bound,
+            because="effect" if bound <= self.floor else because,
+            seasonal=beside,
+        )
         return Finding(kind="domain", column=ALL_COLUMNS, measures=(measure,))
 
     def _against(self, new: pl.DataFrame, reference: pl.DataFrame) -> tuple[float, float]:
         taken = evenly(new, ROWS)
         found = auc_between(taken, reference, self.bins)
-        by_chance = _normal(self.alpha) * _deviation(len(taken), len(reference))
+        by_chance = self._by_chance(new, reference)
         return found, min(max(self.floor, 0.5 + float(np.hypot(by_chance, self.excess))), 1.0)
+
+    def _by_chance(self, new: pl.DataFrame, reference: pl.DataFrame) -> float:
+        """How far above one half chance takes the AUC."""
+        return _normal(self.alpha) * _deviation(min(len(new), ROWS), len(reference))
 
     def _root(self, period: str | None) -> float:
         """A training period's AUC above one half, chance taken off."""

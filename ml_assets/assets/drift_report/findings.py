@@ -9,9 +9,12 @@ from ml_assets.spec.drift import DriftKind
 from ml_assets.spec.records import Time
 
 Statistic = Literal["psi", "ks", "js", "null_share", "new_share", "auc", "loss_rise"]
+Cause = Literal["effect", "chance", "periods"]
+"""What sets a bound: the spec's effect, chance with so few rows, or periods that differ."""
 REPORT_FILE = "report.json"
 HARDLY: dict[Statistic, float] = {
-    **dict.fromkeys(("ks", "js", "null_share", "new_share"), 0.8),
+    **dict.fromkeys(("ks", "js", "new_share"), 0.8),
+    "null_share": 0.5,
     "auc": 0.98,
     "psi": 5.0,
     "loss_rise": 1.0,
@@ -28,12 +31,19 @@ class Measure(Frozen):
     value: float
     bound: float
     """The largest of: an effect that matters, chance with so many rows, the back-test."""
+    because: Cause = "effect"
+    """Which of the three it is."""
     seasonal: tuple[float, float] | None = Field(default=None, strict=False)
     """Value and bound against the same season of before; None: there is no such history."""
 
     @property
     def is_blind(self) -> bool:
-        """Whether hardly anything could exceed the bound."""
+        """Whether hardly anything could exceed the bound.
+
+        A null rate that was high may rise to a higher one and still matter: the effect sees it.
+        """
+        if self.statistic == "null_share" and self.because == "effect":
+            return False
         return self.bound >= HARDLY[self.statistic]
 
     @property
@@ -57,7 +67,7 @@ class Finding(Frozen):
     @property
     def is_blind(self) -> bool:
         """Whether none of its statistics could alarm."""
-        return all(measure.is_blind for measure in self.measures)
+        return all(measure.is_blind for measure in self.measures) and not self.drifted
 
     @property
     def drifted(self) -> bool:
@@ -83,7 +93,18 @@ class KindVerdict(Frozen):
     column: str
     windows: tuple[str, ...] = Field(strict=False)
     """Periods in which it drifted."""
+    cannot_alarm: bool = False
+    """Hardly anything exceeds the bounds of all that was judged: that it is quiet says nothing."""
     reason: str
+
+    @property
+    def word(self) -> Literal["ALARM", "cannot alarm", "not judged", "ok"]:
+        """The verdict in a word."""
+        if self.alarm:
+            return "ALARM"
+        if self.cannot_alarm:
+            return "cannot alarm"
+        return "not judged" if self.value is None else "ok"
 
 
 class Alarm(Frozen):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ml_assets.assets.drift_report.findings import DriftReport, KindVerdict, Shape
+from ml_assets.assets.drift_report.findings import DriftReport, Shape
 from ml_assets.assets.drift_report.verdict import TITLES, measured, summary
 from ml_assets.reports.drawing import Axis, Bar, Reference, Series, Tone, bar_chart, line_chart
 from ml_assets.reports.picture import Picture, Table
@@ -32,14 +32,8 @@ def outcomes_table(report: DriftReport) -> Table:
     """A line for each kind of drift, and what could not be judged."""
     sentences = [summary(report), *report.notes]
     words = " ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences)
-    rows = [[TITLES[one.kind], _word(one), one.reason] for one in report.outcomes]
+    rows = [[TITLES[one.kind], one.word, one.reason] for one in report.outcomes]
     return Table("Drift", words, ["kind", "", "why"], rows)
-
-
-def _word(outcome: KindVerdict) -> str:
-    if outcome.alarm:
-        return "ALARM"
-    return "not judged" if outcome.value is None else "ok"
 
 
 def _columns(report: DriftReport) -> list[Picture]:

@@ -11,6 +11,7 @@ from typing import get_args
 
 from ml_assets.assets.drift_report.findings import (
     Alarm,
+    Cause,
     DriftReport,
     Finding,
     KindVerdict,
@@ -19,7 +20,6 @@ from ml_assets.assets.drift_report.findings import (
     Statistic,
     Window,
 )
-from ml_assets.errors import counted
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec
 
@@ -97,7 +97,9 @@ def summary(report: DriftReport) -> str:
         )
     if report.alarm:
         return f"{span}: drift in {', '.join(drifting)}. {report.alarm.reason}"
-    return f"{span}: as the release was trained on, within its bounds"
+    said = f"{span}: as the release was trained on, within its bounds"
+    silent = [one.kind for one in report.outcomes if one.cannot_alarm]
+    return f"{said}, but these cannot alarm: {', '.join(silent)}" if silent else said
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,10 @@ def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: s
     drifted = tuple(w.period for w, finding in by_column[worst] if finding.drifted)
     others = sum(_times(found) >= spec.alarm_at for found in by_column.values()) - 1
     alarm = len(drifted) >= spec.alarm_at
+    reason = _reason(worst, shown, drifted, len(judged), others if alarm else 0, spec)
+    blind = [name for name, found in by_column.items() if all(f.is_blind for _, f in found)]
+    if blind:
+        reason += f". {_blind(kind, by_column, blind)}"
     return KindVerdict(
         kind=kind,
         alarm=alarm,
@@ -201,25 +207,41 @@ def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: s
         bound=shown.bound,
         column=worst,
         windows=drifted,
-        reason=_reason(worst, shown, drifted, len(judged), others if alarm else 0, spec)
-        + _blind(by_column),
+        cannot_alarm=len(blind) == len(by_column),
+        reason=reason,
     )
 
 
-def _blind(by_column: Mapping[str, Sequence[tuple[Window, Finding]]]) -> str:
-    """What cannot alarm, in words: its bound is what the training periods did among themselves."""
-    blind = [name for name, found in by_column.items() if all(f.is_blind for _, f in found)]
-    if not blind:
-        return ""
-    what = f"{blind[0]} cannot alarm"
-    if len(by_column) > 1:
-        what = (
-            f"{len(blind)} of {counted(len(by_column), 'column')} cannot alarm, {blind[0]} for one"
-        )
-    return (
-        f". {what}: hardly anything exceeds the bound, because the training periods differ that"
-        " much by themselves. Compare with the same season (drift.seasonal), or train on more"
-    )
+def _blind(
+    kind: DriftKind, found: Mapping[str, Sequence[tuple[Window, Finding]]], blind: Sequence[str]
+) -> str:
+    """Which columns cannot alarm and why, in words."""
+    first = blind[0]
+    worst = max((one for _, one in found[first]), key=lambda one: one.worst.ratio).worst
+    bound = f"a {STATISTICS[worst.statistic]} of {_number(worst, worst.bound)}"
+    what = f"{first} cannot alarm"
+    if len(found) > 1:
+        what = f"{len(blind)} of {len(found)} columns cannot alarm, {first} for one"
+    why = _BECAUSE[worst.because]
+    if worst.because == "periods":
+        why += _HELPS[kind]
+    return f"{what}: hardly anything exceeds {bound}, {why}"
+
+
+_BECAUSE: dict[Cause, str] = {
+    "effect": "because drift.bounds asks for that much",
+    "chance": "because chance alone goes that far in so few rows. Judge longer partitions",
+    "periods": "because the periods that it is held to differ that much by themselves. ",
+}
+"""What sets a bound that hardly anything exceeds."""
+_OF_FEATURES = "Give the model its difference to what is usual, or name it in drift.leave_out"
+_HELD_OUT = "More of them tell that better: raise split.holdout"
+_HELPS: dict[DriftKind, str] = {
+    **dict.fromkeys(("features", "nulls", "categories", "domain"), _OF_FEATURES),
+    "labels": "More of them tell that better: raise split.train",
+    **dict.fromkeys(("predictions", "performance"), _HELD_OUT),
+}
+"""What helps where periods differ."""
 
 
 def _reason(

@@ -31,7 +31,7 @@ from ml_assets.store.retries import persist
 from ml_assets.training.checkpoints.files import CheckpointFiles, Written, read_state
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
 from ml_assets.training.distributed.ranks import Ranks, on_every_rank, on_first_rank, total
-from ml_assets.training.models import Network
+from ml_assets.training.models.network import Network
 from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent, may_pass
 from ml_assets.training.telemetry import milliseconds_since
 from ml_assets.training.trainer_state import Best, TrainerState

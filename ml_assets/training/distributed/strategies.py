@@ -23,8 +23,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ml_assets.spec.training import Precision, TrainingSpec, split_of
 from ml_assets.training.distributed.ranks import Ranks, processes_here
-from ml_assets.training.models import Network
 from ml_assets.training.models.layers import Masks
+from ml_assets.training.models.network import Network
 from ml_assets.training.stop import BadRequest
 from ml_assets.training.telemetry import Stopwatch
 

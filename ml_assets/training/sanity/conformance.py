@@ -22,8 +22,9 @@ from ml_assets.spec.training import TrainingSpec
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.distributed.strategies import lowered
 from ml_assets.training.losses import row_weights, training_losses
-from ml_assets.training.models import Network, code_of, fresh_network
+from ml_assets.training.models.families import code_of, fresh_network
 from ml_assets.training.models.layers import Masks
+from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.sanity.subject import Subject, verdict

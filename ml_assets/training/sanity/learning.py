@@ -11,7 +11,8 @@ from torch.optim import Optimizer
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import OptimizerName
 from ml_assets.training.losses import prediction_losses
-from ml_assets.training.models import Network, predictions
+from ml_assets.training.models.families import predictions
+from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.rows.batches import Tensors
 from ml_assets.training.sanity.subject import Subject, verdict

@@ -9,7 +9,7 @@ import torch
 from ml_assets.spec.sanity import SanityCheck, SanityName
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 from ml_assets.training.losses import row_weights, training_losses
-from ml_assets.training.models import Network
+from ml_assets.training.models.network import Network
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors, tensors
 

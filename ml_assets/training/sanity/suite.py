@@ -14,7 +14,7 @@ from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
 from ml_assets.spec.training import Boosted
 from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
-from ml_assets.training.models import code_of, fresh_network
+from ml_assets.training.models.families import code_of, fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.sanity.conformance import conform
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch

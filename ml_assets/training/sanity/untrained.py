@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from ml_assets.spec.sanity import SanityCheck
-from ml_assets.training.models import Network
 from ml_assets.training.models.layers import Masks
+from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
 from ml_assets.training.sanity.subject import Subject, verdict
 

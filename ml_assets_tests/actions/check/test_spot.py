@@ -7,7 +7,7 @@ from ml_assets.actions.check.spot import StateSize, judge_spot, state_size, word
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.training import Mlp, ModelSpec, Spot, TabM, TrainingSpec
-from ml_assets.training.models import build
+from ml_assets.training.models.families import build
 
 MODELS = [
     Mlp(family="mlp", width=32, depth=3),

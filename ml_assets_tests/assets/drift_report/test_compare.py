@@ -102,6 +102,55 @@ def test_what_nobody_can_back_test_is_not_judged_and_says_so() -> None:
     assert "the holdout has 2 periods" in outcomes["predictions"].reason
 
 
+def test_what_hardly_anything_exceeds_is_told_with_its_cause() -> None:
+    """Periods that differ by themselves as much as anything could: an alarm would never come."""
+    draw = np.random.default_rng(8)
+
+    def odd(number: int) -> pl.DataFrame:
+        rows = period(draw, number)
+        lost = pl.int_range(pl.len()) % 10 < draw.integers(0, 6)
+        return rows.with_columns(
+            steady=pl.col("steady") + 90 * draw.normal(),
+            weather=pl.when(lost).then(None).otherwise(pl.lit(0.0)),
+        )
+
+    train: dict[str | None, pl.DataFrame] = {str(n): odd(n) for n in range(6)}
+    judging = Comparison(baseline(train), train, SPEC)
+    gone = odd(20).with_columns(steady=pl.lit(1e6))
+    outcomes = {one.kind: one for one in conclude([judge(judging, gone)], SPEC, {})}
+    assert outcomes["nulls"].word == "ok", "a word that is never lost is still watched"
+    assert "1 of 3 columns cannot alarm, weather for one" in outcomes["nulls"].reason
+    assert "cannot alarm, steady for one" in outcomes["features"].reason
+    assert "because the periods that it is held to differ that much" in outcomes["features"].reason
+    assert outcomes["predictions"].word == "ok"
+    assert "cannot alarm" not in outcomes["predictions"].reason
+
+
+def test_few_rows_see_little_and_say_so() -> None:
+    draw = np.random.default_rng(9)
+    train: dict[str | None, pl.DataFrame] = {str(n): period(draw, 0).head(6) for n in range(6)}
+    judging = Comparison(baseline(train), train, SPEC)
+    window = judging.judge(NewPeriod("20", period(draw, 0).head(6)))
+    outcomes = {one.kind: one for one in conclude([window], SPEC, {})}
+    assert outcomes["features"].word == "cannot alarm"
+    assert "chance alone goes that far in so few rows" in outcomes["features"].reason
+
+
+def test_a_loss_that_would_have_to_double_cannot_alarm() -> None:
+    draw = np.random.default_rng(10)
+    held = [week(draw, mean) for mean in (0.1, 0.9, 0.2, 1.4)]
+    found = judge_loss(held, week(draw, 1.2), ALPHA, FLOOR)
+    assert found
+    assert found.is_blind
+    (told,) = [
+        one
+        for one in conclude([Window(period="1", rows=9, findings=(found,))], SPEC, {})
+        if one.kind == "performance"
+    ]
+    assert told.word == "cannot alarm"
+    assert "raise split.holdout" in told.reason
+
+
 def test_the_pictures_are_small_and_hold_any_word(judging: Comparison) -> None:
     rows = period(np.random.default_rng(7), 20).with_columns(pl.col("steady") + 1)
     window = judge(judging, rows)

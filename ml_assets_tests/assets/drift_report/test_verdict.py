@@ -65,15 +65,20 @@ def test_it_has_to_be_the_same_column() -> None:
 
 
 def test_a_bound_that_hardly_anything_exceeds_is_told_as_that() -> None:
-    blind = Measure(statistic="js", value=0.872, bound=1.0)
+    blind = Measure(statistic="js", value=0.872, bound=1.0, because="periods")
     seeing = Measure(statistic="psi", value=0.1, bound=0.2)
     x = Finding(kind="features", column="x", measures=(blind,))
     y = Finding(kind="features", column="y", measures=(blind, seeing))
     both = Window(period="1", rows=9, findings=(x, y))
     (told,) = [one for one in conclude([both], SPEC, {}) if one.kind == "features"]
     assert (
-        "1 of 2 columns cannot alarm, x for one: hardly anything exceeds the bound" in told.reason
-    )
+        "1 of 2 columns cannot alarm, x for one: hardly anything exceeds a Jensen-Shannon distance"
+        " of 1, because the periods that it is held to differ that much by themselves"
+    ) in told.reason
+    assert told.word == "ok"
+    alone = report(Window(period="1", rows=9, findings=(x,)))
+    assert alone.outcomes[0].word == "cannot alarm"
+    assert "but these cannot alarm: features" in summary(alone)
     sees = Window(period="1", rows=9, findings=(y,))
     (told,) = [one for one in conclude([sees], SPEC, {}) if one.kind == "features"]
     assert "cannot alarm" not in told.reason

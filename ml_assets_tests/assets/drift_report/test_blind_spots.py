@@ -1,0 +1,63 @@
+"""`ml-assets check` says what of a drift could never alarm, and when there will be enough."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ml_assets.cli.main import main
+
+DEMO = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The spec of a copy of the demo."""
+    shutil.copytree(DEMO, tmp_path / "pipelines" / "flight_delays")
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
+    return tmp_path / "pipelines" / "flight_delays" / "defs.yaml"
+
+
+def checked(capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["check", "flight_delays"]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_drift_that_sees_is_not_warned_of(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cannot alarm" not in checked(capsys)
+
+
+def test_a_bound_that_hardly_anything_exceeds_is_warned_of(
+    demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bounds = "    bounds: {js: 0.95, loss_rise: 1.51}\n    seasonal:"
+    demo.write_text(demo.read_text().replace("    seasonal:", bounds, 1))
+    said = checked(capsys)
+    assert "warning: drift cannot alarm by js: hardly anything exceeds a bound of 0.95" in said
+    assert "remedy: set drift.bounds.loss_rise below 1, or leave it out" in said
+
+
+def test_too_little_history_says_when_it_will_do(
+    demo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    split = "split: {kind: time, train: 3, validation: 2, holdout: 2, embargo: 1}"
+    lines = [
+        split if line.strip().startswith("split:") else None
+        for line in demo.read_text().splitlines()
+    ]
+    assert sum(line is not None for line in lines) == 1
+    text = "\n".join(
+        f"  {new}" if new else line
+        for new, line in zip(lines, demo.read_text().splitlines(), strict=True)
+    )
+    demo.write_text(text)
+    said = checked(capsys)
+    assert (
+        "drift of features, nulls, categories, domain and labels cannot alarm: split.train is 3"
+        in said
+    )
+    assert "remedy: set split.train to 4: the window is 10 partitions then, and 2013-" in said
+    assert (
+        "drift of predictions cannot alarm: split.holdout is 2 partitions, and it takes 4" in said
+    )
