@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ml_assets.cli.output import aligned
 from ml_assets.errors import counted, visible
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ def screen(*, verbose: bool) -> Iterator[Callable[[str], None]]:
 
         yield tell
     print()
-    for row in aligned(summary.rows()):
-        print(visible(row))
+    for verb, what in summary.rows():
+        print(visible(f"{verb:7}  {what}"))
 
 
 @contextmanager
