@@ -14,7 +14,7 @@ from ml_assets.reports.wording import plain_markdown
 
 INLINE = 1000
 """Characters: longer Markdown is a button, ``[Show Markdown]``."""
-_ROW, _NAMES, _WIDTH, _LETTERS = 20, 190, 420, 24
+_ROW, _NAMES, _WIDTH, _LETTERS = 20, 170, 380, 22
 _POINTS, _HEIGHT = 24, 90
 _INK = {"one": "#3b86de", "two": "#e0682f", "plain": "#9a9ca3"}
 

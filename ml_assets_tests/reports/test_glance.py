@@ -25,7 +25,7 @@ def test_bars_carry_names_and_values_and_their_lengths_are_the_values() -> None:
     assert shown.startswith("ROC AUC, higher is better\n\n![") and len(shown) < INLINE
     assert words_of(shown) == ["this model 0.75", "constant 0.5", "a < b & c 0.625"]
     lengths = re.findall(r"h(\d+)", b64decode(shown.split(",")[-1][:-1]).decode())
-    assert [int(length) for length in lengths[-3:]] == [230, 1, 115]
+    assert [int(length) for length in lengths[-3:]] == [210, 1, 105]
 
 
 def test_of_too_many_bars_the_first_are_shown_and_it_stays_short() -> None:

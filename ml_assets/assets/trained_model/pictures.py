@@ -81,7 +81,7 @@ def _read(value: float | str | None, nothing: float) -> str:
 def losses_at_a_glance(story: TrainingStory) -> str:
     """Markdown of the losses, as small as an asset page shows it by itself; empty: none yet."""
     series = _loss_series(story, HISTORY_POINTS)
-    return glance_at_lines("Loss by step, and the last", series) if series else ""
+    return glance_at_lines("Loss, step by step", series) if series else ""
 
 
 def _losses(story: TrainingStory, points: int) -> list[Picture]:
