@@ -164,7 +164,7 @@ def _unlabelled(label: pl.Series) -> tuple[str, ...]:
         case 1, rows:
             return (f"1 of {counted(rows, 'row')} has no label: it is not trained on",)
         case unknown, rows:
-            return (f"{unknown:,} of {rows:,} rows without a label: not trained on",)
+            return (f"{unknown:,} of {rows:,} rows have no label: they are not trained on",)
 
 
 _DTYPES: dict[pl.DataType, DType] = {
