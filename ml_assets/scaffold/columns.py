@@ -72,6 +72,22 @@ def typed_text(raw: pl.DataFrame, zone: str) -> Typed:
     return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless))
 
 
+def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
+    """The columns of text whose values are all times or dates as what they say.
+
+    A database such as SQLite has no type for them.
+    """
+    found: list[pl.Series] = []
+    for column in frame:
+        text = column.drop_nulls()
+        if column.dtype == pl.String and len(text):
+            dtype, _ = _time_of(text, zone)
+            if dtype != "string":
+                typed, _ = type_text(column.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)
+                found.append(typed[_ONE].alias(column.name))
+    return frame.with_columns(found)
+
+
 def whole_or_not(frame: pl.DataFrame) -> pl.DataFrame:
     """Whole numbers as numbers with a fraction, which they may have tomorrow.
 
