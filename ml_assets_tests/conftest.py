@@ -1,5 +1,6 @@
 """What tests of several rooms use: an S3 server, and two released pipelines to read, not change."""
 
+import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,13 +40,29 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files are for ``make long``; who reads the released world waits for its three runs."""
+    """Long files are for ``make long``; a file runs on one worker, those of one world on the same.
+
+    Who reads the released world waits for its three runs.
+    """
+    shared: dict[Path, str] = {}
     for item in items:
         if item.path in _LONG:
             item.add_marker(pytest.mark.daemon)
-        if "released" in getattr(item, "fixturenames", ()):
+        used = getattr(item, "fixturenames", ())
+        if "released" in used:
             item.add_marker(pytest.mark.timeout(600))
+        if worlds := {"made", "released", "whole"} & {*used}:
+            shared[item.path] = min(worlds)  # the red team's released world is made of theirs
+    for item in items:
+        own = item.path.relative_to(_HERE).as_posix()
+        item.add_marker(pytest.mark.xdist_group(shared.get(item.path, own)))
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector need not walk again what thousands of tests were collected from."""
+    gc.freeze()
 
 
 @pytest.fixture

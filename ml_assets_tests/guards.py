@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, get_args
 
@@ -77,26 +78,34 @@ class Module:
     text: str
     tree: ast.Module
 
-    def functions(self) -> Iterator[Function]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
 
-    def calls(self) -> Iterator[tuple[ast.Call, str]]:
+    def functions(self) -> Iterator[Function]:
+        return (node for node in self.nodes if isinstance(node, Function))
+
+    @cached_property
+    def calls(self) -> tuple[tuple[ast.Call, str], ...]:
         """Every call with the dotted name of what is called (``datetime.now``)."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Call):
-                yield node, ast.unparse(node.func)
+        calls = (node for node in self.nodes if isinstance(node, ast.Call))
+        return tuple((call, ast.unparse(call.func)) for call in calls)
 
 
 Guard = Callable[[Path], list[str]]
 
 
 def modules(package: Path) -> list[Module]:
-    """All Python files below ``package``."""
+    """All Python files below ``package``; the text of each is parsed once a process."""
     return [
-        Module(file.relative_to(package).as_posix(), text, ast.parse(text, str(file)))
+        _parsed(file.relative_to(package).as_posix(), file.read_text())
         for file in sorted(package.rglob("*.py"))
-        for text in [file.read_text()]
     ]
+
+
+@cache
+def _parsed(path: str, text: str) -> Module:
+    return Module(path, text, ast.parse(text, path))
 
 
 def long_functions(package: Path) -> list[str]:
@@ -148,7 +157,7 @@ def bare_raises(package: Path) -> list[str]:
     return [
         f"{module.path}:{node.lineno} raises {name}"
         for module in modules(package)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Raise) and node.exc is not None
         for name in [_raised(node.exc)]
         if name in {"RuntimeError", "Exception", "BaseException"}
@@ -164,7 +173,7 @@ def prints(package: Path) -> list[str]:
         f"{module.path}:{call.lineno} prints"
         for module in modules(package)
         if not module.path.startswith("cli/") and not _is_a_command(module.path)
-        for call, name in module.calls()
+        for call, name in module.calls
         if name == "print"
     ]
 
@@ -175,9 +184,9 @@ def unquoted_words(package: Path) -> list[str]:
     for module in modules(package):
         if not module.path.startswith(_SEE_ROWS) or module.path in _SEE_NO_ROWS:
             continue
-        calls = [call for call, name in module.calls() if name == "quoted"]
+        calls = [call for call, name in module.calls if name == "quoted"]
         safe = {id(part) for call in calls for part in ast.walk(call)}
-        handlers = [n for n in ast.walk(module.tree) if isinstance(n, ast.ExceptHandler) and n.name]
+        handlers = [n for n in module.nodes if isinstance(n, ast.ExceptHandler) and n.name]
         for handler in handlers:
             said = re.compile(rf"^{handler.name}$|\bstr\({handler.name}\)")
             found += [
@@ -194,7 +203,7 @@ def naive_times(package: Path) -> list[str]:
     return [
         f"{module.path}:{call.lineno} {name}()"
         for module in modules(package)
-        for call, name in module.calls()
+        for call, name in module.calls
         if _is_naive(call, name)
     ]
 
@@ -205,7 +214,7 @@ def postponed_annotations(package: Path) -> list[str]:
         f"{module.path}:{node.lineno} from __future__ import annotations"
         for module in modules(package)
         if module.path.startswith(_EVALUATED_ANNOTATIONS)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ImportFrom) and node.module == "__future__"
     ]
 
@@ -239,7 +248,7 @@ def nosy_pipelines(package: Path) -> list[str]:
         f"{module.path}:{node.lineno} imports {name}"
         for module in modules(package)
         if module.path.startswith("pipelines/")
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         for name in _imported(node)
         if name.startswith("ml_assets.") and not name.startswith(_FOR_PIPELINES)
     ]
@@ -252,11 +261,11 @@ def pickles(package: Path) -> list[str]:
     """
     found = []
     for module in modules(package):
-        for node in [] if _is_restricted(module) else ast.walk(module.tree):
+        for node in [] if _is_restricted(module) else module.nodes:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 picklers = sorted(_PICKLERS & {name.split(".")[0] for name in _imported(node)})
                 found += [f"{module.path}:{node.lineno} imports {name}" for name in picklers]
-        for call, name in module.calls():
+        for call, name in module.calls:
             said = {k.arg: k.value for k in call.keywords}
             allowed = "allow_pickle" in said and not _is(said["allow_pickle"], False)
             whole = name == "torch.load" and not _is(said.get("weights_only"), True)
@@ -270,7 +279,7 @@ def private_names_of_dagster(package: Path) -> list[str]:
     return [
         f"{module.path}: {name}"
         for module in modules(package)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         for name in _qualified(node)
         if re.match(r"(dagster|dg)\w*\.(.*\.)?_[a-z]", name)
     ]
@@ -283,7 +292,7 @@ def dagster_elsewhere(package: Path) -> list[str]:
         for module in modules(package)
         if not module.path.startswith(_DAGSTER_ROOMS)
         if not (module.path.startswith(("assets/", "extras/")) and module.path.endswith(_DECLARES))
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         for name in _imported(node)
         if re.match(r"dagster\w*(\.|$)", name)
     ]
@@ -295,7 +304,7 @@ def settings_elsewhere(package: Path) -> list[str]:
         f"{module.path}:{node.lineno} reads the settings of the environment"
         for module in modules(package)
         if not module.path.startswith(_READS_SETTINGS) and not _is_a_command(module.path)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and not node.args and not node.keywords
         if isinstance(node.func, ast.Name) and node.func.id == "read_settings"
     ]
@@ -311,7 +320,7 @@ def executed_text(package: Path) -> list[str]:
     return [
         f"{module.path}:{call.lineno} {name}()"
         for module in modules(package)
-        for call, name in module.calls()
+        for call, name in module.calls
         if module.path != _RUNS_A_MODULE
         if name in calls or any(k.arg == "shell" and not _is(k.value, False) for k in call.keywords)
     ]
@@ -323,16 +332,16 @@ def markup_outside_templates(package: Path) -> list[str]:
     for module in modules(package):
         if module.path in _DRAWS:
             continue
-        docs = {id(one.value) for one in ast.walk(module.tree) if isinstance(one, ast.Expr)}
+        docs = {id(one.value) for one in module.nodes if isinstance(one, ast.Expr)}
         found += [
             f"{module.path}:{node.lineno} {node.value.strip()[:40]}"
-            for node in ast.walk(module.tree)
+            for node in module.nodes
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
             if id(node) not in docs and _TAG.search(node.value)
         ]
         found += [
             f"{module.path}:{call.lineno} {name}()"
-            for call, name in module.calls()
+            for call, name in module.calls
             if name.rpartition(".")[2] in {"escape", "Markup"} and name != "re.escape"
             if module.path != _LETS_DRAWINGS_IN or name != "Markup"
         ]
@@ -357,12 +366,12 @@ def stray_environment_reads(package: Path) -> list[str]:
             continue
         names = [
             (call.lineno, call.args[0])
-            for call, name in module.calls()
+            for call, name in module.calls
             if name in reads and call.args
         ]
         names += [
             (node.lineno, node.slice)
-            for node in ast.walk(module.tree)
+            for node in module.nodes
             if isinstance(node, ast.Subscript)
             and isinstance(node.ctx, ast.Load)
             and ast.unparse(node.value) == "os.environ"
@@ -384,7 +393,7 @@ def unread_fields(model: type[BaseModel], package: Path) -> list[str]:
         name
         for module in modules(package)
         if not module.path.startswith("spec/") or module.path == "spec/partitions.py"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         for name in _names_read(node)
     }
     return sorted(

@@ -105,6 +105,11 @@ def test_the_help_that_lists_them_imports_none(group: tuple[str, ...]) -> None:
     assert extras_after(program, *group, "--help") == []
 
 
+def test_a_server_loads_no_online_store_before_entities_are_asked_for() -> None:
+    program = "import json, sys\nimport ml_assets.extras.serving.app"
+    assert extras_after(program) == ["serving"]
+
+
 def test_the_definitions_load_where_all_extras_are_deleted(asking: Any) -> None:
     assert extras_after(HIDE + LOAD, str(asking("")), "deliveries") == []
 

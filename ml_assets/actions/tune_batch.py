@@ -9,14 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.errors import SpecError, StorageError, TrainingFailed
 from ml_assets.launch.ephemeral_session import EphemeralSession, ephemeral_launcher
 from ml_assets.launch.launcher import MeasureJob
 from ml_assets.spec.cluster import cluster_problems
 from ml_assets.spec.program import MeasureResult, Ref
-from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training import Boosted, TrainingSpec
-from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline
 
 STEPS = 8
@@ -181,17 +180,12 @@ def _around(batch: int, microbatches: int) -> set[int]:
 
 
 def _last_training_set(pipeline: Pipeline) -> Ref:
-    store = pipeline.store
-    record = read_record(store, store.resolve("main"), Address(pipeline.name, "training_set"))
-    if record is None or not (Path(_named(pipeline, record).uri) / "schema.json").is_file():
+    record = pipeline.now().record(pipeline.address("training_set"))
+    where = None if record is None else data_ref(pipeline, record)
+    if where is None or not (Path(where.uri) / "schema.json").is_file():
         state = "was never made" if record is None else "was collected"
         raise StorageError(
             f"{pipeline.name}: its training set {state}; make it first:"
             f" ml-assets run {pipeline.name} --through training_set"
         )
-    return _named(pipeline, record)
-
-
-def _named(pipeline: Pipeline, record: StageRecord) -> Ref:
-    named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-    return pipeline.objects.own(named, "shards", pipeline.name)
+    return where

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import (
@@ -50,6 +49,9 @@ def export(
     calibrate: Calibrator,
 ) -> Ref | None:
     """Write the whole model from rank 0; None on the others. All ranks must call it."""
+    # a second to load, which a process that only scores does not wait for
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     state = get_model_state_dict(network, options=options)
     if ranks.rank != 0:

@@ -1,6 +1,6 @@
 """Random kills over real trainings: whatever dies, and when, the weights come out the same.
 
-CI runs a few; ``make chaos`` a hundred. Each has a seed, printed where it fails:
+``make long`` runs a few; ``make chaos`` a hundred. Each has a seed, printed where it fails:
 ``pytest ml_assets_tests/chaos -m chaos -k 'seed-17'`` repeats it.
 """
 
@@ -163,6 +163,7 @@ def told_once(events: list[Event]) -> bool:
     return len(set(numbers)) == len(numbers) and len(set(checkpoints)) == len(checkpoints)
 
 
+@pytest.mark.daemon
 @pytest.mark.parametrize("seed", SAMPLE, ids=lambda seed: f"seed-{seed}")
 def test_a_few_kills_do_not_show(
     seed: int, tmp_path: Path, data: Ref, undisturbed: dict[int, TrainResult]

@@ -114,7 +114,7 @@ def test_days_are_cast_to_the_moment_of_the_decision(room: Path, houses: Path) -
     about = ["--from", str(houses), "--label", "garden"]
     assert main(["new", "houses", *about, "--time", "built"]) == 0
     assert load_spec(room / "houses").features.decision_at == "decided_at"
-    assert main(["run", "houses", "--through", "training_set"]) == 0
+    assert main(["run", "houses", "--through", "feature_set"]) == 0
     assert main(["new", "daily", *about, "--time", "built", "--key", "plot,built"]) == 0
     assert load_spec(room / "daily").sources["rows"].key == ("plot", "built")
 
@@ -126,7 +126,7 @@ def test_a_column_that_is_called_decided_at_is_left_alone(room: Path, houses: Pa
     features = load_spec(room / "houses").features
     assert features.numeric == ("decided_at", "rooms")
     assert features.decision_at == "decided_at_2"
-    assert main(["run", "houses", "--through", "training_set"]) == 0
+    assert main(["run", "houses", "--through", "feature_set"]) == 0
 
 
 def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_an_index_without_a_name_gets_one(
     assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     assert "the column without a name is called 'row_2'" in capsys.readouterr().out
     assert load_spec(room / "houses").sources["rows"].key == ("row_2",)
-    assert main(["run", "houses", "--through", "training_set"]) == 0
+    assert main(["run", "houses", "--through", "feature_set"]) == 0
 
 
 @pytest.mark.parametrize(

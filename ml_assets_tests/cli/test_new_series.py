@@ -161,7 +161,7 @@ def test_files_too_few_or_with_a_gap_are_one_table(
     assert "1 partition is missing, 2024-01-04 for one: the files are read as one table" in said
     source = load_spec(room / "air").sources["rows"]
     assert (source.partitioned, getattr(source, "path", "")) == (False, "air/*.csv")
-    assert main(["run", "air", "--through", "training_set"]) == 0
+    assert main(["run", "air", "--through", "feature_set"]) == 0
 
 
 def test_a_table_of_a_database_is_read_where_it_is(
@@ -183,4 +183,4 @@ def test_a_table_of_a_database_is_read_where_it_is(
     spec = load_spec(room / "sales")
     assert (spec.sources["rows"].kind, spec.features.decision_at) == ("sql", "sold_at")
     assert spec.split.kind == "time_shares"
-    assert main(["run", "sales", "--through", "training_set"]) == 0
+    assert main(["run", "sales", "--through", "feature_set"]) == 0

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import boto3
@@ -30,8 +31,9 @@ class S3Server:
     rights: dict[str, Rights]
     """Access key -> what it may do; any other may do everything."""
 
-    @property
+    @cached_property
     def client(self) -> Any:
+        """One for all: to make another takes a quarter of a second."""
         return boto3.Session().client("s3", endpoint_url=self.endpoint, region_name="us-east-1")
 
     def everything(self) -> list[str]:
@@ -104,7 +106,7 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     rights: dict[str, Rights] = {}
     app = Faulty(DomainDispatcherApplication(create_backend_app), faults, rights)
     http = make_server("127.0.0.1", 0, app, threaded=True)
-    threading.Thread(target=http.serve_forever, daemon=True).start()
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
     server = S3Server(f"http://127.0.0.1:{http.server_port}", faults, rights)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import resource
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from pydantic import TypeAdapter
 
 from ml_assets.spec.canonical import canonical_json
@@ -21,6 +23,8 @@ from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.training import ModelSpec, TabM, TrainingSpec
+from ml_assets.training import train as program
+from ml_assets.training.events import EventWriter
 from ml_assets_tests.worlds.shards import write_shards
 
 FEATURES = FeaturesSpec(
@@ -82,6 +86,18 @@ class Attempt:
 
     def run(self) -> int:
         return self.start().wait(120)
+
+    def run_here(self) -> TrainResult:
+        """The whole training of one rank, in this process: no other imports torch anew."""
+        request = self.request
+        before, threads = signal.getsignal(signal.SIGTERM), torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            program.train(request, EventWriter(Path(request.output.events), request.session, 1, 0))
+        finally:
+            signal.signal(signal.SIGTERM, before)
+            torch.set_num_threads(threads)
+        return self.result()
 
     def run_within(self, memory: int) -> int:
         """Run with so many bytes of data at most: the system refuses more, and kills nobody."""

@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,7 @@ import torch
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
-from ml_assets.training import train as program
 from ml_assets.training.diagnosis import Evaluated, advise, is_out_of_memory
-from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import Rows, SplitArrays
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 from ml_assets_tests.training.test_sanity import SETS
@@ -39,28 +35,12 @@ ALONE = TrainingSpec(
 )
 
 
-@pytest.fixture(autouse=True)
-def _as_it_was() -> Iterator[None]:
-    """A training in this process leaves neither its threads nor its way with SIGTERM behind."""
-    before, threads = signal.getsignal(signal.SIGTERM), torch.get_num_threads()
-    yield
-    signal.signal(signal.SIGTERM, before)
-    torch.set_num_threads(threads)
-
-
-def trained(attempt: Attempt) -> TrainResult:
-    """The whole training, in this process."""
-    request = attempt.request
-    program.train(request, EventWriter(Path(request.output.events), request.session, 1, 0))
-    return attempt.result()
-
-
 def in_process(
     sessions: Sessions, data: Ref, model: ModelSpec = MLP, **changes: Any
 ) -> TrainResult:
     spec = ALONE.model_copy(update=changes)
     name = hashlib.sha256(repr((data, model, spec)).encode()).hexdigest()[:12]
-    return trained(sessions.attempt(name, procs=1, spec=spec, model=model, data=data))
+    return sessions.attempt(name, procs=1, spec=spec, model=model, data=data).run_here()
 
 
 def names(result: TrainResult) -> list[str]:
@@ -146,7 +126,7 @@ def planted(attempt: Attempt, fault: str) -> int:
     return done.returncode
 
 
-@pytest.mark.parametrize("strategy", ["replicate", "shard"])
+@pytest.mark.parametrize("strategy", ["replicate", pytest.param("shard", marks=pytest.mark.daemon)])
 def test_a_rank_that_skips_a_branch_is_named_with_its_parameters(
     sessions: Sessions, strategy: str
 ) -> None:
@@ -186,7 +166,7 @@ def one_bad_row(folder: Path, row: int) -> Ref:
     return Ref(uri=ref.uri, digest=hashlib.sha256(data).hexdigest())
 
 
-@pytest.mark.parametrize("strategy", ["replicate", "shard"])
+@pytest.mark.parametrize("strategy", [pytest.param("replicate", marks=pytest.mark.daemon), "shard"])
 def test_a_row_that_is_no_number_is_named_with_its_rank_and_step(
     sessions: Sessions, tmp_path: Path, strategy: str
 ) -> None:

@@ -1,6 +1,7 @@
 """Training is a pure function of spec, data, seed and step: kills and world sizes do not show."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -87,17 +88,21 @@ def test_the_share_lost_to_padding_is_told() -> None:
     assert idle_share(24, 5) == pytest.approx(1 - 24 / 25)
 
 
-def test_sharded_and_replicated_training_give_the_same_weights(
+def test_neither_replicas_nor_checkpoints_by_the_clock_change_a_bit(
     sessions: Sessions, whole: Attempt
 ) -> None:
-    replicated = sessions.attempt("r", spec=SPEC.model_copy(update={"strategy": "replicate"}))
-    assert replicated.run() == 0
-    assert replicated.weights() == whole.weights()
+    """One checkpoint after each step, of that step on all ranks."""
+    changes = {"strategy": "replicate", "checkpoint_minutes": 1e-6, "keep_last": 100}
+    attempt = sessions.attempt("clocked", spec=SPEC.model_copy(update=changes))
+    assert attempt.run() == 0
+    steps = [event.step for event in attempt.events() if isinstance(event, Checkpoint)]
+    assert steps == list(range(1, attempt.result().step + 1))
+    assert attempt.weights() == whole.weights()
 
 
 def test_one_process_gives_the_losses_of_two_to_1e_5(sessions: Sessions, whole: Attempt) -> None:
     alone = sessions.attempt("alone", procs=1)
-    assert alone.run() == 0
+    alone.run_here()
     one, two = alone.validation_losses(), whole.validation_losses()
     assert one.keys() == two.keys()
     assert max(abs(one[step] - two[step]) for step in one) < 1e-5
@@ -107,20 +112,31 @@ def test_two_processes_rank_as_one_does(sessions: Sessions, tmp_path: Path) -> N
     searches = ranking_set(tmp_path / "shards")
     one = sessions.attempt("one", procs=1, data=searches)
     two = sessions.attempt("two", procs=2, data=searches)
-    assert (one.run(), two.run()) == (0, 0)
+    one.run_here()
+    assert two.run() == 0
     alone, shared = one.validation_losses(), two.validation_losses()
     assert alone.keys() == shared.keys()
     assert max(abs(alone[step] - shared[step]) for step in alone) < 1e-5
 
 
-def test_a_killed_training_resumes_to_the_same_bits(sessions: Sessions, whole: Attempt) -> None:
-    first = sessions.attempt("killed")
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory, data: Ref) -> Path:
+    """What a training leaves that was killed after its twentieth step: whole checkpoints."""
+    first = Sessions(tmp_path_factory.mktemp("killed"), data).attempt("killed")
     process = first.start()
-    wait_for_step(first, 15)
+    wait_for_step(first, 20)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not Path(first.request.output.result).exists()
-    again = sessions.attempt("killed", number=2, resume=newest(first.folder / "checkpoints"))
+    return first.folder
+
+
+def test_a_killed_training_resumes_to_the_same_bits(
+    sessions: Sessions, whole: Attempt, killed: Path
+) -> None:
+    shutil.copytree(killed, sessions.root / "killed")
+    checkpoint = newest(sessions.root / "killed" / "checkpoints")
+    again = sessions.attempt("killed", number=2, resume=checkpoint)
     assert again.run() == 0
     assert again.weights() == whole.weights()
     assert again.result().best_step == whole.result().best_step
@@ -143,13 +159,11 @@ def test_a_notice_saves_one_step_on_all_ranks_and_exits_75(
     assert again.weights() == whole.weights()
 
 
-def test_a_damaged_checkpoint_is_passed_by_aloud(sessions: Sessions, whole: Attempt) -> None:
-    first = sessions.attempt("damaged")
-    process = first.start()
-    wait_for_step(first, 20)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    checkpoint = newest(first.folder / "checkpoints")
+def test_a_damaged_checkpoint_is_passed_by_aloud(
+    sessions: Sessions, whole: Attempt, killed: Path
+) -> None:
+    shutil.copytree(killed, sessions.root / "damaged")
+    checkpoint = newest(sessions.root / "damaged" / "checkpoints")
     data_file = sorted(Path(checkpoint.uri).glob("*.distcp"))[0]
     content = bytearray(data_file.read_bytes())
     content[len(content) // 2] ^= 1
@@ -167,14 +181,3 @@ def test_retention_keeps_the_newest_and_the_best(whole: Attempt) -> None:
     assert best in kept
     assert len(kept) <= SPEC.keep_last + SPEC.keep_best
     assert f"step-{whole.result().step:06d}.a1" in kept
-
-
-def test_a_checkpoint_by_the_clock_is_of_one_step_on_all_ranks_and_changes_no_bit(
-    sessions: Sessions, whole: Attempt
-) -> None:
-    clocked = SPEC.model_copy(update={"checkpoint_minutes": 1e-6, "keep_last": 100})
-    attempt = sessions.attempt("clocked", spec=clocked)
-    assert attempt.run() == 0
-    steps = [event.step for event in attempt.events() if isinstance(event, Checkpoint)]
-    assert steps == list(range(1, attempt.result().step + 1))
-    assert attempt.weights() == whole.weights()

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -33,6 +34,7 @@ def after(attempt: Attempt, step: int) -> dict[int, float]:
     return {at: loss for at, loss in attempt.validation_losses().items() if at > step}
 
 
+@pytest.mark.daemon
 def test_bf16_resumes_to_the_same_bits_under_another_strategy_too(sessions: Sessions) -> None:
     spec = SHORT.model_copy(update={"precision": "bf16", "strategy": "shard"})
     whole = sessions.attempt("whole", spec=spec)

@@ -110,7 +110,7 @@ def run_study(context: AssetStep, pipeline: Pipeline, runner: "Launcher", plan: 
     from ml_assets.assets.hyperparameter_search.samplers import Sampler, held
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
-    from ml_assets.assets.trained_model.sessions import remember_session
+    from ml_assets.assets.trained_model.session_log import remember_session
 
     place = _place(pipeline, context)
     own = plan.search.own(plan.spec)

@@ -19,7 +19,7 @@ from ml_assets.spec.training import Boosted, ModelSpec
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
-    from ml_assets.assets.trained_model.training_run import Trained, Training
+    from ml_assets.assets.trained_model.train_and_publish import Trained, Training
 
 STAGE = "trained_model"
 
@@ -54,7 +54,7 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
-        from ml_assets.assets.trained_model.training_run import Training, publish_model
+        from ml_assets.assets.trained_model.train_and_publish import Training, publish_model
         from ml_assets.records.ledger.chain import register
 
         config = TrainingConfig.of(context)

@@ -17,7 +17,7 @@ from ml_assets.assets.trained_model.pictures import (
     pace_numbers,
     training_pictures,
 )
-from ml_assets.assets.trained_model.sessions import remember_session
+from ml_assets.assets.trained_model.session_log import remember_session
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session

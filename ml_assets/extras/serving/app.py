@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -17,7 +17,6 @@ from ml_assets.adapters.same_origin import LOOPBACK
 from ml_assets.assets.released_model.predict import named_predictions
 from ml_assets.assets.released_model.released import refusal_since
 from ml_assets.errors import MlAssetsError, RowsRefused, SpecError
-from ml_assets.extras.online.features import Features, open_features
 from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access
 from ml_assets.extras.serving.batching import Limits, QueueFull
@@ -25,6 +24,9 @@ from ml_assets.extras.serving.encoding import Columns
 from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel
+
+if TYPE_CHECKING:
+    from ml_assets.extras.online.features import Features
 
 _LARGE = 64 << 10
 """Bytes of a body that is read in a thread: the event loop answers others meanwhile."""
@@ -177,7 +179,9 @@ class Server:
         return await run(self._online, lambda: self._features.look_up_many(given))
 
     @cached_property
-    def _features(self) -> Features:
+    def _features(self) -> "Features":
+        from ml_assets.extras.online.features import open_features  # where entities are asked for
+
         return open_features(self.name, self.following.pipeline.settings)
 
     async def _by_row(self, served: ServedModel, rows: Sequence[dict[str, Any]]) -> list[Any]:

@@ -16,7 +16,6 @@ from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.families import code_of, fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.sanity.conformance import conform
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
 from ml_assets.training.sanity.subject import Subject
 from ml_assets.training.sanity.untrained import gradients, loss_at_init, no_batch_leak, output_bias
@@ -59,6 +58,8 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
 
 def deep(request: SanityRequest) -> tuple[SanityCheck, ...] | None:
     """What every network has to keep; None on all ranks but the first."""
+    from ml_assets.training.sanity.conformance import conform  # a second more to load
+
     folder, schema = open_set(request.data)
     subject = admit(request)
     ranks = join()

@@ -1,7 +1,7 @@
 """Promotions, rollbacks and overrides under fire: two at once, and killed at every write.
 
 However it ends, the ledger tells of one champion at every moment, and no line that somebody was
-told of is lost. Ten rounds at once, and three of kills at every write (each is a dozen or more); a
+told of is lost. Four rounds at once, and two of kills at every write (each is a dozen or more); a
 hundred of both with ML_ASSETS_TEST_ROUNDS=100 (see `make long`).
 """
 
@@ -27,8 +27,8 @@ from ml_assets.store.snapshots import SnapshotStore
 from ml_assets_tests.kill import killed_at_every_step
 from ml_assets_tests.records.conftest import PIPELINE, decision, evidence, refused, released
 
-ROUNDS = int(os.environ.get("ML_ASSETS_TEST_ROUNDS", "10"))
-KILLED_ROUNDS = int(os.environ.get("ML_ASSETS_TEST_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("ML_ASSETS_TEST_ROUNDS", "4"))
+KILLED_ROUNDS = int(os.environ.get("ML_ASSETS_TEST_ROUNDS", "2"))
 SPEC = ReleaseSpec()
 WON, LOST = 0, 3
 Command = Callable[[SnapshotStore], object]

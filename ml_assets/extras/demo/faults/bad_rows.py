@@ -50,8 +50,8 @@ def plant(ground: Ground) -> InjectionResult:
         f" {many.stem}: {'nothing' if nothing else 'SOMETHING'} published, {len(rejected):,} rows"
         " kept",
         ground.look(
-            f"read {ground.pipeline}/quarantine/{SOURCE} --partition {some.stem}",
-            f"read {ground.pipeline}/rejected/{SOURCE} --partition {many.stem}",
+            f"data read {ground.pipeline}/quarantine/{SOURCE} --partition {some.stem}",
+            f"data read {ground.pipeline}/rejected/{SOURCE} --partition {many.stem}",
         ),
     )
 

@@ -17,7 +17,7 @@ def plant(ground: Ground) -> InjectionResult:
         "SIGKILL to one process of a training of two, at a random step",
         f"torchrun and the checkpoints: {said or 'nothing'}",
         "resumed with the same weights" if held else "NOT RESUMED WITH THE SAME WEIGHTS",
-        ground.look(f"drill {ground.pipeline}"),
+        ground.look(f"ops drill {ground.pipeline}"),
     )
 
 

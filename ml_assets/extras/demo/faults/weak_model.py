@@ -17,7 +17,7 @@ def plant(ground: Ground) -> InjectionResult:
         f"one epoch with a learning rate of {_RATE}: the weights stay as they were drawn",
         caught,
         "nothing is released" if ground.released() is None else "THE MODEL IS RELEASED",
-        ground.look(f"status {ground.pipeline}", f"experiments {ground.pipeline}"),
+        ground.look(f"status {ground.pipeline}", f"models experiments {ground.pipeline}"),
     )
 
 
