@@ -30,7 +30,7 @@ from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, ru
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
-from ml_assets.automation.search import search_job, search_schedules
+from ml_assets.automation.search import search_schedules
 from ml_assets.automation.sensors import drift_sensors, sensors
 from ml_assets.doors import asked_for
 from ml_assets.errors import SpecError
@@ -137,7 +137,6 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
     extras = asked_for(spec)
     drills = [drill_job(pipeline)] if drilled else []
-    searches = [search_job(pipeline)] if pipeline.search else []
     return dg.Definitions(
         assets=[
             *(raw_snapshot(pipeline, name) for name in spec.sources),
@@ -160,11 +159,11 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *drilled,
             *freshness_checks(pipeline),
         ],
-        jobs=[*jobs.all, rollback_job(pipeline), *drills, *searches],
+        jobs=[*jobs.all, rollback_job(pipeline), *drills],
         schedules=[
             *schedules(pipeline, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(pipeline, job)),
-            *(schedule for job in searches for schedule in search_schedules(pipeline, job)),
+            *search_schedules(pipeline, jobs.search),
         ],
         sensors=[*sensors(pipeline, jobs), *drift_sensors(pipeline, jobs), *watched, *dated],
     )

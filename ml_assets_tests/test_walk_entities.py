@@ -1,10 +1,10 @@
 """A split by entity, walked to a release: no bed of irises is in two splits, and each kind is."""
 
-import json
-
 import polars as pl
 import pytest
 
+from ml_assets.assets.training_set.shards import load_schema, read_rows
+from ml_assets.spec.program import Ref
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -35,8 +35,9 @@ def rows_of(world: World) -> dict[str, pl.DataFrame]:
     stages = world.status("irises")["stages"]
     made = next(stage for stage in stages if stage["key"] == "irises/training_set")
     folder = world.root / "state" / "objects" / "shards" / "irises" / made["version"]
-    rows = json.loads((folder / "schema.json").read_text())["rows"]
-    return {split: pl.read_parquet(folder / file["path"]) for split, file in rows.items()}
+    ref = Ref(uri=str(folder), digest=made["version"])
+    schema = load_schema(ref)
+    return {split: read_rows(ref, schema, split) for split in schema.splits}
 
 
 def outcomes(world: World) -> dict[str, bool]:

@@ -2,10 +2,11 @@
 
 import json
 import random
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,27 @@ import pytest
 
 from ml_assets.automation.search import search_tick
 from ml_assets.definitions import build
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.run_record import RunRecord, contradiction
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.servers.postgres import postgres
 from ml_assets_tests.worlds import irises, searched
+from ml_assets_tests.worlds.flight_pods import begin
 from ml_assets_tests.worlds.world import World
+
+pytestmark = pytest.mark.timeout(1200)  # the first test waits for a run and a study
 
 
 def sessions(world: World) -> dict[str, int]:
     """Training session -> attempts that came to a result."""
     folders = world.root.glob("state/objects/sessions/irises-train-*")
     return {f.name: len([*f.glob("attempts/*/result.json")]) for f in folders}
+
+
+def scored_models(world: World) -> set[str]:
+    """The digests of all models that were ever asked about rows."""
+    asked = world.root.glob("state/objects/sessions/irises-score-*/attempts/*/request.json")
+    return {json.loads(file.read_text())["model"]["digest"] for file in asked}
 
 
 def study_of(world: World) -> dict[str, Any]:
@@ -38,7 +51,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     spec.write_text(spec.read_text().replace("at_least: 0.8", "at_least: 0.1"))
     spec.write_text(spec.read_text().replace("margin: 0.3}", "margin: -1.0}"))
     found.cli("run", "irises")
-    found.cli("run", "irises", "--search")
+    said = begin(found, "run", "irises", "--search").ends()
+    assert "make  irises/trained_model: it is trained by the winner of a search: trial" in said
     return found
 
 
@@ -55,10 +69,11 @@ def test_the_model_is_trained_by_the_winner_in_a_session_of_its_own(world: World
 @pytest.mark.daemon
 def test_the_holdout_is_asked_about_the_model_and_about_no_trial(world: World) -> None:
     said = world.cli("models", "search", "irises")
-    assert "On the holdout the mean log-loss of its model is -" in said
-    assert "from the champion's (95 %:" in said
-    scored = list(world.root.glob("state/objects/sessions/irises-score-*"))
-    assert len(scored) == 2, "the spec's own model and the winner's, and no trial"
+    assert "On the holdout the mean log-loss of its model minus the champion's is -" in said
+    lines = read(open_pipeline("irises", world.settings).store, "irises")
+    models = {line.model for line in lines if line.kind == "registration"}
+    assert len(models) == 2, "the spec's own model and the winner's, and no trial's"
+    assert scored_models(world) == models
 
 
 @pytest.mark.daemon
@@ -79,6 +94,17 @@ def test_mlflow_shows_the_trials_below_their_study(world: World) -> None:
         assert run.data.tags["ml_assets.trial_end"] == one["end"]
         assert run.data.params["model.width"] == str(one["values"]["model.width"])
         assert client.get_metric_history(run.info.run_id, "validation_loss")
+        record = run_record_of(client, run.info.run_id)
+        assert record.search is not None and record.search.trial == one["number"]
+        assert record.config["model"]["width"] == one["values"]["model.width"]
+        assert record.session == one["session"] and contradiction(record) == ""
+
+
+def run_record_of(client: Any, run: str) -> RunRecord:
+    """The run record that is an artifact of an MLflow run."""
+    return RunRecord.model_validate_json(
+        Path(client.download_artifacts(run, "run.json")).read_text()
+    )
 
 
 @pytest.mark.daemon
@@ -146,28 +172,61 @@ def test_a_winner_outside_of_the_declared_space_is_not_trained_by(
     assert "search" in world.page("irises", "trained_model")
 
 
-def killed_rounds(root: Path, rounds: int, seed: int) -> None:
-    """Kill the orchestrator or a trial at random moments, then let the study end."""
-    draw, found = random.Random(seed), searched.plant(root, rate=0.0003)
+Kill = Callable[[subprocess.Popen[bytes]], None]
+"""What happens to a process that searches."""
+
+
+def kill_the_orchestrator(running: subprocess.Popen[bytes]) -> None:
+    running.kill()
+
+
+def kill_a_trial(running: subprocess.Popen[bytes]) -> None:
+    """SIGKILL the first training program below a process."""
+    import psutil
+
+    for one in trainings_below(running.pid)[:1]:
+        with suppress(psutil.Error):  # it ended meanwhile
+            one.kill()
+
+
+def kill_connections(place: str) -> Kill:
+    """Ends every connection to a database but its own."""
+    import psycopg
+
+    def kill(running: subprocess.Popen[bytes]) -> None:
+        with psycopg.connect(place.replace("+psycopg", ""), autocommit=True) as admin:
+            admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where backend_type = 'client backend' and pid <> pg_backend_pid()"
+            )
+
+    return kill
+
+
+def trainings_below(pid: int) -> list[Any]:
+    """The training programs that a process has begun."""
+    import psutil
+
+    with suppress(psutil.Error):  # it ended meanwhile
+        below = psutil.Process(pid).children(recursive=True)
+        return [p for p in below if {"ml_assets.training", "train"} <= {*p.cmdline()}]
+    return []
+
+
+def killed_rounds(found: World, rounds: int, seed: int, kills: Sequence[Kill]) -> None:
+    """At random moments of its trainings something is killed, in the end the orchestrator; then the
+    study is let to its end."""
+    draw = random.Random(seed)
     found.cli("run", "irises", "--through", "training_set")
     for _ in range(rounds):
-        command = [sys.executable, "-m", "ml_assets.cli.main", "run", "irises", "--search"]
-        with subprocess.Popen(
-            command,
-            env=found.environment,
-            cwd=root,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as running:
-            until = time.monotonic() + draw.uniform(4, 20)
-            while time.monotonic() < until and running.poll() is None:
-                time.sleep(0.1)
-            if draw.random() < 0.4 and running.poll() is None:
-                kill_a_trial(running.pid)
-                time.sleep(draw.uniform(0, 3))
-            if running.poll() is None:
-                running.send_signal(signal.SIGKILL)
-    found.cli("run", "irises", "--search")
+        with begin(found, "run", "irises", "--search").process as running:
+            while running.poll() is None and not trainings_below(running.pid):
+                time.sleep(0.05)
+            for kill in (draw.choice(kills), kill_the_orchestrator):
+                time.sleep(draw.uniform(0, 4))
+                if running.poll() is None:
+                    kill(running)
+    begin(found, "run", "irises", "--search").ends()
     study = study_of(found)
     over = [one for one in study["trials"] if one["end"] in ("finished", "pruned")]
     assert len(over) == 7
@@ -175,30 +234,20 @@ def killed_rounds(root: Path, rounds: int, seed: int) -> None:
     assert max(sessions(found).values()) == 1
 
 
-def kill_a_trial(pid: int) -> None:
-    """SIGKILL the first training program below a process."""
-    import psutil
-
-    try:
-        below = psutil.Process(pid).children(recursive=True)
-        for one in below:
-            if "ml_assets.training" in one.cmdline() and "train" in one.cmdline():
-                one.kill()
-                return
-    except psutil.Error:  # it ended meanwhile
-        return
-
-
 @pytest.mark.daemon
 @pytest.mark.timeout(3600)
 def test_a_study_killed_at_random_twenty_times_is_whole(tmp_path: Path) -> None:
-    killed_rounds(tmp_path, 20, seed=20)
+    with postgres() as place:
+        found = searched.plant(tmp_path, rate=0.0003, extra={"ML_ASSETS_STUDIES": place})
+        kills = (kill_the_orchestrator, kill_a_trial, kill_connections(place))
+        killed_rounds(found, 20, 20, kills)
 
 
 @pytest.mark.daemon
-@pytest.mark.timeout(600)
-def test_a_study_killed_twice_is_whole(tmp_path: Path) -> None:
-    killed_rounds(tmp_path, 2, seed=2)
+@pytest.mark.timeout(1200)
+def test_a_study_in_a_folder_killed_twice_is_whole(tmp_path: Path) -> None:
+    found = searched.plant(tmp_path, rate=0.0003)
+    killed_rounds(found, 2, 2, (kill_the_orchestrator, kill_a_trial))
 
 
 @pytest.mark.daemon

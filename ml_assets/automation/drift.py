@@ -1,4 +1,5 @@
-"""What the drift sensor does at a tick: has each new period judged, and trains where drift stands.
+"""What the drift sensor does at a tick: has each new period judged, and trains where drift stands;
+searches, where the search says so, when the gates refuse what it trained.
 
 What it asks for is decided by ``drift_report.verdict``; a training that would change nothing is not
 asked for, whatever the alarm.
@@ -23,6 +24,7 @@ from ml_assets.automation.planner.candidate_runs import (
 from ml_assets.automation.planner.due import records_by_address
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
+from ml_assets.automation.search import DRIFT_TRIGGER, search_after_refusals
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.automation.ticks import at_work, skip
 from ml_assets.errors import MlAssetsError
@@ -30,8 +32,6 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.drift import RetrainSpec
 from ml_assets.store.pipeline_context import Pipeline
-
-TRIGGER = "drift"
 
 
 def drift_tick(
@@ -42,7 +42,7 @@ def drift_tick(
     text: str | None,
     now: datetime,
 ) -> dg.SensorResult:
-    """One evaluation: a report, a training, or one sentence that says what was seen.
+    """One evaluation: a report, a training, a search, or one sentence that says what was seen.
 
     Args:
         text: the cursor of the tick before.
@@ -59,6 +59,8 @@ def drift_tick(
             if isinstance(asked, dg.SensorResult):
                 return asked
             due = held = asked  # a report that failed holds up no alarm that stands
+        if search := search_after_refusals(pipeline, jobs, instance):
+            return dg.SensorResult(run_requests=[search], cursor=cursor.text)
         release = champion(read(pipeline.store, pipeline.name), pipeline.spec.release.to)
         report = last_report(pipeline.now())
         begun = trainings(pipeline, jobs, instance, now - max(retrain.cooldown, DAY))
@@ -86,7 +88,7 @@ def trainings(
     """When the trainings began that drift asked for, whatever became of them."""
     filters = dg.RunsFilter(
         job_name=jobs.refresh.name,
-        tags={PIPELINE_TAG: pipeline.name, TRIGGER_TAG: TRIGGER},
+        tags={PIPELINE_TAG: pipeline.name, TRIGGER_TAG: DRIFT_TRIGGER},
         created_after=since,
     )
     return [record.create_timestamp for record in instance.get_run_records(filters=filters)]
@@ -110,5 +112,5 @@ def _ask(
     found = sort_out(instance, [candidate], cursor)
     if not found.fresh:
         return "; ".join(found.held)
-    asked, cursor = requests(pipeline, job, TRIGGER, found.fresh, calendar(pipeline), cursor)
+    asked, cursor = requests(pipeline, job, DRIFT_TRIGGER, found.fresh, calendar(pipeline), cursor)
     return dg.SensorResult(run_requests=asked, cursor=cursor.text)

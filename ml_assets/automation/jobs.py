@@ -9,7 +9,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.planner.steps import DataStep, data_steps
-from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES
+from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES, SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline
 
 AssetJob = Any
@@ -26,10 +26,12 @@ class PipelineJobs:
     """The job of pipelines that ask for canary evidence."""
     drift: AssetJob | None
     """The job of pipelines that watch for drift."""
+    search: AssetJob | None
+    """The job of pipelines that have a search."""
 
     @property
     def all(self) -> tuple[AssetJob, ...]:
-        asked = [job for job in (self.promote, self.drift) if job]
+        asked = [job for job in (self.promote, self.drift, self.search) if job]
         return (*(job for _, job in self.data), self.refresh, *asked)
 
 
@@ -46,6 +48,7 @@ def pipeline_jobs(pipeline: Pipeline) -> PipelineJobs:
         ),
         promote=_promote_job(pipeline) if pipeline.spec.release.canary != "none" else None,
         drift=_drift_job(pipeline) if pipeline.spec.drift else None,
+        search=_search_job(pipeline) if pipeline.search else None,
     )
 
 
@@ -57,6 +60,17 @@ def _promote_job(pipeline: Pipeline) -> AssetJob:
 def _drift_job(pipeline: Pipeline) -> AssetJob:
     about = "Holds the newest periods to what the release was trained on."
     return _job(pipeline, "drift", [asset_key(pipeline, DRIFT_STAGE)], about)
+
+
+def _search_job(pipeline: Pipeline) -> AssetJob:
+    """The study on the training set that is published, then the model of its winner."""
+    adopts = pipeline.search is not None and pipeline.search.adopt
+    stages = (SEARCH_STAGE, *(MODEL_STAGES[1:] if adopts else ()))
+    about = (
+        "Searches for better settings; then trains, judges and releases by the winner, where the"
+        " search says so."
+    )
+    return _job(pipeline, "search", [asset_key(pipeline, stage) for stage in stages], about)
 
 
 def run_tags(pipeline: Pipeline, trigger: str, more: Mapping[str, str]) -> dict[str, str]:

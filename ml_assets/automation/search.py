@@ -1,30 +1,27 @@
-"""The schedule of a search: its study asked for again, where it is another one by then."""
+"""When a study is asked for by itself: on its schedule, or when gates refuse what drift trained.
+
+Either way only where its study would be another one by then. A retraining never searches.
+"""
+
+from collections.abc import Sequence
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
-from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.automation.jobs import AssetJob, PipelineJobs, run_tags
 from ml_assets.automation.schedules import timed_schedules
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
-from ml_assets.spec.stages import MODEL_STAGES, SEARCH_STAGE
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline
 
-
-def search_job(pipeline: Pipeline) -> AssetJob:
-    """The study on the training set that is published, then the model of its winner."""
-    adopts = pipeline.search is not None and pipeline.search.adopt
-    stages = (SEARCH_STAGE, *(MODEL_STAGES[1:] if adopts else ()))
-    return dg.define_asset_job(
-        f"{pipeline.name}__search",
-        selection=dg.AssetSelection.assets(*(asset_key(pipeline, stage) for stage in stages)),
-        description="Searches for better settings; then trains, judges and releases by the winner,"
-        " where the search says so.",
-        tags=run_tags(pipeline, "by hand", {}),
-    )
+DRIFT_TRIGGER = "drift"
+"""The tag of a run that the drift sensor asked for."""
 
 
-def search_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefinition]:
+def search_schedules(declared: Pipeline, job: AssetJob | None) -> list[dg.ScheduleDefinition]:
     """The schedule that the search declares."""
     timed = declared.search.schedule if declared.search else None
     described = "Asks for the study of search.yaml; skips while it would be the same one."
@@ -33,17 +30,89 @@ def search_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefin
 
 def search_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     """The run of one tick; or one sentence why there is none."""
+    own = pipeline.declared
+    try:
+        due = study_is_due(own)
+    except MlAssetsError as error:
+        return dg.SkipReason(why_not(error))
+    if isinstance(due, dg.SkipReason):
+        return due
+    return dg.RunRequest(tags=run_tags(own, "schedule", {"reason": due}))
+
+
+def search_after_refusals(
+    pipeline: Pipeline, jobs: PipelineJobs, instance: dg.DagsterInstance
+) -> dg.RunRequest | None:
+    """The run of a study, where the gates refused so many models in a row that drift had trained.
+
+    None: too few, or the study would be the same one.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+    own, most = pipeline.declared, pipeline.search and pipeline.search.after_refusals
+    if jobs.search is None or most is None:
+        return None
+    refused = refused_in_a_row(own, jobs, instance)
+    if len(refused) < most or isinstance(study_is_due(own), dg.SkipReason):
+        return None
+    last = refused[-1]
+    why = (
+        f"the gates refused {len(refused)} trainings in a row that drift had asked for:"
+        f" {last.reason}"
+    )
+    return dg.RunRequest(
+        run_key=digest_of([own.name, SEARCH_STAGE, last.seq])[:32],
+        job_name=jobs.search.name,
+        tags=run_tags(own, DRIFT_TRIGGER, {"why": why}),
+    )
+
+
+def refused_in_a_row(
+    pipeline: Pipeline, jobs: PipelineJobs, instance: dg.DagsterInstance
+) -> Sequence[LedgerEntry]:
+    """The decisions against models that drift trained, since one passed or since the last study.
+
+    Oldest first. What people or schedules trained and the gates refused counts neither way.
+    """
+    from ml_assets.records.ledger.chain import read
+
+    state = pipeline.now()
+    study = state.record(state.address(SEARCH_STAGE))
+    by_drift = {
+        run.run_id
+        for run in instance.get_runs(
+            dg.RunsFilter(
+                job_name=jobs.refresh.name,
+                tags={PIPELINE_TAG: pipeline.name, TRIGGER_TAG: DRIFT_TRIGGER},
+            )
+        )
+    }
+    found: list[LedgerEntry] = []
+    for line in read(pipeline.store, pipeline.name, state.commit):
+        if line.decision is None or line.decision.canary is not None:
+            continue
+        if line.decision.passed or (study and line.time <= study.time):
+            found = []
+        elif line.run in by_drift:
+            found.append(line)
+    return found
+
+
+def study_is_due(own: Pipeline) -> str | dg.SkipReason:
+    """Why a study on the training set of now would be another one than the last; or why it would
+    not.
+
+    Args:
+        own: a pipeline by its spec alone.
+    """
     from ml_assets.automation.planner.due import records_by_address, study_node
     from ml_assets.automation.planner.plan import plan
 
-    own = pipeline.declared
-    try:
-        records = records_by_address(own.store, own.name)
-        if own.address("training_set") not in records:
-            return dg.SkipReason("There is no training set to search on yet.")
-        (found,) = plan([study_node(own)], records).items
-    except MlAssetsError as error:
-        return dg.SkipReason(why_not(error))
+    records = records_by_address(own.store, own.name)
+    if own.address("training_set") not in records:
+        return dg.SkipReason("There is no training set to search on yet.")
+    (found,) = plan([study_node(own)], records).items
     if not found.due:
         return dg.SkipReason("The study is over, and would be the same: same data, same search.")
-    return dg.RunRequest(tags=run_tags(own, "schedule", {"reason": found.reason}))
+    return found.reason

@@ -38,8 +38,16 @@ def trained_by(pipeline: Pipeline, program: Program | None) -> str:
     return here if program is None else digest_of([here, program.digest])[: len(here)]
 
 
-_NO_OTHER_STUDY = {"adopt": False, "parallel": None, "schedule": None}
-"""Who takes the winner, how many trials run at once and when it is asked for is no other study."""
+_NO_OTHER_STUDY = {
+    "adopt": False,
+    "parallel": None,
+    "schedule": None,
+    "after_refusals": None,
+    "queue": None,
+    "queue_priority": None,
+}
+"""Who takes the winner, where and how many trials run at once, and when it is asked for is no other
+study."""
 
 
 def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:

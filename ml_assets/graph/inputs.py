@@ -21,6 +21,15 @@ def scan_together(state: PipelineState, addresses: Sequence[Address]) -> "pl.Laz
     """
     import polars as pl
 
+    return pl.concat(scan_each(state, addresses))
+
+
+def scan_each(state: PipelineState, addresses: Sequence[Address]) -> "list[pl.LazyFrame]":
+    """The rows of each of these partitions of one table.
+
+    Raises:
+        SchemaChanged: some of them were made when its columns were others.
+    """
     frames = [state.scan(address) for address in addresses]
     schemas = [frame.collect_schema() for frame in frames]
     older = [a for a, schema in zip(addresses, schemas, strict=True) if schema != schemas[-1]]
@@ -35,7 +44,7 @@ def scan_together(state: PipelineState, addresses: Sequence[Address]) -> "pl.Laz
             f" other columns than {addresses[-1]} ({changed or 'in another order'}). Make them"
             f" again: ml-assets run {addresses[-1].pipeline}"
         )
-    return pl.concat(frames)
+    return frames
 
 
 def require_record(state: PipelineState, address: Address) -> StageRecord:

@@ -30,7 +30,7 @@ from ml_assets.spec.program.identity import (
     machine_here,
 )
 from ml_assets.spec.records import InputVersion, StageRecord, Time
-from ml_assets.spec.search import Value
+from ml_assets.spec.search_parameter import Value
 from ml_assets.store.layout import Address
 
 RUN_FILE = "run.json"

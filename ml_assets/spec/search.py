@@ -4,28 +4,24 @@ A file of its own: what is asked of a search changes often, and is no part of wh
 says that it was trained by. The winner's values are.
 """
 
-from collections.abc import Mapping, Sequence
-from math import floor, log10, prod
+from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.spec.automation import Timed
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.cluster import QueueName
 from ml_assets.spec.load import Mistake, check_document
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search_parameter import Parameter, Value, Values, same
 from ml_assets.spec.training import without_meaning
 
 SEARCH_FILE = "search.yaml"
-Value = bool | int | float | str | None
-Values = Mapping[str, Value]
-"""Path of a field of the spec, such as ``training.learning_rate`` -> its value."""
-Kind = Literal["float", "log_float", "int", "log_int", "choice"]
-Role = Literal["scientific", "nuisance", "fixed"]
-"""What a study is about; what is tuned for each value of that; what it holds still."""
 Method = Literal["grid", "random", "quasi_random", "tpe"]
 
 PARTS = ("model", "training")
@@ -46,121 +42,6 @@ NO_PARAMETER = {
     "evaluate_every": "a trial is judged at its evaluations: fix them in the spec",
 }
 """Fields that are not searched -> why."""
-DIGITS = 4
-"""Significant digits of a value that is drawn from a range of floats: a person reads it."""
-
-
-class Parameter(Frozen):
-    """One field of the spec, and what it may be."""
-
-    role: Role = "nuisance"
-    kind: Kind | None = None
-    """None: it is fixed."""
-    low: float | None = None
-    high: float | None = None
-    """Both ends belong to the range."""
-    points: Annotated[int, Field(ge=2)] | None = None
-    """How many values of a range of floats a grid takes, its ends included."""
-    values: tuple[Value, ...] = Field(default=(), strict=False)
-    """Those of a choice."""
-    value: Value = None
-    """That of a fixed one."""
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The ends of a range.
-
-        Raises:
-            ValueError: it is none.
-        """
-        if self.low is None or self.high is None:
-            raise ValueError(f"a parameter of kind {self.kind} has no range")
-        return self.low, self.high
-
-    @property
-    def whole(self) -> bool:
-        """Whether its values are whole numbers of a range."""
-        return self.kind in ("int", "log_int")
-
-    @property
-    def log(self) -> bool:
-        """Whether it is searched by orders of magnitude."""
-        return self.kind in ("log_float", "log_int")
-
-    def grid(self) -> tuple[Value, ...]:
-        """Its values on a grid."""
-        if self.kind == "choice":
-            return self.values
-        if self.kind is None:
-            return (self.value,)
-        low, high = self.bounds
-        if self.whole and self.points is None:
-            return tuple(range(int(low), int(high) + 1))
-        count = (self.points or 2) - 1
-        places = [number / count for number in range(count + 1)]
-        raw = [
-            low * (high / low) ** place if self.log else low + (high - low) * place
-            for place in places
-        ]
-        return tuple(dict.fromkeys(self.plain(one) for one in raw))
-
-    def plain(self, drawn: float) -> float | int:
-        """A number of its range as it is tried: whole, or with few digits, and within the ends."""
-        low, high = self.bounds
-        found = round(drawn) if self.whole else _rounded(drawn)
-        return int(min(max(found, low), high)) if self.whole else min(max(found, low), high)
-
-    def holds(self, value: Value) -> bool:
-        """Whether a value is one that may be tried."""
-        if self.kind is None:
-            return _same(value, self.value)
-        if self.kind == "choice":
-            return any(_same(value, one) for one in self.values)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return False
-        low, high = self.bounds
-        return low <= value <= high and (isinstance(value, int) if self.whole else True)
-
-    def problems(self) -> list[tuple[str, str]]:
-        """What does not go together: its key, and what to write instead."""
-        if self.role == "fixed" or self.kind is None:
-            return self._fixed_problems()
-        if self.value is not None:
-            return [("value", "a value is of role: fixed: remove it, or 'kind' and the range")]
-        if self.kind == "choice":
-            return self._choice_problems()
-        return self._range_problems()
-
-    def _fixed_problems(self) -> list[tuple[str, str]]:
-        if self.role != "fixed":
-            return [("kind", "say which values: kind: float, log_float, int, log_int or choice")]
-        if self.kind is not None or self.values or self.low is not None or self.high is not None:
-            return [("role", "a fixed parameter has one 'value' and no kind, range or values")]
-        if "value" not in self.model_fields_set:
-            return [("role", "a fixed parameter needs its 'value'")]
-        return []
-
-    def _choice_problems(self) -> list[tuple[str, str]]:
-        if self.low is not None or self.high is not None or self.points is not None:
-            return [("kind", "a choice has 'values'; low, high and points are of a range")]
-        if len(self.values) < 2:
-            return [("values", "a choice needs two values or more; one alone is role: fixed")]
-        twice = [v for n, v in enumerate(self.values) if any(_same(v, w) for w in self.values[:n])]
-        return [("values", f"{twice[0]!r} stands there twice: remove one")] if twice else []
-
-    def _range_problems(self) -> list[tuple[str, str]]:
-        if self.values:
-            return [("values", "values are of kind: choice; a range has low and high")]
-        if self.low is None or self.high is None:
-            return [("kind", f"kind {self.kind} needs both 'low' and 'high'")]
-        found: list[tuple[str, str]] = []
-        if self.low >= self.high:
-            found.append(("low", f"the range {self.low:g} to {self.high:g} is empty or reversed"))
-        if self.log and self.low <= 0:
-            found.append(("low", "a range by orders of magnitude begins above 0"))
-        if self.whole and not (self.low.is_integer() and self.high.is_integer()):
-            found.append(("kind", f"kind {self.kind} has whole numbers for its ends"))
-        return found
 
 
 class Then(Frozen):
@@ -203,10 +84,40 @@ class SearchSpec(Frozen):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Of the search: the same one tries the same."""
     schedule: Timed | None = None
-    """When the study is asked for by itself. None: when somebody asks."""
+    """When the study is asked for by itself. None: not at a time of its own."""
+    after_refusals: Annotated[int, Field(ge=2)] | None = None
+    """Trainings in a row that drift asked for and the gates refused, after which the study is asked
+    for by itself; one alone may be the period's fault. None: never for that."""
+    queue: QueueName | None = None
+    """Kueue's LocalQueue that the trials wait in. None: that of the spec's ``cluster``."""
+    queue_priority: QueueName | None = None
+    """Kueue's WorkloadPriorityClass of the trials. None: that of the spec's ``cluster``."""
+    metric: Literal["validation_loss"] = "validation_loss"
+    """What a trial is judged by, at each evaluation and in the end."""
     adopt: bool = False
     """Whether ``trained_model`` is trained by the winner; else a study changes nothing."""
     parameters: dict[str, Parameter] = Field(min_length=1)
+
+    @field_validator("method", mode="before")
+    @classmethod
+    def _no_population(cls, value: object) -> object:
+        if value == "population":
+            raise ValueError(
+                "population-based training is not built: no trial takes over the weights of"
+                " another. method: tpe with prune: {kind: hyperband} also spends little on what has"
+                " no prospect"
+            )
+        return value
+
+    @field_validator("metric", mode="before")
+    @classmethod
+    def _is_measured(cls, value: object) -> object:
+        if value != "validation_loss":
+            raise ValueError(
+                f"a training measures validation_loss at its evaluations, and no {value}: write"
+                " metric: validation_loss, or remove it. The gates judge the model by the others"
+            )
+        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -255,7 +166,7 @@ class SearchSpec(Frozen):
         if self.method != "grid":
             return self.holds(values)
         return self.holds(values) and all(
-            any(_same(values[path], point) for point in one.grid())
+            any(same(values[path], point) for point in one.grid())
             for path, one in self.searched.items()
         )
 
@@ -324,8 +235,15 @@ def load_search(folder: Path, spec: PipelineSpec) -> SearchSpec | None:
 
 
 def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
-    """Every parameter that is no field of the spec, or may be what the field does not allow."""
+    """Every parameter that is no field of the spec, or may be what the field does not allow; and
+    what else the search and the spec do not agree about."""
     found: list[Misfit] = []
+    if search.queue_priority and not (search.queue or spec.cluster.queue):
+        said = "queue_priority is of a queue: set queue here or in the spec's cluster, or remove it"
+        found.append(Misfit(("queue_priority",), said))
+    if search.after_refusals and not (spec.drift and spec.drift.retrain):
+        said = "after_refusals counts what drift.retrain of the spec trains, and it has none"
+        found.append(Misfit(("after_refusals",), f"{said}: remove it"))
     for path, one in search.parameters.items():
         at = ("parameters", path)
         if said := _no_field(path, spec):
@@ -373,14 +291,3 @@ def refused(spec: PipelineSpec, values: Values, path: str) -> str:
     except ValidationError as error:
         return "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
     return ""
-
-
-def _same(one: Value, other: Value) -> bool:
-    """Equal, and not only because true is 1 to Python."""
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _rounded(value: float) -> float:
-    if value == 0:
-        return 0.0
-    return round(value, DIGITS - 1 - floor(log10(abs(value))))

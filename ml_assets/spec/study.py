@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen
 from ml_assets.spec.records import Time
-from ml_assets.spec.search import Value
+from ml_assets.spec.search_parameter import Value
 
 STUDY_FILE = "study.json"
 TrialEnd = Literal["finished", "pruned", "failed", "stopped"]

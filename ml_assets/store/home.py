@@ -14,7 +14,7 @@ from ml_assets.store.objects import write_whole
 
 PACKAGE = Path(__file__).parent.parent
 """Holds ``dagster.yaml``, which the top of a checkout links to for Dagster's own commands."""
-FORMAT = 5
+FORMAT = 6
 """What this version reads and writes; a state of another format is made anew."""
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"

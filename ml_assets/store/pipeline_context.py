@@ -15,7 +15,8 @@ from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.network_code import NetworkCode, read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import InputVersion, StageRecord
-from ml_assets.spec.search import SearchSpec, Value, load_search, with_values
+from ml_assets.spec.search import SearchSpec, load_search, with_values
+from ml_assets.spec.search_parameter import Value
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.training import Module, without_meaning
 from ml_assets.store.layout import Address, published_partitions, read_record, recent_records

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.spec.canonical import digest_of
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.actions.house import URI, HouseOnS3, there
@@ -43,6 +44,19 @@ def test_an_interrupted_session_keeps_its_checkpoints_and_its_data(
     house.collect()
     assert there(bucket, "sessions") == {interrupted} and there(bucket, "shards") == {data}
     assert any("/checkpoints/" in key for key in bucket.everything())
+
+
+def test_a_shard_stays_as_long_as_a_set_that_is_kept_names_it(
+    tmp_path: Path, bucket: S3Server
+) -> None:
+    house = HouseOnS3(tmp_path)
+    house.lay_out("first week", "second week")
+    data = house.lay_out("second week", "third week")
+    house.begin_session(data)
+    house.upload(bucket)
+    house.pass_days(20)
+    house.collect()
+    assert there(bucket, "shards") == {data, digest_of("second week"), digest_of("third week")}
 
 
 def test_the_cache_of_what_is_there_goes_when_nobody_asks_for_it(

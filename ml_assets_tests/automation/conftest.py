@@ -130,6 +130,20 @@ class World:
         return record.attributes["as_of"] if record else None
 
 
+def make_it_quick(spec: Path) -> None:
+    """Boosted trees, few draws, and a gate that every model passes."""
+    text = spec.read_text()
+    trees = (
+        "  model: {family: lightgbm, rounds: 20, num_leaves: 7, min_child_samples: 5}\n"
+        "  training: {evaluate_every: 10, patience: 5}\n"
+        "  evaluation: {bootstrap_samples: 20, slices: [depot], baselines: [{kind: constant}]}\n"
+        "  gates:\n    - {kind: bound, name: floor, metric: auc, at_least: 0.01}\n"
+    )
+    text = text.replace("holdout: 2", "holdout: 4")
+    begin, end = text.index("  model:"), text.index("  automation:")
+    spec.write_text(text[:begin] + trees + text[end:])
+
+
 @pytest.fixture
 def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     """``plant(weeks, automation)`` -> a World."""

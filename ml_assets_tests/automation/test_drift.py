@@ -31,7 +31,7 @@ from ml_assets.spec.canonical import digest_of
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import open_pipeline
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import World, make_it_quick
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World as Folders
 
@@ -56,24 +56,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             drift=DRIFT,
         )
         world = World(root, instance)
-        _make_it_quick(world.folder / "defs.yaml")
+        make_it_quick(world.folder / "defs.yaml")
         world.settle(LANDING)
         train(world)
         yield world
-
-
-def _make_it_quick(spec: Path) -> None:
-    """Boosted trees, few draws, and a gate that every model passes."""
-    text = spec.read_text()
-    trees = (
-        "  model: {family: lightgbm, rounds: 20, num_leaves: 7, min_child_samples: 5}\n"
-        "  training: {evaluate_every: 10, patience: 5}\n"
-        "  evaluation: {bootstrap_samples: 20, slices: [depot], baselines: [{kind: constant}]}\n"
-        "  gates:\n    - {kind: bound, name: floor, metric: auc, at_least: 0.01}\n"
-    )
-    text = text.replace("holdout: 2", "holdout: 4")
-    begin, end = text.index("  model:"), text.index("  automation:")
-    spec.write_text(text[:begin] + trees + text[end:])
 
 
 def train(world: World) -> None:

@@ -29,6 +29,7 @@ from ml_assets.records.ledger.chain import path_of
 from ml_assets.records.loading import load_model
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.program import Ref
 from ml_assets.store import home
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.layout import Address
@@ -43,6 +44,7 @@ from ml_assets_tests.red_team.forging import (
     replay_signature,
     sign_as_somebody_else,
 )
+from ml_assets_tests.worlds.shards import shard_of
 
 REFUSED = "refused the model. too_good: log_loss is"
 DECIDED = ["decision", "stage", "decision"]
@@ -532,7 +534,8 @@ def holdout(scene: Scene) -> pl.DataFrame:
 def _holdouts(scene: Scene):
     record = scene.store.read_bytes(scene.store.resolve(), Address(NAME, "training_set").record)
     digest = json.loads(record)["data_version"]
-    yield scene.objects.path("shards", NAME, digest, "holdout", "rows.parquet")
+    data = Ref(uri=str(scene.objects.path("shards", NAME, digest)), digest=digest)
+    yield shard_of(data, "holdout") / "rows.parquet"
 
 
 def test_a_holdout_whose_labels_were_changed_is_not_judged_on(refused: Scene) -> None:

@@ -6,7 +6,6 @@ from ml_assets.errors import DoesNotFit
 from ml_assets.spec.footprint import Room, footprint, parameters_on, require_fits
 from ml_assets.spec.program import (
     CategoricalColumn,
-    File,
     NumericColumn,
     Preprocessing,
     ShardSchema,
@@ -29,7 +28,6 @@ SCHEMA = ShardSchema(
     preprocessing=COLUMNS,
     label_rate=(0.2, 0.3, 0.5),
     splits={},
-    rows={"train": File(path="rows.parquet", size=0, sha256="0" * 64)},
 )
 MODELS = [
     kind(family=family, width=width, depth=depth)  # pyright: ignore[reportArgumentType]

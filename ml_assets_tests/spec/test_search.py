@@ -7,7 +7,8 @@ import pytest
 from ml_assets.errors import SpecError
 from ml_assets.spec.load import check_spec, load_spec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import Parameter, check_search, load_search, with_values
+from ml_assets.spec.search import check_search, load_search, with_values
+from ml_assets.spec.search_parameter import Parameter
 from ml_assets_tests.worlds import irises
 
 LEARNING_RATE = "training.learning_rate: {kind: log_float, low: 0.001, high: 0.1}"
@@ -74,6 +75,12 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
         ("budget: {}", "a budget needs"),
         ("then: {method: tpe, after: 16}", "none is left"),
         ("prune: {kind: median, min_share: 1.5}", "less than 1"),
+        ("method: population", "is not built: no trial takes over the weights of another"),
+        ("metric: auc", "write metric: validation_loss"),
+        ("queue: Low", "no name of a queue"),
+        ("queue_priority: low", "set queue here or in the spec's cluster"),
+        ("after_refusals: 2", "counts what drift.retrain of the spec trains"),
+        ("after_refusals: 1", "greater than or equal to 2"),
     ],
 )
 def test_how_it_is_searched_is_held_to_its_rules_too(

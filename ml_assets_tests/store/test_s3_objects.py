@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.settings import read_cluster
+from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.program import Ref
 from ml_assets.store.objects import file_digest
 from ml_assets.store.open import open_objects
@@ -16,6 +18,7 @@ from ml_assets.store.s3 import objects as s3_objects
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.launch.real import write_set
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
+from ml_assets_tests.worlds.shards import shard_of
 
 URI = f"s3://{BUCKET}/state"
 
@@ -52,18 +55,42 @@ def test_a_training_set_of_one_home_is_read_by_another(
     first.publish(data)
     own = second.own(data, "shards", "demo")  # the record names the first one's folder
     assert Path(own.uri).is_relative_to(second.root)
-    assert files(Path(own.uri)) == files(Path(data.uri))
+    assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
     shutil.rmtree(second.root)
-    assert second.own(data, "shards", "demo") == own and files(Path(own.uri))
+    assert second.own(data, "shards", "demo") == own
+    assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
+
+
+def test_a_shard_that_a_cache_lost_is_brought_again(
+    first: S3Objects, second: S3Objects, data: Ref
+) -> None:
+    first.publish(data)
+    own = second.own(data, "shards", "demo")
+    shutil.rmtree(shard_of(own, "train"))
+    assert second.own(data, "shards", "demo") == own
+    assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
+
+
+def test_two_sets_share_a_shard_which_goes_up_once(first: S3Objects, data: Ref) -> None:
+    first.publish(data)
+    moved = first.place.moved.bytes
+    schema = load_schema(data)
+    later = schema.model_copy(update={"label_rate": (0.25,)})
+    folder = first.folder("shards", "demo", digest_of(later))
+    (folder / "schema.json").write_bytes(canonical_json(later))
+    first.publish(Ref(uri=str(folder), digest=folder.name))
+    assert first.place.moved.bytes - moved < 10_000
 
 
 def test_the_manifest_comes_last_and_without_it_nothing_counts(
     first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server
 ) -> None:
-    bucket.faults.at, bucket.faults.failing = "holdout/label.npy", -1
+    holdout = shard_of(data, "holdout").name
+    bucket.faults.at, bucket.faults.failing = f"{holdout}/label.npy", -1
     with pytest.raises(StoreAway):
         first.publish(data)
     assert not [key for key in bucket.everything() if key.endswith("schema.json")]
+    assert not [key for key in bucket.everything() if key.endswith(f"{holdout}/shard.json")]
     with pytest.raises(StorageError, match="is lost"):
         second.own(data, "shards", "demo")
     bucket.faults.failing = 0
@@ -71,19 +98,21 @@ def test_the_manifest_comes_last_and_without_it_nothing_counts(
     assert second.here("shards", "demo", data.digest).is_dir()
 
 
-@pytest.mark.parametrize("file", ["train/numeric.npy", "schema.json"])
+@pytest.mark.parametrize("file", ["numeric.npy", "shard.json", "schema.json"])
 def test_a_flipped_byte_is_refused_and_leaves_nothing_behind(
     first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server, file: str
 ) -> None:
     first.publish(data)
-    bucket.flip(f"state/shards/demo/{data.digest}/{file}")
+    name = data.digest if file == "schema.json" else shard_of(data, "train").name
+    bucket.flip(f"state/shards/demo/{name}/{file}")
     with pytest.raises(StorageError, match="is damaged"):
         second.own(data, "shards", "demo")
-    assert files(second.root) == {}
+    left = {Path(path).parts[2] for path in files(second.root)}
+    assert not left & {name, data.digest}, "other shards may be here: they are whole"
 
 
 def test_what_was_damaged_here_is_not_published(first: S3Objects, data: Ref) -> None:
-    (Path(data.uri) / "train" / "label.npy").write_bytes(b"x")
+    (shard_of(data, "train") / "label.npy").write_bytes(b"x")
     with pytest.raises(StorageError, match="is damaged"):
         first.publish(data)
 

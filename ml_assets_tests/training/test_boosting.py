@@ -20,7 +20,7 @@ from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.store.objects import file_digest
 from ml_assets.training.boosting.by_lightgbm import draws
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
-from ml_assets_tests.worlds.shards import write_shards
+from ml_assets_tests.worlds.shards import arrays_of, shard_of, write_shards
 
 TREES = LightGbm(
     family="lightgbm", rounds=60, num_leaves=7, feature_fraction=0.7, bagging_fraction=0.8
@@ -90,7 +90,7 @@ def test_scores_are_in_the_order_of_the_rows_and_have_the_loss_that_was_told(
     code, p = score(trees, tmp_path)
     assert code == 0
     assert p is not None
-    label = np.load(Path(trees.request.data.uri) / "validation" / "label.npy")
+    label = arrays_of(trees.request.data, "validation").label
     loss = -(label * np.log(p[:, 0]) + (1 - label) * np.log(1 - p[:, 0])).mean()
     assert p.shape == (300, 1)
     assert p.dtype == np.float64
@@ -164,7 +164,7 @@ def test_three_classes_with_nulls_and_words_never_seen(sessions: Sessions, tmp_p
     assert p is not None
     assert p.shape == (200, 3)
     assert p.sum(axis=1) == pytest.approx(np.ones(200))
-    truth = np.load(Path(data.uri) / "validation" / "label.npy")
+    truth = arrays_of(data, "validation").label
     assert (p.argmax(axis=1) == truth).mean() > 0.95
 
 
@@ -177,7 +177,7 @@ def test_a_number_is_predicted_in_its_own_unit(sessions: Sessions, tmp_path: Pat
     code, p = score(attempt, tmp_path, data)
     assert code == 0
     assert p is not None
-    truth = pl.read_parquet(Path(data.uri) / "validation" / "rows.parquet")["y"].to_numpy()
+    truth = pl.read_parquet(shard_of(data, "validation") / "rows.parquet")["y"].to_numpy()
     assert np.sqrt(((p[:, 0] - truth) ** 2).mean()) < 0.25 * truth.std()
 
 
@@ -194,7 +194,7 @@ def test_rows_are_ranked_within_their_query_and_resume_to_the_same_trees(
     code, scores = score(whole, tmp_path, data)
     assert code == 0
     assert scores is not None
-    rows = pl.read_parquet(Path(data.uri) / "validation" / "rows.parquet")
+    rows = pl.read_parquet(shard_of(data, "validation") / "rows.parquet")
     best = (
         rows.with_columns(score=scores[:, 0])
         .group_by("q")
@@ -295,5 +295,5 @@ def test_trees_weigh_a_rare_class_and_are_calibrated_after(
     assert found["log_loss"] < 0.7 * found["log_loss_before"]
     code, p = score(weighed, tmp_path)
     assert code == 0 and p is not None
-    label = np.load(Path(weighed.request.data.uri) / "validation" / "label.npy")
+    label = arrays_of(weighed.request.data, "validation").label
     assert p.mean() == pytest.approx(label.mean(), abs=0.01)

@@ -19,7 +19,7 @@ from ml_assets.training.rows.order import OversampleIndex
 from ml_assets.training.score import score
 from ml_assets.training.weights import load_predictor
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
-from ml_assets_tests.worlds.shards import write_shards
+from ml_assets_tests.worlds.shards import arrays_of, write_shards
 
 NO_SHIFT = Calibration(shift=(0.0, 0.0))
 CHANGED: dict[str, TrainingSpec] = {
@@ -179,7 +179,7 @@ def test_a_lifted_model_holds_its_calibration_and_is_scored_with_it(
     assert found.rows == 300
     assert found.log_loss < 0.7 * found.log_loss_before
     p = scored(lifted, tmp_path)
-    label = np.load(Path(lifted.request.data.uri) / "validation" / "label.npy")
+    label = arrays_of(lifted.request.data, "validation").label
     loss = -(label * np.log(p) + (1 - label) * np.log(1 - p)).mean()
     assert loss == pytest.approx(found.log_loss, abs=1e-9)
     plain = manifest.model_copy(update={"calibration": None})

@@ -2,33 +2,42 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets.training.rows.arrays import SplitArrays
+from ml_assets.spec.program import Preprocessing
+from ml_assets.store.row_encoding import Encoder
+from ml_assets.training.rows.arrays import ShardArrays, SplitArrays
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.rows.order import OversampleIndex
 
 EPOCHS = 2
 
 
+class Shard(ShardArrays):
+    """Rows in memory whose label is their place in the split."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.rows = last - first
+        self.numeric = np.zeros((self.rows, 0))
+        self.missing = np.zeros((self.rows, 0), np.uint8)
+        self.categorical = np.zeros((self.rows, 0), np.int32)
+        self.label = np.arange(first, last)
+        self._codes = np.zeros((0, 1), np.int32)
+
+
 class Numbered(SplitArrays):
-    """Rows in memory, in shards of these lengths; the first number of a row is its place."""
+    """Rows in memory, in shards of these lengths."""
 
     def __init__(self, shards: list[int], queries: list[int]) -> None:
         self._starts = np.cumsum([0, *shards])
-        place = np.arange(len(self))
-        self._parts = [
-            (
-                place[first:last, None].astype(np.float32),
-                np.zeros((last - first, 0), np.int32),
-                place[first:last] % 2,
-            )
-            for first, last in zip(self._starts[:-1], self._starts[1:], strict=True)
-        ]
+        self._parts = [Shard(*span) for span in pairwise(self._starts.tolist())]
+        self._encoder = Encoder(Preprocessing(numeric=(), null_flags=(), categorical=()))
+        self._scale = None
         ends = np.cumsum([0, *queries])
         self._queries = np.stack([ends[:-1], ends[1:]], axis=1) if queries else None
 
@@ -64,13 +73,13 @@ def drawn(batches: Batches, step: int, world: int) -> Counter[int]:
             rows, masks, counted = batches.share(step, rank, world, batch)
             assert len(rows.numeric) > 0, "a rank without rows would wait for the others for ever"
             assert counted in (0, sum(masks.rows))
-            found.update(rows.numeric[:counted, 0].int().tolist())
+            found.update(rows.label[:counted].tolist())
     return found
 
 
 def expected(batches: Batches, epoch: int) -> Mapping[int, int]:
     """Each row of each unit once, and the rows of a rare class in turn, from where they were."""
-    counts = Counter(batches.rows.whole().numeric[:, 0].astype(int).tolist())
+    counts = Counter(batches.rows.whole().label.tolist())
     for more in batches.oversampled:
         first = epoch * (more.draws % len(more.rows))
         counts.update(int(more.rows[(first + n) % len(more.rows)]) for n in range(more.draws))

@@ -12,7 +12,7 @@ from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, frame
-from ml_assets_tests.worlds.shards import write_shards
+from ml_assets_tests.worlds.shards import shard_of, write_shards
 
 GRADE = LabelSpec(column="y", task="ranking", query="q")
 QUERIES = 57
@@ -85,6 +85,6 @@ def test_a_set_where_nothing_is_relevant_is_refused(tmp_path: Path) -> None:
 
 def test_damaged_queries_are_found(tmp_path: Path) -> None:
     ref = write(tmp_path, searches())
-    (Path(ref.uri) / "train" / "queries.npy").write_bytes(b"nothing")
+    (shard_of(ref, "train") / "queries.npy").write_bytes(b"nothing")
     with pytest.raises(BadData, match=r"queries.npy is damaged"):
         open_set(ref)

@@ -1,7 +1,6 @@
 """Diagnosis: each fault is named with its fix, and nothing healthy is given a name."""
 
 import hashlib
-import json
 import subprocess
 import time
 from itertools import cycle, product
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.program.events import Failed
@@ -19,7 +19,7 @@ from ml_assets.training.diagnosis import Evaluated, advise, is_out_of_memory
 from ml_assets.training.rows.arrays import Rows, SplitArrays
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
 from ml_assets_tests.training.test_sanity import SETS
-from ml_assets_tests.worlds.shards import write_shards
+from ml_assets_tests.worlds.shards import spoil, write_shards
 
 MLP = Mlp(family="mlp", width=16, depth=2, dropout=0.0)
 TABM = TabM(family="tabm", width=16, depth=2, members=4)
@@ -150,20 +150,13 @@ def test_what_is_no_exception_becomes_an_event_too_and_no_rank_aborts(sessions: 
 
 
 def one_bad_row(folder: Path, row: int) -> Ref:
-    """Checksums are right, and one value is not: an encoder's bug."""
     splits = {"train": frame(1000, 0), "validation": frame(100, 1), "holdout": frame(9, 2)}
     ref = write_shards(splits, FEATURES, LABEL, folder)  # pyright: ignore[reportArgumentType]
-    root = Path(ref.uri)
-    file = root / "train" / "numeric.npy"
-    array = np.load(file)
-    array[row, 0] = np.inf
-    np.save(file, array)
-    schema = json.loads((root / "schema.json").read_text())
-    entry = schema["splits"]["train"][0]["numeric"]
-    entry["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    data = json.dumps(schema).encode()
-    (root / "schema.json").write_bytes(data)
-    return Ref(uri=ref.uri, digest=hashlib.sha256(data).hexdigest())
+
+    def bad(label: NDArray[np.generic]) -> None:
+        label[row] = np.nan
+
+    return spoil(ref, "train", "label", bad)
 
 
 @pytest.mark.parametrize("strategy", [pytest.param("replicate", marks=pytest.mark.daemon), "shard"])

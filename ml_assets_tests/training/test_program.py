@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.shards import load_schema
@@ -33,7 +34,7 @@ from ml_assets_tests.training.conftest import (
     ranking_set,
     regression_set,
 )
-from ml_assets_tests.worlds.shards import write_shards
+from ml_assets_tests.worlds.shards import shard_of, spoil, write_shards
 
 NOTHING = Preprocessing(numeric=(), null_flags=(), categorical=())
 
@@ -56,9 +57,9 @@ def test_a_request_that_is_none_exits_64(tmp_path: Path) -> None:
 
 def test_damaged_data_exits_65_and_names_the_file(sessions: Sessions, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    shutil.copytree(sessions.data.uri, copy)
-    (copy / "train" / "label.npy").write_bytes(b"nothing")
-    ref = Ref(uri=str(copy), digest=sessions.data.digest)
+    shutil.copytree(Path(sessions.data.uri).parent, copy)
+    ref = Ref(uri=str(copy / sessions.data.digest), digest=sessions.data.digest)
+    (shard_of(ref, "train") / "label.npy").write_bytes(b"nothing")
     attempt = sessions.attempt("bad", procs=1, data=ref)
     assert attempt.run() == 65
     assert "label.npy is damaged" in reason(attempt)
@@ -78,21 +79,10 @@ def test_a_non_finite_loss_exits_66_before_it_updates_anything(
 
 
 def poison(ref: Ref) -> Ref:
-    """A set whose checksums are right and whose values are not: an encoder's bug."""
-    import hashlib
+    def bad(label: NDArray[np.generic]) -> None:
+        label[:] = np.nan
 
-    folder = Path(ref.uri)
-    file = folder / "train" / "numeric.npy"
-    array = np.load(file)
-    array[:, 0] = np.nan
-    np.save(file, array)
-    schema = json.loads((folder / "schema.json").read_text())
-    entry = schema["splits"]["train"][0]["numeric"]
-    entry["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
-    entry["size"] = file.stat().st_size
-    data = json.dumps(schema).encode()
-    (folder / "schema.json").write_bytes(data)
-    return Ref(uri=ref.uri, digest=hashlib.sha256(data).hexdigest())
+    return spoil(ref, "train", "label", bad)
 
 
 def scored(attempt: Attempt, folder: Path) -> tuple[ScoreResult, np.ndarray]:
@@ -178,7 +168,7 @@ def test_the_program_tells_the_first_rows_and_a_fixed_batch_at_each_evaluation(
         np.asarray(first.categorical, np.int32),
         schema.preprocessing,
     )
-    train = pl.read_parquet(Path(whole.request.data.uri) / schema.rows["train"].path)
+    train = pl.read_parquet(shard_of(whole.request.data, "train") / "rows.parquet")
     seen = [row for row in decoded.rows(named=True) if _is_in(train, row)]
     assert len(seen) == len(decoded) == 5
     batches = [event for event in events if isinstance(event, FixedBatch)]

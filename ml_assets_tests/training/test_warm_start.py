@@ -47,7 +47,7 @@ def columns(
 
 def schema(preprocessing: Preprocessing, **more: Any) -> ShardSchema:
     about = {"task": "binary", "classes": (), "label_rate": (0.5,), **more}
-    return ShardSchema(preprocessing=preprocessing, splits={}, rows={}, **about)
+    return ShardSchema(preprocessing=preprocessing, splits={}, **about)
 
 
 def network(spec: ModelSpec, preprocessing: Preprocessing, seed: int) -> Network:

@@ -22,6 +22,7 @@ from ml_assets_tests.training.test_boosting import (
     told,
     wait_for_checkpoint,
 )
+from ml_assets_tests.worlds.shards import arrays_of, shard_of
 
 TREES = XGBoost(family="xgboost", rounds=60, max_depth=3, bagging_fraction=0.8)
 
@@ -49,7 +50,7 @@ def test_its_files_are_ubjson_and_json_and_score_to_the_loss_that_was_told(
     code, p = score(trees, tmp_path)
     assert code == 0
     assert p is not None
-    label = np.load(Path(trees.request.data.uri) / "validation" / "label.npy")
+    label = arrays_of(trees.request.data, "validation").label
     loss = -(label * np.log(p[:, 0]) + (1 - label) * np.log(1 - p[:, 0])).mean()
     assert loss == pytest.approx(trees.result().metrics["validation_loss"], abs=1e-6)
 
@@ -89,7 +90,7 @@ def test_three_classes_and_a_number(sessions: Sessions, tmp_path: Path) -> None:
     code, p = score(attempt, tmp_path, data)
     assert code == 0
     assert p is not None
-    truth = np.load(Path(data.uri) / "validation" / "label.npy")
+    truth = arrays_of(data, "validation").label
     assert p.shape == (200, 3)
     assert (p.argmax(axis=1) == truth).mean() > 0.9
 
@@ -100,7 +101,7 @@ def test_three_classes_and_a_number(sessions: Sessions, tmp_path: Path) -> None:
     code, p = score(attempt, tmp_path, data)
     assert code == 0
     assert p is not None
-    truth = pl.read_parquet(Path(data.uri) / "validation" / "rows.parquet")["y"].to_numpy()
+    truth = pl.read_parquet(shard_of(data, "validation") / "rows.parquet")["y"].to_numpy()
     assert np.sqrt(((p[:, 0] - truth) ** 2).mean()) < 0.25 * truth.std()
 
 

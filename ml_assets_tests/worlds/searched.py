@@ -1,6 +1,8 @@
 """Irises with a search: a study of a few short trainings, one process each."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -21,13 +23,19 @@ search:
 """
 
 
-def plant(root: Path, search: str = SEARCH, rate: float = 0.01) -> World:
+def plant(
+    root: Path,
+    search: str = SEARCH,
+    rate: float = 0.01,
+    extra: Mapping[str, str] = MappingProxyType({}),
+) -> World:
     """A world whose irises have a search.
 
     Args:
         rate: the learning rate of the spec itself.
+        extra: more of the environment.
     """
-    world = World(root)
+    world = World(root, extra)
     irises.plant(world.pipelines, world.sources)
     spec = world.pipelines / "irises" / "defs.yaml"
     spec.write_text(spec.read_text().replace("learning_rate: 0.01", f"learning_rate: {rate}"))

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.training_set.shards import labelled_rows, write_labelled
+from ml_assets.assets.training_set.split_rows import Part
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob
 from ml_assets.settings import Settings
@@ -38,11 +39,11 @@ def conformance(folder: Path, settings: Settings) -> tuple[SanityCheck, ...]:
     pipeline = Pipeline(spec, folder, settings)
     with ephemeral_launcher(settings, "deep", retries=0, restarts=0) as session:
         shards = session.objects.folder("shards", spec.name)
-        splits: dict[Split, pl.LazyFrame] = {
-            name: made_up(spec, rows, seed=rows).lazy() for name, rows in _ROWS.items()
+        splits: dict[Split, list[Part]] = {
+            name: [Part(made_up(spec, rows, seed=rows).lazy())] for name, rows in _ROWS.items()
         }
         rows = labelled_rows(splits, spec.label)
-        data = write_labelled(rows, spec.features, spec.label, shards)
+        data = write_labelled(rows, spec.features, spec.label, shards).ref
         job = SanityJob(
             spec.name,
             spec.model,

@@ -1,6 +1,7 @@
 """hyperparameter_search: one study of what the spec could say better, and its winner."""
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -16,6 +17,7 @@ from ml_assets.errors import SettingsError, SpecError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
+from ml_assets.records.run_record import RunInput, run_input
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE
@@ -57,7 +59,8 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
         init = initial_weights(context.log, pipeline.at(base))
         runner = launcher.launcher(pipeline)
         require_sane(context, pipeline, runner, data_ref(pipeline, data))
-        study = run_study(context, pipeline, runner, study_plan(pipeline, data, init))
+        read = [run_input(data, base), *([init.as_run_input()] if init else [])]
+        study = run_study(context, pipeline, runner, study_plan(pipeline, data, init), read)
         address = pipeline.address(SEARCH_STAGE)
         code, inputs = code_version_of(pipeline, SEARCH_STAGE), (input_version(data, base),)
         work = Work(address, code, inputs, context.run.run_id)
@@ -100,27 +103,37 @@ def study_plan(pipeline: Pipeline, data: StageRecord, init: "InitialWeights | No
     return Plan(pipeline.spec, search, base, parallel, each)
 
 
-def run_study(context: AssetStep, pipeline: Pipeline, runner: "Launcher", plan: "Plan") -> Study:
+def run_study(
+    context: AssetStep,
+    pipeline: Pipeline,
+    runner: "Launcher",
+    plan: "Plan",
+    read: Sequence[RunInput],
+) -> Study:
     """Train what is left of a study; everything that happens is told to the run's log and MLflow.
+
+    Args:
+        read: the training set, and the weights to begin with.
 
     Raises:
         StateInUse: another process works on it.
+        StoreAway: the database that remembers it went away.
         TrainingFailed: not one trial came to a result.
     """
-    from ml_assets.assets.hyperparameter_search.samplers import Sampler, held
+    from ml_assets.assets.hyperparameter_search.samplers import Sampler, answering, held
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
     from ml_assets.assets.trained_model.session_log import remember_session
 
     place = _place(pipeline, context)
     own = plan.search.own(plan.spec)
-    tracked = TrackedStudy.open(context, pipeline, plan)
+    tracked = TrackedStudy.open(context, pipeline, plan, read)
 
     def ended(trial: Trial, one: "Running") -> None:
         remember_session(context.instance, context.run.run_id, trial.session)
         tracked.trial(trial, one)
 
-    with held(place, plan.name):
+    with held(place, plan.name), answering():
         sampler = Sampler(plan.search, own, plan.name, place, plan.fits)
         run = StudyRun(plan, sampler, runner, pipeline.objects, context.log.info, ended)
         context.log.info(f"study {plan.name}: {plan.parallel} trials at once")

@@ -7,7 +7,8 @@ from math import ceil, exp, log
 import numpy as np
 
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import Parameter, SearchSpec, Value, refused
+from ml_assets.spec.search import SearchSpec, refused
+from ml_assets.spec.search_parameter import Parameter, Value
 from ml_assets.spec.study import Study, Trial
 
 _TWO_SEEDS = 1.96 * 2**0.5

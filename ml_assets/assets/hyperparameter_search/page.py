@@ -16,7 +16,8 @@ from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport
-from ml_assets.spec.search import Parameter, SearchSpec
+from ml_assets.spec.search import SearchSpec
+from ml_assets.spec.search_parameter import Parameter
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
@@ -194,8 +195,8 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
     word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
     seeds = ", seeds included" if against.seeds else ""
     return (
-        f"On the holdout the mean {against.loss} of its model is {apart.value:+.5f} from the"
-        f" champion's (95 %: {apart.low:+.5f} to {apart.high:+.5f}{seeds}): {word}.",
+        f"On the holdout the mean {against.loss} of its model minus the champion's is"
+        f" {apart.value:+.5f} (95 %: {apart.low:+.5f} to {apart.high:+.5f}{seeds}): {word}.",
     )
 
 

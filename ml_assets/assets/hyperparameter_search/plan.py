@@ -8,8 +8,10 @@ from ml_assets.assets.hyperparameter_search.samplers import Proposal
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import NOT_IN_THE_RESULT, program_of
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import SearchSpec, Values, with_values
+from ml_assets.spec.search import SearchSpec, with_values
+from ml_assets.spec.search_parameter import Values
 from ml_assets.spec.training import Boosted
 
 
@@ -59,14 +61,21 @@ class Plan:
         Raises:
             ValidationError: the values do not go together.
         """
+        base = replace(self.base, cluster=self._cluster())
         if proposal.own and seed is None:
-            return self._spread(self.base)
+            return self._spread(base)
         spec = with_values(self.spec, proposal.values)
         training = spec.training
         if seed is not None:
             training = training.model_copy(update={"seed": seed})
-        job = replace(self.base, model=spec.model, training=training, salt=self.name)
+        job = replace(base, model=spec.model, training=training, salt=self.name)
         return self._spread(job)
+
+    def _cluster(self) -> ClusterSpec:
+        """The machines that the spec asks for, in the queue of the search."""
+        asked = {"queue": self.search.queue, "queue_priority": self.search.queue_priority}
+        named = {name: value for name, value in asked.items() if value}
+        return self.base.cluster.model_copy(update=named)
 
     def _spread(self, job: TrainJob) -> TrainJob:
         """On as many processes as a trial has; no number depends on it."""

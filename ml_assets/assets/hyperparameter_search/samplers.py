@@ -11,9 +11,10 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ml_assets.errors import SettingsError, StorageError
+from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.search import Method, Parameter, Prune, SearchSpec, Value, Values
+from ml_assets.spec.search import Method, Prune, SearchSpec
+from ml_assets.spec.search_parameter import Parameter, Value, Values
 from ml_assets.store.locks import exclusive
 
 if TYPE_CHECKING:
@@ -163,7 +164,8 @@ class Sampler:
         done = self._study.get_trials(False, states=[TrialState.COMPLETE])
         if len(done) < 4 or len({trial.value for trial in done}) < 2:
             return {}
-        seen = FanovaImportanceEvaluator(n_trees=32, max_depth=32, seed=self._search.seed)
+        # deeper trees take many times as long with a thousand trials, and say the same
+        seen = FanovaImportanceEvaluator(n_trees=32, max_depth=8, seed=self._search.seed)
         return dict(get_param_importances(self._study, evaluator=seen))
 
     def _told(self, number: int, how: Ended, loss: float | None) -> None:
@@ -336,6 +338,25 @@ def held(place: str, study: str) -> Iterator[None]:
     with exclusive(folder / f"{study}.held", f"study {study}", remedy):
         (folder / f"{study}.journal.lock").unlink(missing_ok=True)
         yield
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Whoever uses a sampler within it is told by an error of ours that its database went away.
+
+    Raises:
+        StoreAway: a connection broke in the midst of a call. What was trained stays.
+    """
+    from optuna.exceptions import StorageInternalError
+
+    try:
+        yield
+    except StorageInternalError as error:
+        raise StoreAway(
+            "The database of ML_ASSETS_STUDIES went away in the midst of a study"
+            f" ({type(error.__cause__ or error).__name__}). The trials that ran have saved: run the"
+            " same command again when it answers, and the study goes on."
+        ) from error
 
 
 def open_storage(place: str, study: str) -> "BaseStorage":

@@ -1,13 +1,25 @@
 """A study in MLflow: a run of its own, and one below it for each trial. A copy, never the truth."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.study import Running
+from ml_assets.assets.hyperparameter_search.study import LOSS, Running
+from ml_assets.launch.session import program_of
+from ml_assets.records.run_record import (
+    Environment,
+    RunInput,
+    RunRecord,
+    SearchOrigin,
+    environment,
+    record_bytes,
+    run_record,
+)
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.search import with_values
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -23,14 +35,20 @@ class TrackedStudy:
     context: AssetStep
     pipeline: Pipeline
     plan: Plan
+    read: Sequence[RunInput]
+    """The training set, and the weights to begin with."""
+    environment: Environment
     tracking: Tracking
     outbox: Outbox
     run: str | None
     """MLflow's own name of the study's run; None: it did not answer."""
 
     @classmethod
-    def open(cls, context: AssetStep, pipeline: Pipeline, plan: Plan) -> "TrackedStudy":
+    def open(
+        cls, context: AssetStep, pipeline: Pipeline, plan: Plan, read: Sequence[RunInput]
+    ) -> "TrackedStudy":
         """Begin the run of the study."""
+        here = environment(pipeline.settings)
         tracking = Tracking.of(pipeline.settings)
         outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
         tags = {"dagster.run_id": context.run.run_id, _NAME: f"study {plan.name[-20:]}"}
@@ -41,11 +59,11 @@ class TrackedStudy:
         run = tracking.open_run(pipeline.name, plan.name, tags, params)
         if isinstance(run, Unavailable):
             context.log.warning(f"MLflow does not know of this study yet: {run.reason}")
-            return cls(context, pipeline, plan, tracking, outbox, None)
-        return cls(context, pipeline, plan, tracking, outbox, run)
+            return cls(context, pipeline, plan, read, here, tracking, outbox, None)
+        return cls(context, pipeline, plan, read, here, tracking, outbox, run)
 
     def trial(self, trial: Trial, one: Running) -> None:
-        """A trial has ended: its curves, its parameters, how it ended."""
+        """A trial has ended: its curves, its parameters, how it ended, and its run record."""
         if trial.own:  # its run is that of the model
             return
         parent = {_PARENT: self.run} if self.run else {}
@@ -61,9 +79,34 @@ class TrackedStudy:
                 **parent,
             },
             params={path: str(value) for path, value in trial.values.items()},
+            record=record_bytes(self._record(trial, one)).decode(),
         )
         if isinstance(tell_whole(self.tracking, entry, one.story), Unavailable):
             self.outbox.add(entry)
+
+    def _record(self, trial: Trial, one: Running) -> RunRecord:
+        """All it takes to make a trial again, as the record of a model says it."""
+        found = run_record(
+            self.environment,
+            pipeline=self.pipeline.name,
+            session=trial.session,
+            run=self.context.run.run_id,
+            config=with_values(self.plan.spec, trial.values),
+            seed=one.job.training.seed,
+            inputs=self.read,
+            outputs={"training_set": self.read[0].version},
+            metrics={} if trial.loss is None else {LOSS: trial.loss},
+            salt=one.job.salt,
+            program=program_of(one.job),
+            search=SearchOrigin(
+                study=self.plan.name,
+                trial=trial.number,
+                space=self.plan.search.space,
+                values=trial.values,
+            ),
+        )
+        lost, nodes = tuple(one.story.lost), tuple(one.story.nodes)
+        return found.model_copy(update={"lost": lost, "nodes": nodes})
 
     def close(self, study: Study) -> None:
         """The study is over: its best loss, and its record."""

@@ -79,6 +79,7 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
 
 def _shown(made: "EncodedSet") -> dict[str, Any]:
     """What the page says of a set: its window, where it lies, and numbers to plot over time."""
+    from ml_assets.assets.training_set.encoded_set import shards_in_words
     from ml_assets.assets.training_set.window import window_markdown
 
     rates = made.schema.label_rate
@@ -87,4 +88,6 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),
         "dagster/uri": made.ref.uri,
         **numbers({**sizes, "label_rate": rates[0] if rates else None}),
+        "shards": shards_in_words(made.written),
+        **numbers({"shards_encoded": made.written.encoded}),
     }

@@ -4,28 +4,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import polars as pl
+from pydantic import TypeAdapter
 
 from ml_assets.adapters.step import RunLog
 from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
-from ml_assets.assets.training_set.shards import SCHEMA_FILE, load_schema, scan_rows, write_labelled
+from ml_assets.assets.training_set.shards import (
+    Written,
+    load_schema,
+    scan_rows,
+    shard_ref,
+    write_labelled,
+)
 from ml_assets.assets.training_set.split import SplitPlan
+from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.unknown import tell_unknown
 from ml_assets.assets.training_set.window import (
     embargo_of,
+    embargo_rows,
     keep_apart,
     read_splits,
     resolve_window,
     window_inputs,
 )
+from ml_assets.errors import counted
 from ml_assets.graph.data_card import card_of, split_labels
 from ml_assets.graph.publish import Draft, Published, Work
 from ml_assets.reports.card import Card
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.leaks import LeakFinding
-from ml_assets.spec.program import Ref, ShardSchema, Split
+from ml_assets.spec.program import SCHEMA_FILE, Ref, Shard, ShardSchema, Split
 from ml_assets.spec.records import InputVersion
+from ml_assets.store.disk import scratch_in
+from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+STAGE = "training_set"
+SHARDS_FILE = "shards.json"
+"""Beside the schema: the shards of all partitions of the window, by what they were encoded from."""
+_SHARDS: TypeAdapter[dict[str, Shard]] = TypeAdapter(dict[str, Shard])
 
 
 @dataclass(frozen=True)
@@ -39,6 +55,8 @@ class EncodedSet:
     schema: ShardSchema
     findings: tuple[LeakFinding, ...]
     """What every leak guard says; the set is there whatever they say, and is not published."""
+    written: Written
+    """Its shards, those of the embargo's partitions too."""
 
     @property
     def rows(self) -> dict[Split, int]:
@@ -73,12 +91,38 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
     window = resolve_window(state, as_of)
     inputs = window_inputs(state, window)
     tell_unknown(log, state, window)
-    frames = keep_apart(log, pipeline, read_splits(state, window))
-    folder = pipeline.objects.folder("shards", pipeline.name)
-    ref = write_labelled(frames, spec.features, spec.label, folder)
-    pipeline.objects.publish(ref)
-    schema = load_schema(ref)
-    return EncodedSet(window, inputs, ref, schema, examine_set(pipeline, frames, schema, window))
+    rows = keep_apart(log, pipeline, read_splits(state, window))
+    written = write_labelled(
+        rows,
+        spec.features,
+        spec.label,
+        pipeline.objects.folder("shards", pipeline.name),
+        beside=embargo_rows(state, window),
+        known=last_shards(state),
+        scratch=scratch_in(pipeline.scratch),
+    )
+    for shard in written.beside:
+        pipeline.objects.publish(shard_ref(written.ref, shard))
+    pipeline.objects.publish(written.ref)
+    log.info(shards_in_words(written))
+    schema = load_schema(written.ref)
+    findings = examine_set(pipeline, rows, schema, window)
+    return EncodedSet(window, inputs, written.ref, schema, findings, written)
+
+
+def last_shards(state: PipelineState) -> dict[str, Shard]:
+    """Key of what each was encoded from -> the shard, as the set says that was published last."""
+    path = Address(state.name, STAGE).file(SHARDS_FILE)
+    return _SHARDS.validate_json(state.read_bytes(path)) if state.exists(path) else {}
+
+
+def shards_in_words(written: Written) -> str:
+    """How many shards there are, and how many of them were there."""
+    old = written.shards - written.encoded
+    return (
+        f"{counted(written.shards, 'shard')}: {written.encoded:,} encoded, {old:,} as in the set"
+        " before"
+    )
 
 
 def publish_set(
@@ -87,6 +131,10 @@ def publish_set(
     """Publish the record, the schema and the data card of a set that leaks nothing."""
     with Draft(state.pipeline, work, state.commit, rows=sum(made.rows.values())) as draft:
         draft.text(SCHEMA_FILE, canonical_json(made.schema))  # stays when its files go by age
+        shards = {
+            key: shard.model_dump(mode="json") for key, shard in made.written.versions.items()
+        }
+        draft.text(SHARDS_FILE, canonical_json(shards))
         rows = scan_rows(made.ref, made.schema)
         draft.card(rows, state.spec.features.key, split_labels(state.spec))
         published = draft.publish(attributes=made.attributes, data_version=made.ref.digest)
@@ -95,10 +143,11 @@ def publish_set(
 
 def examine_set(
     pipeline: Pipeline,
-    frames: Mapping[Split, pl.DataFrame],
+    rows: Mapping[Split, SplitRows],
     schema: ShardSchema,
     window: SplitPlan | None,
 ) -> tuple[LeakFinding, ...]:
     """What every leak guard says of the rows of a set, and of how they were encoded."""
-    fitted = find_foreign_fit(schema, frames["train"], pipeline.spec.label)
-    return (*examine(frames, pipeline.spec, embargo_of(pipeline, window)), fitted)
+    fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label)
+    scratch = scratch_in(pipeline.scratch)
+    return (*examine(rows, pipeline.spec, embargo_of(pipeline, window), scratch), fitted)

@@ -1,6 +1,7 @@
-"""From columns to numbers: fitted on the training split, applied the same way everywhere."""
+"""From columns to arrays, before and after what is fitted on the training split alone."""
 
 import math
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
@@ -8,57 +9,48 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.errors import SpecError, quoted
-from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import CategoricalColumn, LabelScale, NumericColumn, Preprocessing
+from ml_assets.spec.program import Preprocessing
+from ml_assets.store.row_encoding import Encoder, pack
 
-CLIP = 8.0
 HIGHEST_GRADE = 32.0
 """A gain is 2^grade - 1: a larger grade is a mistaken scale."""
 
 
-def fit_preprocessing(train: pl.DataFrame, features: FeaturesSpec) -> Preprocessing:
-    """Means, deviations, null flags and vocabularies of the training split."""
-    return Preprocessing(
-        numeric=tuple(_fit_numeric(train, name) for name in features.numeric),
-        null_flags=tuple(name for name in features.numeric if train[name].null_count()),
-        categorical=tuple(
-            CategoricalColumn(
-                name=name, vocabulary=tuple(train[name].drop_nulls().unique().sort().to_list())
-            )
-            for name in features.categorical
-        ),
-    )
+def number_arrays(
+    frame: pl.DataFrame, columns: Sequence[str]
+) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    """[rows, n] float64, NaN where there is no number; and which are null, see ``ShardFiles``."""
+    null = float("nan")
+    numbers = frame.select(pl.col(name).cast(pl.Float64).fill_null(null) for name in columns)
+    missing = frame.select(pl.col(name).is_null() for name in columns)
+    packed = pack(np.ascontiguousarray(_array(missing, len(frame)), dtype=np.bool_))
+    return np.ascontiguousarray(_array(numbers, len(frame)), dtype=np.float64), packed
+
+
+def word_arrays(
+    frame: pl.DataFrame, columns: Sequence[str]
+) -> tuple[NDArray[np.int32], list[list[str]]]:
+    """[rows, c] int32 the place of each word plus 1, 0 is null; and each column's words, sorted."""
+    words = [frame[name].drop_nulls().unique().sort().to_list() for name in columns]
+    places = np.zeros((len(frame), len(words)), np.int32)
+    for column, (name, own) in enumerate(zip(columns, words, strict=True)):
+        if own:
+            codes = list(range(1, len(own) + 1))
+            found = frame[name].replace_strict(own, codes, default=0, return_dtype=pl.Int32)
+            places[:, column] = found.fill_null(0).to_numpy()
+    return places, words
 
 
 def encode_rows(
     frame: pl.DataFrame, preprocessing: Preprocessing
 ) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Numeric [rows, n + flags] float32 and categorical [rows, c] int32."""
-    numeric = [
-        ((pl.col(c.name) - c.mean) / c.std).clip(-CLIP, CLIP).fill_nan(None).fill_null(0.0)
-        for c in preprocessing.numeric
-    ]
-    flags = [
-        pl.col(name).is_null().cast(pl.Float64).alias(f"{name}__null")
-        for name in preprocessing.null_flags
-    ]
-    numbers = frame.select(*numeric, *flags)
-    codes = frame.select(
-        pl.col(c.name)
-        .replace_strict(
-            list(c.vocabulary),
-            list(range(1, len(c.vocabulary) + 1)),
-            default=0,
-            return_dtype=pl.Int32,
-        )
-        .fill_null(0)
-        for c in preprocessing.categorical
-    )
-    return (
-        np.ascontiguousarray(_array(numbers, len(frame)), dtype=np.float32),
-        np.ascontiguousarray(_array(codes, len(frame)), dtype=np.int32),
-    )
+    """Numeric [rows, n + flags] float32 and categorical [rows, c] int32, as a model reads them."""
+    encoder = Encoder(preprocessing)
+    values, missing = number_arrays(frame, [column.name for column in preprocessing.numeric])
+    places, words = word_arrays(frame, [column.name for column in preprocessing.categorical])
+    codes = encoder.codes(words)
+    return encoder.numeric(values, missing), codes[np.arange(places.shape[1]), places]
 
 
 def decode_rows(
@@ -84,56 +76,21 @@ def decode_rows(
     return pl.DataFrame(decoded)
 
 
-def encode_labels(
-    frame: pl.DataFrame, label: LabelSpec, scale: LabelScale | None
-) -> NDArray[np.float32] | NDArray[np.int64]:
-    """What the program learns, [rows]; see ``Shard`` for what it is of each task.
-
-    Args:
-        scale: of a regression label.
+def label_array(frame: pl.DataFrame, label: LabelSpec) -> NDArray[np.generic]:
+    """What the program learns, [rows]; see ``ShardFiles`` for what it is of each task.
 
     Raises:
         SpecError: a label is not what the spec declares.
     """
     match label.task:
         case "binary":
-            return _encode_binary(frame[label.column])
+            return _binary(frame[label.column])
         case "multiclass":
-            return _encode_classes(frame[label.column], label)
+            return _classes(frame[label.column], label)
         case "regression":
-            assert scale is not None
-            values = _numbers(frame[label.column])
-            return ((values - scale.mean) / scale.std).astype(np.float32)
+            return _numbers(frame[label.column])
         case "ranking":
             return _shares_of_gain(frame, label)
-        case _:
-            assert_never(label.task)
-
-
-def label_rate(frame: pl.DataFrame, label: LabelSpec) -> tuple[float, ...]:
-    """Binary: the share of positives. Multiclass: of each class. A number has no rate: empty."""
-    match label.task:
-        case "binary":
-            return (float(_encode_binary(frame[label.column]).mean()),)
-        case "multiclass":
-            places = _encode_classes(frame[label.column], label)
-            counts = np.bincount(places, minlength=len(label.classes))
-            return tuple(float(share) for share in counts / len(places))
-        case "regression" | "ranking":
-            return ()
-        case _:
-            assert_never(label.task)
-
-
-def fit_label_scale(train: pl.DataFrame, label: LabelSpec) -> LabelScale | None:
-    """Mean and deviation of a regression label in the training split; None for other tasks."""
-    match label.task:
-        case "regression":
-            values = _numbers(train[label.column])
-            std = float(values.std())
-            return LabelScale(mean=float(values.mean()), std=std if std > 0 else 1.0)
-        case "binary" | "multiclass" | "ranking":
-            return None
         case _:
             assert_never(label.task)
 
@@ -147,7 +104,7 @@ def query_starts(frame: pl.DataFrame, label: LabelSpec) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def _encode_binary(column: pl.Series) -> NDArray[np.float32]:
+def _binary(column: pl.Series) -> NDArray[np.float32]:
     numbers = column.cast(pl.Float32)
     if not numbers.is_in([0.0, 1.0]).all():
         raise SpecError(
@@ -157,7 +114,7 @@ def _encode_binary(column: pl.Series) -> NDArray[np.float32]:
     return numbers.to_numpy().astype(np.float32)
 
 
-def _encode_classes(column: pl.Series, label: LabelSpec) -> NDArray[np.int64]:
+def _classes(column: pl.Series, label: LabelSpec) -> NDArray[np.int64]:
     unknown = sorted(set(column.cast(pl.String).unique().to_list()) - set(label.classes))
     if unknown:
         raise SpecError(
@@ -200,13 +157,6 @@ def _numbers(
             " outcome."
         )
     return values
-
-
-def _fit_numeric(train: pl.DataFrame, name: str) -> NumericColumn:
-    values = train[name].drop_nulls().drop_nans()
-    mean = float(values.mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
-    std = float(values.std() or 0.0)  # pyright: ignore[reportArgumentType]  likewise
-    return NumericColumn(name=name, mean=mean, std=std if std > 0 else 1.0)
 
 
 def _array(frame: pl.DataFrame, rows: int) -> NDArray[np.generic]:

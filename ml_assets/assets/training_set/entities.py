@@ -8,6 +8,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.split import unit
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import WindowError
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Split
@@ -20,8 +21,8 @@ _GROUP = "__group"
 
 
 def keep_entities_apart(
-    splits: Mapping[Split, pl.DataFrame], spec: TimeGroupSplit
-) -> dict[Split, pl.DataFrame]:
+    splits: Mapping[Split, SplitRows], spec: TimeGroupSplit
+) -> dict[Split, SplitRows]:
     """The rows of each split without those of entities that another split keeps.
 
     Nobody knows of a row with a null in its groups whom it is about: it stays.
@@ -31,20 +32,32 @@ def keep_entities_apart(
     """
     groups = list(spec.groups)
     order = ORDER if spec.keep == "first" else ORDER[::-1]
-    kept: dict[Split, pl.DataFrame] = {}
+    entities = {name: _distinct(splits[name], groups) for name in order}
+    kept: dict[Split, SplitRows] = {}
     for place, name in enumerate(order):
-        rows = splits[name]
-        for other in order[:place]:
-            rows = rows.join(splits[other], on=groups, how="anti", maintain_order="left")
-        if rows.is_empty() and len(splits[name]):
+        others = [entities[other] for other in order[:place]]
+        kept[name] = SplitRows(tuple(_without(part, others, groups) for part in splits[name].parts))
+        if not len(kept[name]) and len(splits[name]):
             raise WindowError(
                 f"No row is left in {name}: each of its {len(splits[name]):,} rows is about one of"
                 f" {groups} that {' or '.join(order[:place])} keeps. Entities that are there all"
                 " the time cannot be kept apart by time; use split.kind 'stratified_group', or"
                 f" keep: {'last' if spec.keep == 'first' else 'first'}."
             )
-        kept[name] = rows
     return {name: kept[name] for name in ORDER}
+
+
+def _distinct(rows: SplitRows, groups: Sequence[str]) -> pl.DataFrame:
+    """Each entity of a split, once."""
+    return pl.concat(frame.unique() for frame in rows.each(groups)).unique()
+
+
+def _without(part: Part, others: Sequence[pl.DataFrame], groups: Sequence[str]) -> Part:
+    """The rows that are about none of the entities of other splits."""
+    rows = part.rows
+    for other in others:
+        rows = rows.join(other.lazy(), on=groups, how="anti", maintain_order="left")
+    return Part(rows, part.source if not others else None)
 
 
 def stratified_group_split(

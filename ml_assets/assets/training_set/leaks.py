@@ -1,17 +1,25 @@
 """Guards of a training set: a row that tells what it should not is an error, not a better model.
 
-Each guard is a function of the rows that will be trained and judged on, and ends in a finding.
+Each guard is a function of the rows that will be trained and judged on, and ends in a finding. It
+reads them a part at a time; keys and copies are found by hashes that lie on disk.
 """
 
 import math
-from collections.abc import Mapping
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import assert_never
 
 import polars as pl
 
+from ml_assets.assets.training_set.moments import moments
+from ml_assets.assets.training_set.row_hashes import RowHashes, buckets_for
 from ml_assets.assets.training_set.split_bias import find_bias
+from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.target_proxy import find_proxies
 from ml_assets.errors import quoted
 from ml_assets.spec.features import FeaturesSpec
@@ -22,7 +30,7 @@ from ml_assets.spec.program import ShardSchema, Split
 from ml_assets.spec.split import groups_of, is_by_time
 
 ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
-Rows = Mapping[Split, pl.DataFrame]
+Rows = Mapping[Split, SplitRows]
 """Labelled rows, before they are encoded."""
 _PAIRS: tuple[tuple[Split, Split], ...] = (
     ("train", "validation"),
@@ -37,23 +45,25 @@ _FIT_TOLERANCE = 1e-6
 """Relative: sums in another order differ by less, a mean of other rows by more."""
 
 
-def examine(rows: Rows, spec: PipelineSpec, embargo: timedelta) -> tuple[LeakFinding, ...]:
+def examine(
+    rows: Rows, spec: PipelineSpec, embargo: timedelta, scratch: Path | None = None
+) -> tuple[LeakFinding, ...]:
     """Every guard that needs the rows alone, those of the encoded set left out.
 
     Args:
         embargo: the time between a split and the next one.
+        scratch: where hashes may lie meanwhile; None: where the machine has them.
     """
     found: list[LeakFinding] = []
     for name in training_set_checks(spec.split):
         match name:
             case "no_shared_keys":
-                found.append(find_shared_keys(rows, spec))
+                found.append(find_shared_keys(rows, spec, scratch))
             case "split_in_order":
                 found.append(find_disorder(rows, spec.features.decision_at, embargo))
             case "no_shared_rows":
-                found.append(
-                    find_shared_rows(rows, spec.features, spec.label, spec.leaks.shared_rows)
-                )
+                guard = spec.leaks.shared_rows
+                found.append(find_shared_rows(rows, spec.features, spec.label, guard, scratch))
             case "no_target_proxy":
                 guard, alarm = spec.leaks.target_proxy, _alarm(spec)
                 found.append(find_proxies(rows, spec.features, spec.label, guard, alarm))
@@ -67,28 +77,27 @@ def examine(rows: Rows, spec: PipelineSpec, embargo: timedelta) -> tuple[LeakFin
     return tuple(found)
 
 
-def find_shared_keys(rows: Rows, spec: PipelineSpec) -> LeakFinding:
+def find_shared_keys(rows: Rows, spec: PipelineSpec, scratch: Path | None = None) -> LeakFinding:
     """No key, no query of a ranking and no entity of the split is in two splits."""
     query = [spec.label.query] if spec.label.query else []
     sets = [list(spec.features.key), query, list(groups_of(spec.split))]
     apart = [
         columns for place, columns in enumerate(sets) if columns and columns not in sets[:place]
     ]
+    values = {tuple(columns): _values_in_two(rows, columns, scratch) for columns in apart}
     shared = 0
     reasons: list[str] = []
     named: list[str] = []
-    for position, name in enumerate(ORDER):
-        for other in ORDER[position + 1 :]:
-            for columns in apart:
-                there = rows[name].select(columns).unique(maintain_order=True)
-                both = there.join(rows[other], on=columns, how="semi", maintain_order="left")
-                if len(both):
-                    shared += len(both)
-                    named += [str(value) for value in both.head(3).rows()]
-                    reasons.append(
-                        f"{len(both):,} values of {columns} are in {name} and in {other},"
-                        f" {quoted(both.row(0))} for one"
-                    )
+    for name, other in _PAIRS:
+        for columns in apart:
+            both = values[tuple(columns)].get((name, other), pl.DataFrame())
+            if len(both):
+                shared += len(both)
+                named += [str(value) for value in both.head(3).rows()]
+                reasons.append(
+                    f"{len(both):,} values of {columns} are in {name} and in {other},"
+                    f" {quoted(both.row(0))} for one"
+                )
     said = f"no value of {' or of '.join(str(columns) for columns in apart)} is in two splits"
     if reasons:
         said = f"{'; '.join(reasons)}. Give each one partition, or name its columns in split.groups"
@@ -102,12 +111,44 @@ def find_shared_keys(rows: Rows, spec: PipelineSpec) -> LeakFinding:
     )
 
 
+def _values_in_two(
+    rows: Rows, columns: list[str], scratch: Path | None
+) -> dict[tuple[Split, Split], pl.DataFrame]:
+    """Two splits -> the values that both have, in the order of the first; pairs without any not."""
+    found: dict[tuple[Split, Split], pl.DataFrame] = {}
+    with _hashed(rows, columns, scratch) as hashes:
+        for name, other in _PAIRS:
+            equal, _ = hashes[name].shared(hashes[other])
+            if len(equal):  # two values may have one hash: these few are compared themselves
+                here, there = (
+                    pl.concat(hashes[one].having(equal, columns)).unique(maintain_order=True)
+                    for one in (name, other)
+                )
+                both = here.join(there, on=columns, how="semi", maintain_order="left")
+                found[name, other] = both
+    return found
+
+
+@contextmanager
+def _hashed(
+    rows: Rows, columns: list[str], scratch: Path | None
+) -> Iterator[dict[Split, RowHashes]]:
+    """The hashes of some columns of each split, on disk."""
+    buckets = buckets_for(list(rows.values()))
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        yield {
+            name: RowHashes(split, columns, Path(folder) / name, buckets)
+            for name, split in rows.items()
+        }
+
+
 def find_disorder(rows: Rows, column: str, embargo: timedelta) -> LeakFinding:
     """The last decision of a split, and the embargo, come before the first of the next split."""
     least = timedelta.max
     reasons: list[str] = []
     for name, other in pairwise(ORDER):
-        last, first = rows[name][column].max(), rows[other][column].min()
+        last = pl.concat(f.max() for f in rows[name].each([column]))[column].max()
+        first = pl.concat(f.min() for f in rows[other].each([column]))[column].min()
         if not isinstance(last, datetime) or not isinstance(first, datetime):
             continue
         least = min(least, first - last)
@@ -136,7 +177,11 @@ def find_disorder(rows: Rows, column: str, embargo: timedelta) -> LeakFinding:
 
 
 def find_shared_rows(
-    rows: Mapping[Split, pl.DataFrame], features: FeaturesSpec, label: LabelSpec, guard: SharedRows
+    rows: Rows,
+    features: FeaturesSpec,
+    label: LabelSpec,
+    guard: SharedRows,
+    scratch: Path | None = None,
 ) -> LeakFinding:
     """Rows whose features and label are those of a row of an earlier split, under another key.
 
@@ -144,19 +189,19 @@ def find_shared_rows(
     columns were independent of each other, is not counted.
     """
     columns = [*features.numeric, *features.categorical, label.column]
-    hashes = {name: frame.select(columns).hash_rows() for name, frame in rows.items()}
     worst, where, named = 0.0, "", ()
-    for early, late in _PAIRS:
-        equal = hashes[late].is_in(hashes[early].unique().implode())
-        count, total = int(equal.sum()), len(rows[late])
-        share = count / total
-        if count <= _FEWEST_EQUAL or share <= max(worst, guard.at_most):
-            continue  # chance can only lessen it
-        share -= _by_chance(rows[early], rows[late], columns)
-        if share > worst:
-            keys = rows[late].filter(equal).select(features.key).head(10)
-            worst, where = share, f"{count:,} of the {total:,} rows of {late} are in {early}"
-            named = tuple(str(key) for key in keys.rows())
+    with _hashed(rows, columns, scratch) as hashes:
+        for early, late in _PAIRS:
+            equal, count = hashes[late].shared(hashes[early])
+            total = len(rows[late])
+            share = count / total
+            if count <= _FEWEST_EQUAL or share <= max(worst, guard.at_most):
+                continue  # chance can only lessen it
+            share -= _by_chance(rows[early], rows[late], columns)
+            if share > worst:
+                keys = pl.concat(part.head(10) for part in hashes[late].having(equal, features.key))
+                worst, where = share, f"{count:,} of the {total:,} rows of {late} are in {early}"
+                named = tuple(str(key) for key in keys.head(10).rows())
     passed = worst <= guard.at_most
     said = f"{worst:.2%} of the rows of a split are in an earlier one, beyond chance"
     if not passed:
@@ -184,24 +229,29 @@ def _alarm(spec: PipelineSpec) -> float | None:
     return min(alarms, default=None)
 
 
-def _by_chance(early: pl.DataFrame, late: pl.DataFrame, columns: list[str]) -> float:
+def _by_chance(early: SplitRows, late: SplitRows, columns: list[str]) -> float:
     """The largest share of ``late`` with an equal row in ``early``, were the columns independent.
 
     A row has none with probability exp(-n prod_j p_j), p_j the frequency of its value in ``early``.
+    It holds one column at a time.
     """
-    expected = pl.repeat(float(len(early)), len(late), eager=True)
+    earlier, later = len(early), len(late)
+    expected = pl.repeat(float(earlier), later, eager=True)
     for column in columns:
-        counts = early.group_by(column).agg((pl.len() / len(early)).alias("__p"))
-        found = late.select(column).join(
-            counts, on=column, how="left", maintain_order="left", nulls_equal=True
+        seen = early.column(column).to_frame()
+        counts = seen.group_by(column).agg((pl.len() / earlier).alias("__p"))
+        found = (
+            late.column(column)
+            .to_frame()
+            .join(counts, on=column, how="left", maintain_order="left", nulls_equal=True)
         )
         expected = expected * found["__p"].fill_null(0.0)
     chance = float(1 - (-expected).exp().mean())  # pyright: ignore[reportOperatorIssue]  a float column's mean is a float
-    fewest = min(len(early), len(late))
+    fewest = min(earlier, later)
     return chance + _CHANCE_ERRORS * math.sqrt(chance * (1 - chance) / fewest)
 
 
-def find_foreign_fit(schema: ShardSchema, train: pl.DataFrame, label: LabelSpec) -> LeakFinding:
+def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> LeakFinding:
     """Every statistic of a set is what its training rows say, counted here a second time.
 
     Args:
@@ -231,55 +281,54 @@ def find_foreign_fit(schema: ShardSchema, train: pl.DataFrame, label: LabelSpec)
     )
 
 
-def _foreign_numbers(schema: ShardSchema, train: pl.DataFrame) -> dict[str, str]:
+def _foreign_numbers(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
     fitted = schema.preprocessing.numeric
-    if not fitted:
-        return {}
-    finite = [pl.col(c.name).cast(pl.Float64).fill_nan(None) for c in fitted]
-    means = train.lazy().select(c.mean() for c in finite)
-    deviations = train.lazy().select(c.std() for c in finite)
-    nulls = train.lazy().select(pl.col(c.name).null_count() for c in fitted)
-    mean, deviation, null = (
-        f.row(0, named=True) for f in pl.collect_all([means, deviations, nulls])
-    )
+    counted = moments(train, [column.name for column in fitted])
     flagged = set(schema.preprocessing.null_flags)
     wrong: dict[str, str] = {}
     for column in fitted:
-        own = mean[column.name] or 0.0, deviation[column.name] or 1.0
+        found = counted[column.name]
+        own = found.mean or 0.0, found.deviation or 1.0
         size = abs(own[0])  # a deviation is exact to the digits that its numbers have
         if not (_close(own[0], column.mean) and _close(own[1], column.std, size)):
             wrong[column.name] = (
                 f"mean {column.mean:.6g} and deviation {column.std:.6g}, of the training rows"
                 f" {own[0]:.6g} and {own[1]:.6g}"
             )
-        elif bool(null[column.name]) != (column.name in flagged):
-            wrong[column.name] = f"{null[column.name]} nulls in the training rows"
+        elif bool(found.nulls) != (column.name in flagged):
+            wrong[column.name] = f"{found.nulls} nulls in the training rows"
     return wrong
 
 
-def _foreign_words(schema: ShardSchema, train: pl.DataFrame) -> dict[str, str]:
+def _foreign_words(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
+    fitted = {c.name: set(c.vocabulary) for c in schema.preprocessing.categorical}
+    own: dict[str, set[str]] = {name: set() for name in fitted}
+    for frame in train.each(list(fitted)):
+        for name, words in own.items():
+            words.update(frame[name].drop_nulls().unique())
     wrong: dict[str, str] = {}
-    for column in schema.preprocessing.categorical:
-        foreign = set(column.vocabulary) ^ set(train[column.name].drop_nulls().unique())
+    for name, vocabulary in fitted.items():
+        foreign = vocabulary ^ own[name]
         if foreign:
-            wrong[column.name] = f"{sorted(foreign)[:5]} not in both vocabulary and training rows"
+            wrong[name] = f"{sorted(foreign)[:5]} not in both vocabulary and training rows"
     return wrong
 
 
-def _foreign_label(schema: ShardSchema, train: pl.DataFrame, label: LabelSpec) -> dict[str, str]:
-    values = train[label.column]
+def _foreign_label(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> dict[str, str]:
     own: tuple[float, ...] = ()
     fitted: tuple[float, ...] = schema.label_rate
     match label.task:
         case "binary":
-            own = (float(values.cast(pl.Float64).mean()),)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
+            own = (moments(train, [label.column])[label.column].average,)
         case "multiclass":
-            words = values.cast(pl.String)
-            own = tuple(int((words == name).sum()) / len(words) for name in label.classes)
+            words = Counter[str]()
+            for frame in train.each([label.column]):
+                words.update(dict(frame[label.column].cast(pl.String).value_counts().iter_rows()))
+            own = tuple(words[name] / words.total() for name in label.classes)
         case "regression":
-            numbers = values.cast(pl.Float64)
+            found = moments(train, [label.column])[label.column]
             scale = schema.label_scale
-            own = (float(numbers.mean()), float(numbers.std(ddof=0)) or 1.0)  # pyright: ignore[reportArgumentType]  likewise
+            own = (found.average, math.sqrt(found.squares / found.count) or 1.0)
             fitted = (scale.mean, scale.std) if scale else ()
         case "ranking":
             pass

@@ -1,45 +1,53 @@
-"""The training set on disk: memory-mapped arrays, with the preprocessing fitted on ``train`` only.
+"""The training set on disk: a manifest over shards, one for each partition.
 
-A set is a folder named by the SHA-256 of its ``schema.json``, which holds every file's checksum.
+A shard is a folder of memory-mapped arrays, named by the SHA-256 of its ``shard.json``. It holds
+the rows as they are: what was fitted on ``train`` lies in ``schema.json``, whose SHA-256 names the
+set, and is applied as rows are read. So the next window has the same shards, but for what is new.
 """
 
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
 from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import polars as pl
 
 from ml_assets.assets.training_set.encoding import (
-    encode_labels,
-    encode_rows,
-    fit_label_scale,
-    fit_preprocessing,
-    label_rate,
+    label_array,
+    number_arrays,
     query_starts,
+    word_arrays,
 )
+from ml_assets.assets.training_set.fitting import Fitted, fit
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import RowsRefused, StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.closure import closure
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import (
+    SCHEMA_FILE,
+    SHARD_FILE,
     SPLIT,
-    File,
-    LabelScale,
     ModelManifest,
     Preprocessing,
     Ref,
     Shard,
+    ShardFiles,
     ShardSchema,
     Split,
 )
 from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
 
-SCHEMA_FILE = "schema.json"
+NO_ROWS = SplitRows(())
+NOTHING_KNOWN: Mapping[str, Shard] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -50,58 +58,85 @@ class NotComparable:
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """What was learned from a training split before any training: how rows become numbers."""
+class Written:
+    """A training set on disk."""
 
-    preprocessing: Preprocessing
-    label_scale: LabelScale | None
+    ref: Ref
+    shards: int
+    encoded: int
+    """How many of the shards had to be encoded; the others were there."""
+    versions: dict[str, Shard]
+    """Key of the version that a shard was encoded from -> the shard; of those that have one."""
+    beside: tuple[Shard, ...]
+    """Those that belong to no split."""
 
 
 def labelled_rows(
-    splits: Mapping[Split, pl.LazyFrame], label: LabelSpec
-) -> dict[Split, pl.DataFrame]:
+    splits: Mapping[Split, Sequence[Part]], label: LabelSpec
+) -> dict[Split, SplitRows]:
     """The rows of each split that can be trained or judged on: those without a label are left out.
 
-    The rows of a ranking are put in the order of their queries.
+    The rows of a ranking are put in the order of their queries, which may lie in several
+    partitions: they are one part.
 
     Raises:
         WindowError: a split has no labelled row.
     """
-    frames: dict[Split, pl.DataFrame] = {
-        name: _by_query(frame.filter(pl.col(label.column).is_not_null()), label).collect()
-        for name, frame in splits.items()
-    }
-    empty = [name for name, frame in frames.items() if frame.is_empty()]
+    found: dict[Split, SplitRows] = {}
+    for name, parts in splits.items():
+        known = [
+            replace(part, rows=part.rows.filter(pl.col(label.column).is_not_null()))
+            for part in parts
+        ]
+        if label.query:
+            together = pl.concat(part.rows for part in known)
+            known = [Part(together.sort(label.query, maintain_order=True))]
+        found[name] = SplitRows(tuple(known))
+    empty = [name for name, rows in found.items() if not len(rows)]
     if empty:
         raise WindowError(
             f"The splits {empty} have no row with a label {label.column!r}:"
             " the outcomes have not arrived yet, or the window is too short."
         )
-    return frames
+    return found
 
 
 def write_labelled(
-    frames: Mapping[Split, pl.DataFrame], features: FeaturesSpec, label: LabelSpec, folder: Path
-) -> Ref:
-    """Encode labelled rows and write them to ``folder/<digest>``, fitted on ``train`` alone."""
-    preprocessing = fit_preprocessing(frames["train"], features)
-    fitted = Fitted(preprocessing, fit_label_scale(frames["train"], label))
-    return _write(frames, fitted, label, label_rate(frames["train"], label), folder)
+    rows: Mapping[Split, SplitRows],
+    features: FeaturesSpec,
+    label: LabelSpec,
+    folder: Path,
+    *,
+    beside: SplitRows = NO_ROWS,
+    known: Mapping[str, Shard] = NOTHING_KNOWN,
+    scratch: Path | None = None,
+) -> Written:
+    """Lay labelled rows out below ``folder``, a shard for each part; fitted on ``train`` alone.
+
+    Args:
+        beside: rows of no split, which the next window has: of them shards are made, too.
+        known: the shards of an earlier set: what is equal to one of them is not encoded again.
+        scratch: where files may lie meanwhile.
+    """
+    fitted = fit(rows["train"], features, label, scratch)
+    encoder = _Shards(folder, features.numeric, features.categorical, label, dict(known))
+    splits: dict[Split, tuple[Shard, ...]] = {n: encoder.of(parts) for n, parts in rows.items()}
+    further = encoder.of(beside)
+    ref = _write(splits, fitted, label, folder)
+    return Written(ref, encoder.made, encoder.encoded, encoder.versions, further)
 
 
 def write_scoring_set(
     rows: pl.DataFrame, manifest: ModelManifest, label: LabelSpec, folder: Path
 ) -> Ref | NotComparable:
     """Encode holdout rows with a model's own preprocessing, so that it can be scored on them."""
-    preprocessing = manifest.preprocessing
-    wanted = [c.name for c in (*preprocessing.numeric, *preprocessing.categorical)]
+    wanted = _columns(manifest.preprocessing)
     missing = [name for name in wanted if name not in rows.columns]
     if missing:
         return NotComparable(f"its features {missing} are not in the feature set any more")
     if (manifest.task, manifest.classes) != (label.task, label.classes):
         return NotComparable("it was trained to predict something else")
-    fitted = Fitted(preprocessing, manifest.label_scale)
-    return _write({"holdout": rows}, fitted, label, label_rate(rows, label), folder)
+    return _write_holdout(rows, manifest, label, folder)
 
 
 def write_rows_to_score(rows: pl.DataFrame, manifest: ModelManifest, folder: Path) -> Ref:
@@ -112,8 +147,7 @@ def write_rows_to_score(rows: pl.DataFrame, manifest: ModelManifest, folder: Pat
     Raises:
         RowsRefused: the rows lack a feature of the model.
     """
-    preprocessing = manifest.preprocessing
-    wanted = [c.name for c in (*preprocessing.numeric, *preprocessing.categorical)]
+    wanted = _columns(manifest.preprocessing)
     missing = [name for name in wanted if name not in rows.columns]
     if missing:
         raise RowsRefused(
@@ -126,8 +160,12 @@ def write_rows_to_score(rows: pl.DataFrame, manifest: ModelManifest, folder: Pat
     stand_in = pl.lit(manifest.classes[0] if manifest.classes else 1.0).alias(label.column)
     together = [pl.lit(0).alias(query)] if query else []
     labelled = rows.select(*wanted, stand_in, *together)
-    fitted = Fitted(preprocessing, manifest.label_scale)
-    return _write({"holdout": labelled}, fitted, label, (0.0,), folder)
+    return _write_holdout(labelled, manifest, label, folder)
+
+
+def shard_ref(data: Ref, shard: Shard) -> Ref:
+    """The folder of a shard of a set."""
+    return Ref(uri=str(Path(data.uri).parent / shard.digest), digest=shard.digest)
 
 
 def load_schema(ref: Ref) -> ShardSchema:
@@ -157,78 +195,152 @@ def read_rows(ref: Ref, schema: ShardSchema, split: Split) -> pl.DataFrame:
     Raises:
         StorageError: they are missing, or not what the schema names.
     """
-    return pl.read_parquet(BytesIO(read_verified(schema.rows[split], Path(ref.uri))))
-
-
-def scan_rows(ref: Ref, schema: ShardSchema) -> pl.LazyFrame:
-    """The rows of all splits before encoding, each with its split in the column ``SPLIT``."""
     return pl.concat(
-        pl.scan_parquet(Path(ref.uri) / file.path).with_columns(pl.lit(split).alias(SPLIT))
-        for split, file in schema.rows.items()
+        pl.read_parquet(BytesIO(read_verified(files.table, folder)))
+        for folder, files in _shard_files(ref, schema, split)
     )
 
 
-def _write(
-    frames: Mapping[Split, pl.DataFrame],
-    fitted: Fitted,
-    label: LabelSpec,
-    rate: tuple[float, ...],
-    folder: Path,
+def scan_rows(ref: Ref, schema: ShardSchema) -> pl.LazyFrame:
+    """The rows of all splits before encoding, each with its split in the column ``SPLIT``.
+
+    Raises:
+        StorageError: a shard is missing, or not what the schema names.
+    """
+    return pl.concat(
+        pl.scan_parquet(folder / files.table.path).with_columns(pl.lit(split).alias(SPLIT))
+        for split in schema.splits
+        for folder, files in _shard_files(ref, schema, split)
+    )
+
+
+def _shard_files(ref: Ref, schema: ShardSchema, split: Split) -> Iterator[tuple[Path, ShardFiles]]:
+    """The folder of each shard of a split, with what lies in it."""
+    for shard in schema.splits[split]:
+        folder = Path(ref.uri).parent / shard.digest
+        file = folder / SHARD_FILE
+        content = file.read_bytes() if file.is_file() else b""
+        if bytes_digest(content) != shard.digest:
+            raise StorageError(
+                f"{file} is missing or damaged: its checksum should be {shard.digest[:12]}. Delete"
+                " the folder and materialize training_set again."
+            )
+        yield folder, ShardFiles.model_validate_json(content)
+
+
+def _columns(preprocessing: Preprocessing) -> list[str]:
+    return [column.name for column in (*preprocessing.numeric, *preprocessing.categorical)]
+
+
+def _write_holdout(
+    rows: pl.DataFrame, manifest: ModelManifest, label: LabelSpec, folder: Path
 ) -> Ref:
+    """Rows to score, to be read with a model's own preprocessing."""
+    numeric = tuple(column.name for column in manifest.preprocessing.numeric)
+    categorical = tuple(column.name for column in manifest.preprocessing.categorical)
+    encoder = _Shards(folder, numeric, categorical, label, {})
+    fitted = Fitted(manifest.preprocessing, manifest.label_scale, (0.0,))
+    return _write({"holdout": encoder.of(SplitRows.of(rows))}, fitted, label, folder)
+
+
+def _write(
+    splits: Mapping[Split, tuple[Shard, ...]], fitted: Fitted, label: LabelSpec, folder: Path
+) -> Ref:
+    schema = ShardSchema(
+        task=label.task,
+        classes=label.classes,
+        preprocessing=fitted.preprocessing,
+        label_rate=fitted.label_rate,
+        label_scale=fitted.label_scale,
+        splits=dict(splits),
+    )
+    with _draft(folder) as draft:
+        (draft / SCHEMA_FILE).write_bytes(canonical_json(schema))
+        return _adopt(draft, folder / digest_of(schema), SCHEMA_FILE)
+
+
+@dataclass
+class _Shards:
+    """Makes the shards of parts, where there are none of them yet."""
+
+    folder: Path
+    numeric: Sequence[str]
+    categorical: Sequence[str]
+    label: LabelSpec
+    known: dict[str, Shard]
+    versions: dict[str, Shard] = field(default_factory=dict)
+    made: int = 0
+    encoded: int = 0
+
+    def of(self, rows: SplitRows) -> tuple[Shard, ...]:
+        """A shard for each part that has rows."""
+        return tuple(shard for part in rows.parts if (shard := self._shard(part)).rows)
+
+    def _shard(self, part: Part) -> Shard:
+        key = self._key(part)
+        shard = self.known.get(key)
+        if shard is None or not renew(self.folder / shard.digest / SHARD_FILE):
+            shard = self._encode(part.rows.collect())
+            self.encoded += 1
+        self.made += 1
+        if key:
+            self.versions[key] = shard
+        return shard
+
+    def _key(self, part: Part) -> str:
+        """What a shard is made from: rows, columns, code. Empty where the rows are no version's."""
+        if part.source is None:
+            return ""
+        columns = (list(self.numeric), list(self.categorical))
+        label = self.label.model_dump(mode="json")
+        return digest_of([part.source, *columns, label, _code()])
+
+    def _encode(self, frame: pl.DataFrame) -> Shard:
+        with _draft(self.folder) as draft:
+            numeric, missing = number_arrays(frame, self.numeric)
+            categorical, words = word_arrays(frame, self.categorical)
+            label = label_array(frame, self.label)
+            arrays = {"numeric": numeric, "missing": missing, "categorical": categorical}
+            arrays |= {"label": label}
+            if self.label.query:
+                arrays["queries"] = query_starts(frame, self.label)
+            for kind, array in arrays.items():
+                np.save(draft / f"{kind}.npy", array, allow_pickle=False)
+            (draft / "words.json").write_bytes(canonical_json(words))
+            frame.write_parquet(draft / "rows.parquet", compression="zstd", row_group_size=100_000)
+            names = {kind: f"{kind}.npy" for kind in arrays}
+            names |= {"words": "words.json", "table": "rows.parquet"}
+            files = dict(zip(names, describe(draft, names.values()), strict=True))
+            manifest = ShardFiles.model_validate({"rows": len(frame), **files})
+            (draft / SHARD_FILE).write_bytes(canonical_json(manifest))
+            ref = _adopt(draft, self.folder / digest_of(manifest), SHARD_FILE)
+            return Shard(rows=len(frame), digest=ref.digest, table=files["table"].sha256)
+
+
+@cache
+def _code() -> str:
+    """The digest of the code that encodes, and of the packages that it uses."""
+    return closure([f"{__name__}:_Shards"]).digest()
+
+
+@contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
     draft = folder / f".draft-{uuid.uuid4().hex}"
     draft.mkdir(parents=True)
     try:
-        shards: dict[Split, tuple[Shard, ...]] = {}
-        rows: dict[Split, File] = {}
-        for name, frame in frames.items():
-            shards[name] = (_write_split(draft, name, frame, fitted, label),)
-            path = f"{name}/rows.parquet"
-            frame.write_parquet(draft / path, compression="zstd", row_group_size=100_000)
-            rows[name] = describe(draft, [path])[0]
-        schema = ShardSchema(
-            task=label.task,
-            classes=label.classes,
-            preprocessing=fitted.preprocessing,
-            label_rate=rate,
-            label_scale=fitted.label_scale,
-            splits=shards,
-            rows=rows,
-        )
-        (draft / SCHEMA_FILE).write_bytes(canonical_json(schema))
-        return _adopt(draft, folder / digest_of(schema))
+        yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _write_split(
-    draft: Path, name: Split, frame: pl.DataFrame, fitted: Fitted, label: LabelSpec
-) -> Shard:
-    (draft / name).mkdir()
-    numeric, categorical = encode_rows(frame, fitted.preprocessing)
-    labels = encode_labels(frame, label, fitted.label_scale)
-    arrays = {"numeric": numeric, "categorical": categorical, "label": labels}
-    if label.query:
-        arrays["queries"] = query_starts(frame, label)
-    for kind, array in arrays.items():
-        np.save(draft / name / f"{kind}.npy", array, allow_pickle=False)
-    files = describe(draft, [f"{name}/{kind}.npy" for kind in arrays])
-    return Shard(rows=len(frame), **dict(zip(arrays, files, strict=True)))
-
-
-def _by_query(rows: pl.LazyFrame, label: LabelSpec) -> pl.LazyFrame:
-    """The rows that compete, side by side; else in the order they came."""
-    return rows.sort(label.query, maintain_order=True) if label.query else rows
-
-
-def _adopt(draft: Path, target: Path) -> Ref:
-    for file in draft.rglob("*"):
-        if file.is_file():
-            with file.open("rb") as handle:
-                os.fsync(handle.fileno())
-    if not renew(target / SCHEMA_FILE):
+def _adopt(draft: Path, target: Path, manifest: str) -> Ref:
+    for file in draft.iterdir():
+        with file.open("rb") as handle:
+            os.fsync(handle.fileno())
+    if not renew(target / manifest):
         try:
             draft.rename(target)
-        except OSError:  # the same set was written at the same time
-            if not (target / SCHEMA_FILE).is_file():
+        except OSError:  # the same was written at the same time
+            if not (target / manifest).is_file():
                 raise
     return Ref(uri=str(target), digest=target.name)

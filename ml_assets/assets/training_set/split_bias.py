@@ -5,11 +5,14 @@ Behavioral Sciences" (1988), 2.2 and 6.2. Both have a standard error of about sq
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 import polars as pl
 
+from ml_assets.assets.training_set.moments import moments
+from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, SplitBias
@@ -26,7 +29,7 @@ _Shares = dict[str, dict[str | None, float]]
 
 
 def find_bias(
-    rows: Mapping[Split, pl.DataFrame],
+    rows: Mapping[Split, SplitRows],
     features: FeaturesSpec,
     label: LabelSpec,
     guard: SplitBias,
@@ -72,7 +75,7 @@ def find_bias(
 class _Spread:
     """The label and the features of one split, in short."""
 
-    def __init__(self, rows: pl.DataFrame, features: FeaturesSpec, label: LabelSpec) -> None:
+    def __init__(self, rows: SplitRows, features: FeaturesSpec, label: LabelSpec) -> None:
         numbers, words = list(features.numeric), list(features.categorical)
         match label.task:
             case "binary" | "multiclass":
@@ -81,26 +84,22 @@ class _Spread:
                 numbers.append(label.column)
             case _:
                 assert_never(label.task)
-        finite = [pl.col(name).cast(pl.Float64).fill_nan(None) for name in numbers]
-        self.numbers = rows.lazy().select(finite)
-        lows = rows.select(c.min() for c in finite).row(0, named=True)
-        highs = rows.select(c.max() for c in finite).row(0, named=True)
-        self.constants = {n: low for n, low in lows.items() if low is not None and low == highs[n]}
-        self.means = rows.select(c.mean() for c in finite).row(0, named=True)
-        self.deviations = rows.select(c.std() for c in finite).row(0, named=True)
-        self.missing = rows.select(c.null_count() / pl.len() for c in finite).row(0, named=True)
+        self.rows = rows
+        self.numbers = moments(rows, numbers)
+        counts = {name: Counter[str | None]() for name in words}
+        for frame in rows.each(words):
+            for name, counted in counts.items():
+                counted.update(dict(frame[name].cast(pl.String).value_counts().iter_rows()))
         self.shares: _Shares = {
-            name: dict(
-                rows[name].cast(pl.String).value_counts(normalize=True, name="share").iter_rows()
-            )
-            for name in words
+            name: {word: count / counted.total() for word, count in counted.items()}
+            for name, counted in counts.items()
         }
 
     def effects(self, other: "_Spread") -> Iterator[tuple[str, float, str]]:
         """(column, size of the effect, in words) from these rows to the others."""
-        for name in self.means:
+        for name, own in self.numbers.items():
             yield from self._shift(name, other)
-            gone, then = other.missing[name], self.missing[name]
+            gone, then = other.numbers[name].missing, own.missing
             yield name, _h(gone, then), f"{gone:.1%} missing, {then:.1%} in train"
         for name, shares in self.shares.items():
             there = other.shares[name]
@@ -110,20 +109,21 @@ class _Spread:
 
     def _shift(self, name: str, other: "_Spread") -> Iterator[tuple[str, float, str]]:
         """A number's mean in units of its deviation; of a constant, which has none, its share."""
-        mean, there, deviation = self.means[name], other.means[name], self.deviations[name]
-        if mean is None or there is None:
+        own, there = self.numbers[name], other.numbers[name]
+        if own.mean is None or there.mean is None:
             return
-        if name in self.constants:
-            only = self.constants[name]
-            alike = other.share_of(name, only)
-            said = f"{quoted(f'{only:.3g}')} in {alike:.1%}, in all of train"
+        if own.constant is not None:
+            alike = other.share_of(name, own.constant)
+            said = f"{quoted(f'{own.constant:.3g}')} in {alike:.1%}, in all of train"
             yield name, _h(alike, 1.0), said
-        elif deviation:
-            yield name, abs(there - mean) / deviation, f"mean {there:.3g}, {mean:.3g} in train"
+        elif own.deviation:
+            effect = abs(there.mean - own.mean) / own.deviation
+            yield name, effect, f"mean {there.mean:.3g}, {own.mean:.3g} in train"
 
     def share_of(self, name: str, value: float) -> float:
         """The share of a number's values, what is missing left out, that are this one."""
-        return self.numbers.select((pl.col(name) == value).mean()).collect().item()
+        alike = sum(int((f[name].cast(pl.Float64) == value).sum()) for f in self.rows.each([name]))
+        return alike / self.numbers[name].count
 
 
 def _h(one: float, other: float) -> float:

@@ -4,13 +4,14 @@ Each feature alone is made a model (the mean label of its values, in bins), fitt
 and judged on validation rows: what many values learn by heart does not count.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, assert_never
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, TargetProxy
 from ml_assets.spec.pipeline import LabelSpec
@@ -37,7 +38,7 @@ _WORDS: Mapping[Measure, str] = {
 
 
 def find_proxies(
-    rows: Mapping[Split, pl.DataFrame],
+    rows: Mapping[Split, SplitRows],
     features: FeaturesSpec,
     label: LabelSpec,
     guard: TargetProxy,
@@ -50,7 +51,8 @@ def find_proxies(
     """
     measure, usual = _MEASURES[label.task]
     bound = guard.bound if guard.bound is not None else usual if alarm is None else alarm
-    train, validation = _thinned(rows["train"]), _thinned(rows["validation"])
+    columns = list(dict.fromkeys([*features.numeric, *features.categorical, label.column]))
+    train, validation = (_thinned(rows[name], columns) for name in ("train", "validation"))
     known, judged = targets(train, rows["train"], label), targets(validation, rows["train"], label)
     if not _can_be_judged(judged, measure):
         return LeakFinding(
@@ -81,7 +83,7 @@ def find_proxies(
     )
 
 
-def targets(rows: pl.DataFrame, train: pl.DataFrame, label: LabelSpec) -> NDArray[np.float64]:
+def targets(rows: pl.DataFrame, train: SplitRows, label: LabelSpec) -> NDArray[np.float64]:
     """[rows, targets] what is to be told of each row: 1 or 0, for each class, or a number's rank.
 
     Ranks are among the labels of ``train``, in [0, 1]: a few huge labels do not hide the rest.
@@ -96,7 +98,7 @@ def targets(rows: pl.DataFrame, train: pl.DataFrame, label: LabelSpec) -> NDArra
             words = column.cast(pl.String).to_numpy()
             return np.stack([(words == name).astype(np.float64) for name in label.classes], axis=1)
         case "regression":
-            among = train[label.column].cast(pl.Float64).sort().to_numpy()
+            among = train.column(label.column).cast(pl.Float64).sort().to_numpy()
             values = column.cast(pl.Float64).to_numpy()
             return (np.searchsorted(among, values, "right") / len(among))[:, None]
         case _:
@@ -172,8 +174,8 @@ def _area(scores: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     return float((positive * (below + negative / 2)).sum() / (positive.sum() * negative.sum()))
 
 
-def _thinned(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.gather_every(-(-len(rows) // ROWS))
+def _thinned(rows: SplitRows, columns: Sequence[str]) -> pl.DataFrame:
+    return rows.every(-(-len(rows) // ROWS), columns)
 
 
 def _can_be_judged(judged: NDArray[np.float64], measure: Measure) -> bool:

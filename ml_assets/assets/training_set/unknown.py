@@ -25,15 +25,19 @@ def unknown_outcomes(state: PipelineState, window: SplitPlan | None) -> str:
     label, key = state.spec.label, list(state.spec.features.key)
     address = Address(state.name, "feature_set")
     keys = [key for keys in window.splits.values() for key in keys] if window else [None]
-    tables = [state.scan(address.at(one)).select(*key, label.column) for one in keys]
-    rows = pl.concat(tables).collect()
-    unknown = rows.filter(pl.col(label.column).is_null()).select(key)
-    if unknown.is_empty():
+    total, unknown, first = 0, 0, ""
+    for one in keys:
+        rows = state.scan(address.at(one)).select(*key, label.column).collect()
+        without = rows.filter(pl.col(label.column).is_null()).select(key)
+        if not unknown and len(without):
+            named = without.row(0, named=True).items()
+            first = ", ".join(f"{name} {value}" for name, value in named)
+        total, unknown = total + len(rows), unknown + len(without)
+    if not unknown:
         return ""
-    first = ", ".join(f"{name} {value}" for name, value in unknown.row(0, named=True).items())
     later = duration_text(label.ahead) if label.ahead else ""
     why = f": there is no {label.of} {later} after them" if later else ""
     return (
-        f"the outcome of {len(unknown):,} of {counted(len(rows), 'row')} is not known{why}."
+        f"the outcome of {unknown:,} of {counted(total, 'row')} is not known{why}."
         f" They are not trained on; the first: {quoted(first)}"
     )

@@ -1,22 +1,23 @@
 """Which feature rows a set is made of: the partitions of its window, and the rows of each split."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
 from ml_assets.adapters.step import RunLog
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
-from ml_assets.assets.training_set.shards import (
-    labelled_rows,
-)
+from ml_assets.assets.training_set.shards import labelled_rows
 from ml_assets.assets.training_set.split import (
     SplitPlan,
     plan_time_split,
     random_split,
     split_by_moment,
 )
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import WindowError, did_you_mean
-from ml_assets.graph.inputs import require_record, scan_together
+from ml_assets.graph.inputs import require_record, scan_each
 from ml_assets.graph.publish import input_version
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.partitions import windows
@@ -92,7 +93,7 @@ def embargo_of(pipeline: Pipeline, window: SplitPlan | None) -> timedelta:
     return min(spans[later[0]].start - spans[earlier[-1]].end for earlier, later in pairs)
 
 
-def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, pl.DataFrame]:
+def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, SplitRows]:
     """The labelled feature rows of each split, in the order of the partitions.
 
     Raises:
@@ -100,23 +101,50 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, p
     """
     spec, address = state.spec, Address(state.name, "feature_set")
     if window is not None:
-        tables: dict[Split, pl.LazyFrame] = {
-            name: scan_together(state, [address.at(key) for key in keys])
-            for name, keys in window.splits.items()
+        parts: dict[Split, list[Part]] = {
+            name: partitions(state, keys) for name, keys in window.splits.items()
         }
-        return labelled_rows(tables, spec.label)
+        return labelled_rows(parts, spec.label)
     require_record(state, address)
     frame = state.store.scan(state.commit, address.table).collect()
     if isinstance(spec.split, TimeSharesSplit):  # its shares are of the rows that count
         frame = frame.filter(pl.col(spec.label.column).is_not_null())
     part = part_rows(frame, state.pipeline)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
-    return labelled_rows({name: frame.filter(part == name).lazy() for name in names}, spec.label)
+    return labelled_rows(
+        {name: [Part(frame.filter(part == name).lazy())] for name in names}, spec.label
+    )
+
+
+def embargo_rows(state: PipelineState, window: SplitPlan | None) -> SplitRows:
+    """The labelled rows of the partitions that belong to no split: those of the next windows."""
+    label = state.spec.label
+    if window is None or label.query:
+        return SplitRows(())
+    known = pl.col(label.column).is_not_null()
+    columns = state.scan(Address(state.name, "feature_set").at(window.as_of)).collect_schema()
+    parts = [part for key in window.embargo for part in partitions(state, [key])]
+    return SplitRows(
+        tuple(
+            replace(part, rows=part.rows.filter(known))
+            for part in parts
+            if part.rows.collect_schema() == columns
+        )
+    )
+
+
+def partitions(state: PipelineState, keys: Sequence[str]) -> list[Part]:
+    """The feature rows of partitions, in their order; their columns are the same."""
+    addresses = [Address(state.name, "feature_set").at(key) for key in keys]
+    records = [state.record(address) for address in addresses]
+    versions = [record.data_version if record else None for record in records]
+    frames = scan_each(state, addresses)
+    return [Part(frame, version) for frame, version in zip(frames, versions, strict=True)]
 
 
 def keep_apart(
-    log: RunLog, pipeline: Pipeline, rows: dict[Split, pl.DataFrame]
-) -> dict[Split, pl.DataFrame]:
+    log: RunLog, pipeline: Pipeline, rows: dict[Split, SplitRows]
+) -> dict[Split, SplitRows]:
     """The rows that a split by time and entity keeps; how many it leaves out is told.
 
     Raises:

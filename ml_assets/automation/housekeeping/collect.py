@@ -42,7 +42,14 @@ from ml_assets.store.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotSt
 from ml_assets.store.store_registry import other_stores, register_store
 
 QUARANTINE = "quarantine/"
-MANIFESTS = ("/schema.json", "/model.json", "/manifest.json", "/result.json", "/request.json")
+MANIFESTS = (
+    "/schema.json",
+    "/shard.json",
+    "/model.json",
+    "/manifest.json",
+    "/result.json",
+    "/request.json",
+)
 """On S3 these go first: what is half deleted is not whole."""
 
 

@@ -10,11 +10,20 @@ from pydantic import TypeAdapter, ValidationError
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.spec.program import Request, TrainResult
+from ml_assets.spec.program import (
+    SCHEMA_FILE,
+    SHARD_FILE,
+    Request,
+    ShardSchema,
+    TrainResult,
+)
 from ml_assets.store.checkpoint_places import lying_at
 from ml_assets.store.objects import TRASH, LocalObjects
 
-_MANIFESTS: dict[Kind, str] = {"models": "model.json", "shards": "schema.json"}
+_MANIFESTS: dict[Kind, tuple[str, ...]] = {
+    "models": ("model.json",),
+    "shards": (SCHEMA_FILE, SHARD_FILE),
+}
 """What is touched when a folder is used again."""
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
@@ -30,7 +39,7 @@ def objects(store: LocalObjects, scratch: Path, kept_at: str | None = None) -> l
     found += [_model(folder, makers) for folder in _folders(store, "models")]
     for pipeline in _folders(store, "shards"):
         for folder in _visible(pipeline):
-            found.append(_whole("shards", folder.name, folder))
+            found.append(_whole("shards", folder.name, folder, shards_of(_read(folder))))
     for pipeline in _folders(store, "reports"):
         for page in _visible(pipeline):
             found.append(_whole("reports", page.stem, page))
@@ -78,8 +87,23 @@ def last_used(kind: Kind, path: Path) -> datetime:
     """When a thing of a kind was made, or taken up again."""
     if kind == "sessions":
         return session_used(path)
-    manifest = path / _MANIFESTS[kind] if kind in _MANIFESTS else path
-    return used(manifest if manifest.exists() else path)
+    manifests = [path / name for name in _MANIFESTS.get(kind, ())]
+    return used(next((file for file in manifests if file.exists()), path))
+
+
+def shards_of(schema: bytes) -> tuple[str, ...]:
+    """The shards that a training set is of no use without; none where it is no schema."""
+    try:
+        return tuple(one.digest for one in ShardSchema.model_validate_json(schema).shards)
+    except ValidationError:
+        return ()
+
+
+def _read(folder: Path) -> bytes:
+    """The schema of a training set; empty: a shard has none."""
+    with suppress(OSError):
+        return (folder / SCHEMA_FILE).read_bytes()
+    return b""
 
 
 def session_used(folder: Path) -> datetime:

@@ -6,10 +6,16 @@ from pathlib import PurePosixPath
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.automation.housekeeping.inventory import last_used, makers_of, measure, session_used
+from ml_assets.automation.housekeeping.inventory import (
+    last_used,
+    makers_of,
+    measure,
+    session_used,
+    shards_of,
+)
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.launch.folder import SessionFolder
-from ml_assets.spec.program import Request
+from ml_assets.spec.program import SCHEMA_FILE, Request
 from ml_assets.spec.program.pod import REQUEST, RESULT
 from ml_assets.store.open import EPHEMERAL
 from ml_assets.store.s3.client import Item
@@ -63,7 +69,7 @@ def _things(
             needs = (report_of(place[1]), *makers.get(place[1], ()))
             return [_whole(store, "models", place, items, needs)]
         case "shards":
-            return [_whole(store, "shards", place, items)]
+            return [_whole(store, "shards", place, items, _shards(store, items))]
         case "scratch":  # a command's own store: it was killed before it could delete it
             name = f"{store.place.uri}/{'/'.join(place)}"
             return [_thing(store, "scratch", name, place, items, _newest(items))]
@@ -79,6 +85,12 @@ def _whole(
     """
     name = PurePosixPath(place[-1]).stem if kind == "reports" else place[-1]
     return _thing(store, kind, name, place, items, _newest(items), needs=needs)
+
+
+def _shards(store: S3Objects, items: Items) -> tuple[str, ...]:
+    """The shards that a training set needs; a shard needs none."""
+    schema = next((item.name for item in items if item.name.endswith(f"/{SCHEMA_FILE}")), None)
+    return shards_of(store.place.read(schema) or b"") if schema else ()
 
 
 def _session(store: S3Objects, place: tuple[str, ...], items: Items) -> list[Thing]:

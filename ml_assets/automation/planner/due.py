@@ -175,8 +175,15 @@ def model_nodes(
             code_version_of(pipeline, "checkpoints"),
             (data,),
             salt=fresh,
+            winner=pipeline.winner,
         ),
-        Node(model, code_version_of(pipeline, "trained_model"), (data,), salt=fresh),
+        Node(
+            model,
+            code_version_of(pipeline, "trained_model"),
+            (data,),
+            salt=fresh,
+            winner=pipeline.winner,
+        ),
         Node(report, code_version_of(pipeline, "evaluation_report"), (model, data)),
         Node(
             Address(name, "released_model"),

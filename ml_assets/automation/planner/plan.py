@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ml_assets.errors import counted
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.store.layout import Address, run_key
+from ml_assets.store.pipeline_context import Winner
 
 RECALLED = "recalled"
 """Attribute of a record that a recall reached: the recall's id. It is put there when it is read."""
@@ -24,6 +26,8 @@ class Node:
     salt: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     """The columns of a source's stages: column -> type, as it is declared now."""
+    winner: Winner | None = None
+    """Whose values a model is trained by; None: the spec's own."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,20 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
         return ""
     if retyped := column_changes(node, record):
         return f"its columns are declared otherwise ({retyped})"
-    return "its code changed" if record.code_version != node.code_version else "an input changed"
+    if record.code_version == node.code_version:
+        return "an input changed"
+    return _other_winner(node, record) or "its code changed"
+
+
+def _other_winner(node: Node, record: StageRecord) -> str:
+    """Which search changed the settings of a model, in words; empty: none did."""
+    was: Mapping[str, Any] | None = record.attributes.get("search")
+    won = node.winner
+    if (won and dict(won.values)) == (was and was["values"]):
+        return ""
+    if won:
+        return f"it is trained by the winner of a search: trial {won.trial} of {won.study}"
+    return "it is trained by its spec's own settings again, and by no winner of a search"
 
 
 def column_changes(node: Node, record: StageRecord) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,7 +12,7 @@ from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
-from ml_assets.assets.training_set.shards import SCHEMA_FILE, load_schema
+from ml_assets.assets.training_set.shards import load_schema, read_rows
 from ml_assets.automation.planner.selection import gate_keys, leak_keys
 from ml_assets.errors import Interrupted, MlAssetsError, RefusedByGate, StorageError
 from ml_assets.extras.prove.claim import Claim, address_of
@@ -29,7 +28,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision
 from ml_assets.records.run_history import Made
 from ml_assets.records.run_record import RUN_FILE, RunRecord
-from ml_assets.spec.program import ShardSchema
+from ml_assets.spec.program import SCHEMA_FILE, Shard, ShardSchema
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
 from ml_assets.spec.training import RELEASE
@@ -95,9 +94,9 @@ class ModelWalk:
         except (StorageError, OSError):
             path = address_of(made).file(SCHEMA_FILE)
             manifest = self.home.real.read_bytes(made.commit, path)
-            files = ShardSchema.model_validate_json(manifest).rows
-            others = load_schema(data_ref(self.pipeline, now)).rows
-            named = [name for name in files if files[name].sha256 != others[name].sha256]
+            was_split = ShardSchema.model_validate_json(manifest).splits
+            now_split = load_schema(data_ref(self.pipeline, now)).splits
+            named = [n for n in was_split if _tables(was_split[n]) != _tables(now_split[n])]
             said = f"other rows in {', '.join(named)}" if named else "rows encoded otherwise"
             return f"{said}; those of then went by age, their manifest stayed"
         key = self.pipeline.spec.features.key
@@ -246,8 +245,12 @@ def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Reprod
 
 def _splits(pipeline: Pipeline, record: StageRecord) -> dict[str, pl.DataFrame]:
     ref = data_ref(pipeline, record)
-    files = load_schema(ref).rows
-    return {name: pl.read_parquet(Path(ref.uri) / file.path) for name, file in files.items()}
+    schema = load_schema(ref)
+    return {name: read_rows(ref, schema, name) for name in schema.splits}
+
+
+def _tables(shards: Sequence[Shard]) -> list[str]:
+    return [shard.table for shard in shards]
 
 
 def _counts(rows: Mapping[str, int]) -> str:

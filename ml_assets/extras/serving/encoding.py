@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.released_model.predict import feature_columns
 from ml_assets.assets.released_model.rows_to_predict import Rows, check_rows
-from ml_assets.assets.training_set.encoding import CLIP, encode_rows
+from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.spec.program import ModelManifest
+from ml_assets.store import row_encoding
 
 Columns = Mapping[str, Sequence[object]]
 """Name -> the values of all rows, as JSON gives them."""
@@ -74,15 +75,8 @@ class Encoder:
         return [(c.name, {word: n for n, word in enumerate(c.vocabulary, 1)}) for c in read]
 
     @cached_property
-    def _scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        read = self.manifest.preprocessing.numeric
-        return np.array([[c.mean] for c in read]), np.array([[c.std] for c in read])
-
-    @cached_property
-    def _flagged(self) -> list[int]:
-        read = self.manifest.preprocessing
-        places = {column.name: place for place, column in enumerate(read.numeric)}
-        return [places[name] for name in read.null_flags]
+    def _encoder(self) -> row_encoding.Encoder:
+        return row_encoding.Encoder(self.manifest.preprocessing)
 
     def _fast(self, columns: Columns, count: int) -> Encoded | None:
         """None: a value is not of its column's type, or may not be."""
@@ -95,19 +89,14 @@ class Encoder:
             return None
         if np.isinf(values).any():
             return None
-        missing = np.isnan(values)
-        mean, std = self._scale
-        with np.errstate(over="ignore"):
-            scaled = ((values - mean) / std).clip(-CLIP, CLIP) if len(values) else values
-        scaled[missing] = 0.0
         codes = np.zeros((count, len(self._words)), np.int32)
         for place, (name, known) in enumerate(self._words):
             words = columns[name]
             if not {type(word) for word in words} <= _WORDS:
                 return None
             codes[:, place] = [known.get(word, 0) for word in words]
-        numeric = np.concatenate([scaled, missing[self._flagged]]).T
-        return Encoded(np.ascontiguousarray(numeric, dtype=np.float32), codes)
+        rows = np.ascontiguousarray(values.T)
+        return Encoded(self._encoder.numeric(rows, row_encoding.pack(np.isnan(rows))), codes)
 
     def _checked(self, columns: Columns) -> Encoded:
         rows = Rows("the request", tuple(columns), columns, "json")

@@ -20,6 +20,9 @@ SPLIT = "split"
 
 Split = Literal["train", "validation", "holdout"]
 
+SCHEMA_FILE = "schema.json"
+SHARD_FILE = "shard.json"
+
 
 class Ref(Frozen):
     """A folder of files, and the SHA-256 of the manifest in it that names every file's checksum."""
@@ -28,7 +31,7 @@ class Ref(Frozen):
     digest: Digest
 
 
-# --- the training set on disk: <uri>/schema.json plus the .npy files it names -------------------
+# --- the training set on disk: <uri>/schema.json, and beside it the folders of its shards ---------
 
 
 class File(Frozen):
@@ -63,19 +66,45 @@ class Preprocessing(Frozen):
 
 
 class Shard(Frozen):
-    """Arrays of one part of a split.
-
-    ``numeric`` [rows, n] float32, ``categorical`` [rows, c] int32, ``label`` [rows]: 0 or 1
-    float32 (binary), place of the class int64 (multiclass), standardized float32 (regression), or
-    the row's share of its query's gain float32 (ranking).
-    """
+    """One part of a split: a folder beside that of the set, named by its own manifest's digest."""
 
     rows: Annotated[int, Field(ge=0)]
+    digest: Digest
+    """SHA-256 of the ``shard.json`` in it, and its name."""
+    table: Digest
+    """SHA-256 of its rows before encoding."""
+
+
+class ShardFiles(Frozen):
+    """``shard.json``: arrays of some rows as they are, before anything that was fitted.
+
+    So it is the same in every window. ``Preprocessing`` and ``LabelScale`` are applied as the rows
+    are taken.
+    """
+
+    schema_version: Literal[1] = 1
+    rows: Annotated[int, Field(ge=0)]
     numeric: File
+    """[rows, n] float64; NaN where there is no number."""
+    missing: File
+    """[rows, ceil(n / 8)] uint8: bit i % 8 of byte i // 8 says that number i is null."""
     categorical: File
+    """[rows, c] int32: the place of the word in ``words`` plus 1; 0 is null."""
+    words: File
+    """JSON: for each categorical column the words of these rows, sorted."""
     label: File
+    """[rows]: 0 or 1 float32 (binary), place of the class int64 (multiclass), the number float64
+    (regression), or the row's share of its query's gain float32 (ranking)."""
     queries: File | None = Field(default=None, exclude_if=unset)
     """Ranking: [queries + 1] int64, where each query's rows begin; a query lies in one shard."""
+    table: File
+    """The rows before encoding (Parquet), in the same order."""
+
+    @property
+    def arrays(self) -> tuple[File, ...]:
+        """What the training program reads."""
+        files = (self.numeric, self.missing, self.categorical, self.words, self.label, self.queries)
+        return tuple(file for file in files if file is not None)
 
 
 class LabelScale(Frozen):
@@ -96,8 +125,11 @@ class ShardSchema(Frozen):
     """Share of each class in the training split (binary: of the positive one; a number: empty)."""
     label_scale: LabelScale | None = Field(default=None, exclude_if=unset)
     splits: dict[Split, tuple[Shard, ...]]
-    rows: dict[Split, File]
-    """The rows before encoding (Parquet), in the order of the shards."""
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """Those of all splits, each once."""
+        return tuple({one.digest: one for part in self.splits.values() for one in part}.values())
 
 
 class Calibration(Frozen):

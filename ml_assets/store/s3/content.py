@@ -5,44 +5,64 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import File, ModelManifest, ShardSchema
+from ml_assets.spec.program import (
+    SCHEMA_FILE,
+    SHARD_FILE,
+    File,
+    ModelManifest,
+    ShardFiles,
+    ShardSchema,
+)
 from ml_assets.store.objects import bytes_digest, inside, verify
 from ml_assets.store.s3.client import S3Place
 
+ItemT = TypeVar("ItemT")
 _AT_ONCE = 8
 """Files on their way at the same time."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of folder: its manifest, and the files that the manifest names."""
+    """A kind of folder: its manifest, the files that it names, and the folders beside it."""
 
     manifest: str
     files: Callable[[bytes], Sequence[File]]
+    beside: "Callable[[bytes], Sequence[str]]" = lambda _: ()
+    """The digests of the folders beside it that it is of no use without."""
+    kind_beside: "Kind | None" = None
 
 
-def _arrays(schema: bytes) -> list[File]:
-    shards = [s for split in ShardSchema.model_validate_json(schema).splits.values() for s in split]
-    named = [(s.numeric, s.categorical, s.label, s.queries) for s in shards]
-    return [file for files in named for file in files if file is not None]
+def _shards(schema: bytes) -> list[str]:
+    return [shard.digest for shard in ShardSchema.model_validate_json(schema).shards]
 
 
-def _arrays_and_rows(schema: bytes) -> list[File]:
-    return [*_arrays(schema), *ShardSchema.model_validate_json(schema).rows.values()]
+def _arrays(shard: bytes) -> Sequence[File]:
+    return ShardFiles.model_validate_json(shard).arrays
+
+
+def _arrays_and_rows(shard: bytes) -> Sequence[File]:
+    return [*_arrays(shard), ShardFiles.model_validate_json(shard).table]
+
+
+def _nothing(_: bytes) -> Sequence[File]:
+    return ()
 
 
 def _weights(manifest: bytes) -> list[File]:
     return [ModelManifest.model_validate_json(manifest).weights]
 
 
-SHARDS = Kind("schema.json", _arrays_and_rows)
-ARRAYS = Kind("schema.json", _arrays)
+SHARD = Kind(SHARD_FILE, _arrays_and_rows)
+SHARDS = Kind(SCHEMA_FILE, _nothing, _shards, SHARD)
+ARRAYS = Kind(SCHEMA_FILE, _nothing, _shards, Kind(SHARD_FILE, _arrays))
 """What the training program reads of a training set."""
 MODELS = Kind("model.json", _weights)
 
@@ -50,22 +70,25 @@ MODELS = Kind("model.json", _weights)
 def fetch_folder(place: S3Place, digest: str, kind: Kind, target: Path) -> None:
     """Bring a folder here whole, held to its digest, by rename; one that is there stays.
 
+    What it needs beside it is brought first, several folders at the same time.
+
     Raises:
         StorageError: it is lost, or is not what its digest names.
         StoreAway: nobody can tell.
     """
+    if target.is_dir() and kind.kind_beside is None:
+        return
+    content = _manifest(place, digest, kind, target)
+    files, beside = _named(place, kind, content)
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+    def bring(other: str) -> None:
+        assert kind.kind_beside is not None
+        fetch_folder(_beside(place, other), other, kind.kind_beside, target.parent / other)
+
+    each(beside, bring)  # also where the folder is there: a cache may have lost some of them
     if target.is_dir():
         return
-    content = place.read(kind.manifest)
-    if content is None:
-        raise StorageError(f"{place.uri}/{kind.manifest} is lost: {place.uri} was to be used.")
-    if bytes_digest(content) != digest:
-        raise StorageError(
-            f"{place.uri}/{kind.manifest} is damaged: its checksum is"
-            f" {bytes_digest(content)[:12]}, expected {digest[:12]}. Make it again."
-        )
-    files = _named(place, kind, content)
-    target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         _download(place, files, draft)
@@ -78,25 +101,57 @@ def fetch_folder(place: S3Place, digest: str, kind: Kind, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def publish_folder(place: S3Place, folder: Path, kind: Kind) -> None:
-    """Upload a whole folder, its manifest last; nothing where that is there already.
+def _manifest(place: S3Place, digest: str, kind: Kind, target: Path) -> bytes:
+    """The manifest of a folder that is to be here, held to its digest."""
+    here = target / kind.manifest
+    content = here.read_bytes() if here.is_file() else place.read(kind.manifest)
+    if content is None:
+        raise StorageError(f"{place.uri}/{kind.manifest} is lost: {place.uri} was to be used.")
+    if bytes_digest(content) != digest:
+        raise StorageError(
+            f"{place.uri}/{kind.manifest} is damaged: its checksum is"
+            f" {bytes_digest(content)[:12]}, expected {digest[:12]}. Make it again."
+        )
+    return content
+
+
+def publish_folder(
+    place: S3Place, folder: Path, kind: Kind, again: timedelta = timedelta.max
+) -> None:
+    """Upload a whole folder, its manifest last; first what it needs beside it.
+
+    Args:
+        again: one that is there and older is marked as used again: its manifest is put anew.
 
     Raises:
         StorageError: the folder is not what its manifest says: nothing counts of it.
         StoreAway: it is not published.
     """
-    if place.size(kind.manifest) is not None:
+    there = next((item for item in place.items(kind.manifest)), None)
+    if there is not None and datetime.now(UTC) - there.changed <= again:
         return
     content = (folder / kind.manifest).read_bytes()
-    files = _named(place, kind, content)
-    verify(folder, files)
-    each(files, lambda file: place.upload(file.path, inside(folder, file.path)))
+    if there is None:
+        files, beside = _named(place, kind, content)
+
+        def put(other: str) -> None:
+            assert kind.kind_beside is not None
+            publish_folder(_beside(place, other), folder.parent / other, kind.kind_beside, again)
+
+        each(beside, put)
+        verify(folder, files)
+        each(files, lambda file: place.upload(file.path, inside(folder, file.path)))
     place.write(kind.manifest, content)
 
 
-def _named(place: S3Place, kind: Kind, content: bytes) -> Sequence[File]:
+def _beside(place: S3Place, name: str) -> S3Place:
+    """The place of another folder in the same one."""
+    return place.elsewhere(f"{place.uri.rpartition('/')[0]}/{name}")
+
+
+def _named(place: S3Place, kind: Kind, content: bytes) -> tuple[Sequence[File], Sequence[str]]:
     try:
-        return kind.files(content)
+        return kind.files(content), kind.beside(content)
     except ValidationError as error:
         raise StorageError(
             f"{place.uri}/{kind.manifest} cannot be read: {error}. It was written by another"
@@ -115,8 +170,8 @@ def _download(place: S3Place, files: Sequence[File], draft: Path) -> None:
         raise StorageError(f"{place.uri}: {error}") from error
 
 
-def each(files: Iterable[File], work: Callable[[File], None]) -> None:
-    """Work on several files at the same time; the first error of any is raised."""
+def each(items: Iterable[ItemT], work: Callable[[ItemT], None]) -> None:
+    """Work on several files or folders at the same time; the first error of any is raised."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="s3") as pool:
-        for done in [pool.submit(partial(work, file)) for file in files]:
+        for done in [pool.submit(partial(work, item)) for item in items]:
             done.result()

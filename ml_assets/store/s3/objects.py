@@ -6,14 +6,14 @@ whole, held to their digest. Pages are read as they are there now. Sessions are 
 """
 
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.program import Ref
 from ml_assets.store.objects import LocalObjects, renew, stays_below, write_whole
 from ml_assets.store.s3.client import S3Place
-from ml_assets.store.s3.content import MODELS, SHARDS, Kind, fetch_folder, publish_folder
+from ml_assets.store.s3.content import MODELS, SHARD, SHARDS, Kind, fetch_folder, publish_folder
 
 _KINDS = {"shards": SHARDS, "models": MODELS}
 _PLACES = {"shards": 3, "models": 2}
@@ -56,13 +56,9 @@ class S3Objects(LocalObjects):
             StorageError: it lies elsewhere, or is not what its manifest says.
             StoreAway: it is not published.
         """
-        inner = self._inner(ref)
-        place, kind = self.place.at(*inner), _kind(inner[0])
-        there = next((item for item in place.items(kind.manifest)), None)
-        if there is None:
-            publish_folder(place, Path(ref.uri), kind)
-        elif datetime.now(UTC) - there.changed > RENEWED:
-            place.write(kind.manifest, (Path(ref.uri) / kind.manifest).read_bytes())
+        inner, folder = self._inner(ref), Path(ref.uri)
+        kind = SHARD if (folder / SHARD.manifest).is_file() else _kind(inner[0])
+        publish_folder(self.place.at(*inner), folder, kind, RENEWED)
 
     def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:
         """See ``LocalObjects.adopt``; it is published, too."""

@@ -1,19 +1,37 @@
-"""The training set as memory-mapped arrays, verified against its manifest. No engine is loaded."""
+"""The training set as memory-mapped arrays, verified against its manifest. No engine is loaded.
 
-from collections.abc import Callable, Iterator, Sequence
+The shards hold rows as they are; what was fitted is applied to the rows that are taken.
+"""
+
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import File, Ref, Shard, ShardSchema, Split
+from ml_assets.spec.program import (
+    SCHEMA_FILE,
+    SHARD_FILE,
+    File,
+    Ref,
+    Shard,
+    ShardFiles,
+    ShardSchema,
+    Split,
+)
 from ml_assets.store.objects import file_digest, verify
+from ml_assets.store.row_encoding import Encoder, scale_label
 from ml_assets.training.stop import BadData
 
 _CHUNK = 1_000_000
+_AT_ONCE = 1 << 16
+"""Rows that are encoded at once: they are held as they were, too."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +40,61 @@ class Rows:
 
     numeric: NDArray[np.generic]
     categorical: NDArray[np.generic]
-    label: NDArray[np.generic]
+    label: NDArray[Any]
     starts: NDArray[np.int64] | None = None
     """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
 
 
 Predict = Callable[[Rows], NDArray[np.float64]]
 """Rows -> [n, outputs] float64; see ``ScoreOutput.predictions``."""
+
+
+class ShardArrays:
+    """The arrays of one shard, mapped when they are first taken from."""
+
+    def __init__(self, folder: Path, rows: int, encoder: Encoder) -> None:
+        self.rows = rows
+        self._folder, self._encoder = folder, encoder
+
+    @cached_property
+    def numeric(self) -> NDArray[np.float64]:
+        return self._mapped(self._files.numeric)
+
+    @cached_property
+    def missing(self) -> NDArray[np.uint8]:
+        return self._mapped(self._files.missing)
+
+    @cached_property
+    def categorical(self) -> NDArray[np.int32]:
+        return self._mapped(self._files.categorical)
+
+    @cached_property
+    def label(self) -> NDArray[Any]:
+        return self._mapped(self._files.label)
+
+    def codes(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """[rows, c] the codes of the words of these rows."""
+        places = np.take(self.categorical, rows, axis=0)
+        columns, words = self._codes.shape
+        return np.take(self._codes, places + words * np.arange(columns, dtype=np.int32))
+
+    @cached_property
+    def queries(self) -> NDArray[np.int64] | None:
+        """[queries + 1] where the rows of each query begin; None if no ranking."""
+        file = self._files.queries
+        return None if file is None else self._mapped(file).astype(np.int64)
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int32]:
+        """[c, words + 1] the code of each of the shard's own words."""
+        return self._encoder.codes(json.loads((self._folder / self._files.words.path).read_bytes()))
+
+    @cached_property
+    def _files(self) -> ShardFiles:
+        return ShardFiles.model_validate_json((self._folder / SHARD_FILE).read_bytes())
+
+    def _mapped(self, file: File) -> NDArray[Any]:
+        return np.load(self._folder / file.path, mmap_mode="r", allow_pickle=False)
 
 
 class SplitArrays:
@@ -42,12 +108,10 @@ class SplitArrays:
         shards = schema.splits.get(split, ())
         if not shards:
             raise BadData(f"The training set {folder} has no split {split!r}.")
-        self._parts = [
-            tuple(_mapped(folder, file) for file in (s.numeric, s.categorical, s.label))
-            for s in shards
-        ]
+        self._encoder, self._scale = Encoder(schema.preprocessing), schema.label_scale
+        self._parts = [ShardArrays(folder.parent / s.digest, s.rows, self._encoder) for s in shards]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
-        self._queries = self._relevant_queries(folder, shards)
+        self._queries = self._relevant_queries(folder) if schema.task == "ranking" else None
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -58,18 +122,18 @@ class SplitArrays:
         return len(self) if self._queries is None else len(self._queries)
 
     def take(self, rows: NDArray[np.int64]) -> Rows:
-        """The rows with these numbers, in this order."""
-        if len(self._parts) == 1:
-            numeric, categorical, label = (array[rows] for array in self._parts[0])
-        else:
-            numeric, categorical, label = (self._gather(rows, kind) for kind in range(3))
-        return Rows(numeric, categorical, label)
+        """The rows with these numbers, in this order, encoded."""
+        if len(rows) <= _AT_ONCE:
+            return self._taken(rows)
+        blocks = [self._taken(rows[n : n + _AT_ONCE]) for n in range(0, len(rows), _AT_ONCE)]
+        arrays = zip(*((b.numeric, b.categorical, b.label) for b in blocks), strict=True)
+        return Rows(*(np.concatenate(parts) for parts in arrays))
 
     def labels(self) -> Iterator[NDArray[np.int64]]:
         """The places of the rows' classes, in order, some at a time."""
-        for _, _, labels in self._parts:
-            for first in range(0, len(labels), _CHUNK):
-                yield np.asarray(labels[first : first + _CHUNK]).astype(np.int64)
+        for part in self._parts:
+            for first in range(0, part.rows, _CHUNK):
+                yield np.asarray(part.label[first : first + _CHUNK]).astype(np.int64)
 
     def whole(self) -> Rows:
         """The rows of every unit, in order."""
@@ -91,28 +155,47 @@ class SplitArrays:
         first, last = self._queries[units].T
         return last - first
 
-    def _relevant_queries(self, folder: Path, shards: Sequence[Shard]) -> NDArray[np.int64] | None:
-        """[queries, 2] first row and end of each query with a relevant row; None if no ranking."""
+    def _taken(self, rows: NDArray[np.int64]) -> Rows:
+        numbers, missing, codes, labels = (_empty(like, len(rows)) for like in self._likes)
+        for part, places, own in self._owners(rows):
+            numbers[places] = np.take(part.numeric, own, axis=0)
+            missing[places] = np.take(part.missing, own, axis=0)
+            codes[places] = part.codes(own)
+            labels[places] = np.take(part.label, own)
+        numeric = self._encoder.numeric(numbers, missing)
+        return Rows(numeric, codes, scale_label(labels, self._scale))
+
+    @cached_property
+    def _likes(self) -> tuple[NDArray[Any], ...]:
+        one = self._parts[0]
+        return one.numeric, one.missing, one.categorical, one.label
+
+    def _owners(
+        self, rows: NDArray[np.int64]
+    ) -> Iterator[tuple[ShardArrays, NDArray[np.int64] | slice, NDArray[np.int64]]]:
+        """Each shard that holds some of the rows, with their places in ``rows`` and in it."""
+        if len(self._parts) == 1:
+            yield self._parts[0], slice(None), rows
+            return
+        owner = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(owner, kind="stable")
+        ends = np.cumsum(np.bincount(owner, minlength=len(self._parts)))
+        for number in np.unique(owner):
+            places = order[ends[number - 1] if number else 0 : ends[number]]
+            yield self._parts[number], places, rows[places] - self._starts[number]
+
+    def _relevant_queries(self, folder: Path) -> NDArray[np.int64]:
+        """[queries, 2] first row and end of each query with a relevant row."""
         spans: list[NDArray[np.int64]] = []
-        for shard, first, part in zip(shards, self._starts, self._parts, strict=False):
-            if shard.queries is None:
-                return None
-            starts = _mapped(folder, shard.queries).astype(np.int64)
-            relevant = np.add.reduceat(part[2], starts[:-1]) > 0
-            spans.append(first + np.stack([starts[:-1], starts[1:]], axis=1)[relevant])
+        for part, first in zip(self._parts, self._starts, strict=False):
+            if part.queries is not None and part.rows:
+                begins, ends = part.queries[:-1], part.queries[1:]
+                relevant = np.add.reduceat(part.label, begins) > 0
+                spans.append(first + np.stack([begins, ends], axis=1)[relevant])
         found = np.concatenate(spans)
         if not len(found):
             raise BadData(f"No query of {folder} has a relevant row: there is nothing to learn.")
         return found
-
-    def _gather(self, rows: NDArray[np.int64], kind: int) -> NDArray[np.generic]:
-        owner = np.searchsorted(self._starts, rows, side="right") - 1
-        sample = self._parts[0][kind]
-        out = np.empty((len(rows), *sample.shape[1:]), sample.dtype)
-        for number, part in enumerate(self._parts):
-            mine = owner == number
-            out[mine] = part[kind][rows[mine] - self._starts[number]]
-        return out
 
 
 def open_set(ref: Ref) -> tuple[Path, ShardSchema]:
@@ -122,19 +205,24 @@ def open_set(ref: Ref) -> tuple[Path, ShardSchema]:
         BadData: something is missing or damaged.
     """
     folder = Path(ref.uri)
-    file = folder / "schema.json"
+    file = folder / SCHEMA_FILE
     try:
         if file_digest(file) != ref.digest:
             raise BadData(f"{file} is damaged: its checksum is not {ref.digest[:12]}.")
         schema = ShardSchema.model_validate_json(file.read_bytes())
-        for shards in schema.splits.values():
-            for shard in shards:
-                files = (shard.numeric, shard.categorical, shard.label, shard.queries)
-                verify(folder, [file for file in files if file is not None])
+        for shard in schema.shards:
+            _verify(folder.parent / shard.digest, shard)
     except (OSError, ValidationError, StorageError) as error:
         raise BadData(f"The training set {folder} cannot be used: {error}") from error
     return folder, schema
 
 
-def _mapped(folder: Path, file: File) -> NDArray[np.generic]:
-    return np.load(folder / file.path, mmap_mode="r", allow_pickle=False)
+def _verify(folder: Path, shard: Shard) -> None:
+    manifest = folder / SHARD_FILE
+    if file_digest(manifest) != shard.digest:
+        raise StorageError(f"{manifest} is damaged: its checksum is not {shard.digest[:12]}.")
+    verify(folder, ShardFiles.model_validate_json(manifest.read_bytes()).arrays)
+
+
+def _empty(like: NDArray[Any], rows: int) -> NDArray[Any]:
+    return np.empty((rows, *like.shape[1:]), like.dtype)

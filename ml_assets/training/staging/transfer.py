@@ -64,7 +64,7 @@ def stage(request: Request, place: S3Place, scratch: Path, deadline: Deadline) -
 
     folder = scratch / "attempt"
     folder.mkdir(parents=True, exist_ok=True)
-    changed: dict[str, object] = {"data": brought(request.data, ARRAYS, "data")}
+    changed: dict[str, object] = {"data": brought(request.data, ARRAYS, "shards/set")}
     if isinstance(request, ScoreRequest):
         changed["model"] = brought(request.model, MODELS, "model")
     if isinstance(request, TrainRequest) and request.init is not None:

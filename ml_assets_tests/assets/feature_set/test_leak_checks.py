@@ -1,7 +1,11 @@
 """Leak guards in real runs: what leaks is not published, whatever path leads there."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import polars as pl
@@ -10,11 +14,19 @@ import pytest
 from ml_assets.adapters.execute import execute
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.training_set import shards
+from ml_assets.assets.training_set.encoded_set import (
+    EncodedSet,
+    encode_window,
+    publish_set,
+    shards_in_words,
+)
+from ml_assets.assets.training_set.fitting import Fitted
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.automation.planner.selection import leak_keys
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
-from ml_assets.spec.pipeline import FeaturesSpec
-from ml_assets.spec.program import Preprocessing, Ref, Split
+from ml_assets.graph.publish import Work
+from ml_assets.spec.program import Ref, Split
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.pipeline_context import open_pipeline
@@ -258,16 +270,18 @@ def test_a_set_whose_preprocessing_saw_other_rows_is_refused(
 ) -> None:
     steps.declare()
     assert steps.make("feature_set") == ""
-    before, fit = steps.training_set(), shards.fit_preprocessing
-    every_row = [pl.DataFrame()]
+    before, fit = steps.training_set(), shards.fit
+    seen: list[int] = []
 
-    def on_all(train: pl.DataFrame, features: FeaturesSpec) -> Preprocessing:
-        every_row[0] = pl.concat([train, train.with_columns(pl.col("load") * 3).head(200)])
-        return fit(every_row[0], features)
+    def on_all(train: SplitRows, *more: Any) -> Fitted:
+        others = train.parts[0].rows.with_columns(pl.col("load") * 3).head(200)
+        every = SplitRows((*train.parts, Part(others)))
+        seen.append(len(every) - len(train))
+        return fit(every, *more)
 
-    monkeypatch.setattr(shards, "fit_preprocessing", on_all)
+    monkeypatch.setattr(shards, "fit", on_all)
     error = steps.make("training_set")
-    assert len(every_row[0]), "the fault was planted"
+    assert seen == [200], "the fault was planted"
     assert "fitted_on_train: " in error
     assert "load: mean" in error
     assert steps.training_set() == before
@@ -297,3 +311,37 @@ def test_a_split_by_time_and_entity_keeps_each_customer_on_one_side(
     weeks = {"train": 2, "validation": 1, "holdout": 1}
     assert len(rows[whole]) == 240 * weeks[whole]
     assert 0 < len(rows[fewer]) < 240 * weeks[fewer]
+
+
+# --- the next window ------------------------------------------------------------------------------
+
+
+def test_the_next_window_encodes_the_shard_of_one_partition_and_is_as_from_nothing(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps.declare(change=lambda spec: spec.replace("train: 2,", "train: 1,"))
+    assert steps.make("feature_set") == ""
+    first, second = (str(date.fromisoformat(LAST) - timedelta(weeks=n)) for n in (1, 0))
+
+    def encoded(as_of: str) -> EncodedSet:
+        pipeline = open_pipeline(NAME, steps.world.settings)
+        state = pipeline.at(pipeline.store.resolve("main"))
+        made = encode_window(dg.build_asset_context().log, state, as_of)
+        work = Work(Address(NAME, "training_set"), as_of, made.inputs, "run")
+        publish_set(state, work, made)
+        return made
+
+    assert steps.training_set() is not None
+    before = encoded(first)
+    assert shards_in_words(before.written) == "5 shards: 5 encoded, 0 as in the set before"
+    after = encoded(second)
+    assert shards_in_words(after.written) == "5 shards: 1 encoded, 4 as in the set before"
+    assert len(after.schema.shards) == 3, "the embargo's partitions are in no split"
+    assert before.ref != after.ref
+    again = encoded(second)
+    assert (again.written.encoded, again.ref) == (0, after.ref)
+
+    objects = steps.world.root / "state" / "objects"
+    shutil.move(objects / "shards", tmp_path / "shards")
+    anew = encoded(second)
+    assert (anew.written.encoded, anew.ref) == (5, after.ref), "what is gone is made again"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.samplers import Sampler
+from ml_assets.assets.hyperparameter_search.samplers import Sampler, answering
 from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
@@ -127,19 +127,21 @@ def studied(
     folder: Path,
     said: list[str] | None = None,
     patient: bool = False,
+    place: str = "",
 ) -> Study:
     """Run a study in this process; its memory and its sessions lie in a folder.
 
     Args:
+        place: the database that is its memory instead.
         patient: no training goes on before the study has judged what it told.
     """
     own = plan.search.own(plan.spec)
-    sampler = Sampler(plan.search, own, plan.name, str(folder / "studies"), plan.fits)
-    told = said if said is not None else []
-    run = StudyRun(
-        plan, sampler, launcher, LocalObjects(folder), told.append, lambda trial, one: None
-    )
-    if patient:
-        launcher.behind = lambda: not run._happened.empty()
-    why = run.run()
-    return outcome(plan, run, sampler.importances(), why)
+    told, objects = said if said is not None else [], LocalObjects(folder)
+    with answering():
+        memory = place or str(folder / "studies")
+        sampler = Sampler(plan.search, own, plan.name, memory, plan.fits)
+        run = StudyRun(plan, sampler, launcher, objects, told.append, lambda trial, one: None)
+        if patient:
+            launcher.behind = lambda: not run._happened.empty()
+        why = run.run()
+        return outcome(plan, run, sampler.importances(), why)

@@ -7,7 +7,8 @@ import pytest
 
 from ml_assets.assets.hyperparameter_search.samplers import Sampler
 from ml_assets.errors import StorageError
-from ml_assets.spec.search import SearchSpec, Values
+from ml_assets.spec.search import SearchSpec
+from ml_assets.spec.search_parameter import Values
 
 X, Y = "training.learning_rate", "model.dropout"
 OWN = {X: 0.5, Y: 0.5}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.assets.hyperparameter_search.samplers import Proposal
 from ml_assets.errors import StoreAway, TrainingFailed
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session import train_session
@@ -17,6 +18,7 @@ from ml_assets_tests.assets.hyperparameter_search.curves import (
     plan_of,
     studied,
 )
+from ml_assets_tests.servers.postgres import postgres
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,39 @@ def test_a_study_that_is_killed_anywhere_goes_on_from_what_is_whole(
     assert kills > 3
     assert len([one for one in study.trials if one.end == "finished"]) == 13
     assert len(launcher.trained) == len(set(launcher.trained)) == 13
+
+
+def test_a_study_whose_connections_are_killed_goes_on_from_what_is_whole(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    import psycopg
+
+    draw, kills, broken = random.Random(20), 0, 0
+    plan = plan_of(spec, {"trials": 12, "prune": {"kind": "median", "min_share": 0.9}})
+    with postgres() as place:
+        admin = psycopg.connect(place.replace("+psycopg", ""), autocommit=True)
+
+        def before(job: TrainJob, tenth: int) -> None:
+            nonlocal kills
+            if kills < 20 and draw.random() < 0.3:
+                kills += 1
+                admin.execute(
+                    "select pg_terminate_backend(pid) from pg_stat_activity"
+                    " where backend_type = 'client backend' and pid <> pg_backend_pid()"
+                )
+
+        launcher, study = Curves(by_rate, before=before), None
+        while study is None:
+            try:
+                study = studied(plan, launcher, tmp_path, place=place)
+            except StoreAway as error:
+                assert "went away in the midst of a study" in str(error)
+                broken += 1
+        admin.close()
+    assert kills == 20
+    over = [one for one in study.trials if one.end in ("finished", "pruned")]
+    assert len(over) == 13
+    assert len(launcher.trained) == len(set(launcher.trained))
 
 
 def test_a_trial_without_prospect_is_told_to_stop_and_counts_as_pruned(
@@ -212,9 +247,27 @@ def test_other_seeds_are_of_the_best_setting_alone(tmp_path: Path, spec: Pipelin
     assert len(study.seeds) == 4
 
 
+def test_trials_wait_in_the_queue_of_the_search(spec: PipelineSpec) -> None:
+    queued = plan_of(spec, {"queue": "searches", "queue_priority": "low"})
+    own = Proposal(0, queued.search.own(spec), own=True)
+    other = Proposal(1, {"training.learning_rate": 0.02, "model.width": 8})
+    for job in (queued.job(own), queued.job(other), queued.job(own, seed=3)):
+        assert (job.cluster.queue, job.cluster.queue_priority) == ("searches", "low")
+    plain = plan_of(spec, {})
+    assert plain.job(other).cluster == spec.cluster
+    assert train_session(plain.job(other)) == train_session(queued.job(other))
+
+
 def test_the_name_of_a_study_is_a_digest_of_what_decides_it(spec: PipelineSpec) -> None:
     name = plan_of(spec, {}).name
-    same = ({"trials": 20}, {"parallel": 7}, {"budget": {"gpu_hours": 1}}, {"adopt": True})
+    same = (
+        {"trials": 20},
+        {"parallel": 7},
+        {"budget": {"gpu_hours": 1}},
+        {"adopt": True},
+        {"queue": "searches"},
+        {"after_refusals": 2},
+    )
     assert {plan_of(spec, more).name for more in same} == {name}
     narrow = {"training.learning_rate": {"kind": "log_float", "low": 0.001, "high": 0.1}}
     other = (

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import WindowError
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.split import StratifiedGroupSplit, TimeGroupSplit
@@ -29,8 +30,10 @@ def by_time(keep: str) -> TimeGroupSplit:
     )
 
 
-def rows(*groups: str | None) -> pl.DataFrame:
-    return pl.DataFrame({"g": pl.Series(groups, dtype=pl.String)}).with_row_index("k")
+def rows(*groups: str | None) -> SplitRows:
+    """A row for each group, in parts of two rows."""
+    frame = pl.DataFrame({"g": pl.Series(groups, dtype=pl.String)}).with_row_index("k")
+    return SplitRows(tuple(Part(frame[n : n + 2].lazy(), str(n)) for n in range(0, len(frame), 2)))
 
 
 SPANNING = {
@@ -53,9 +56,13 @@ def test_rows_of_an_entity_that_spans_splits_stay_in_one(
     if keep == "last":  # b is last seen in validation
         train = [None]  # pyright: ignore[reportAssignmentType]
     kept = keep_entities_apart(SPANNING, by_time(keep))  # pyright: ignore[reportArgumentType]
-    assert kept["train"]["g"].to_list() == train
-    assert kept["validation"]["g"].to_list() == validation
-    assert kept["holdout"]["g"].to_list() == holdout
+    assert kept["train"].column("g").to_list() == train
+    assert kept["validation"].column("g").to_list() == validation
+    assert kept["holdout"].column("g").to_list() == holdout
+    whole = kept["train" if keep == "first" else "holdout"]
+    for rows in kept.values():
+        named = [part.source is not None for part in rows.parts]
+        assert all(named) if rows is whole else not any(named), "other rows than a version's"
 
 
 def test_a_split_that_is_emptied_says_by_whom() -> None:

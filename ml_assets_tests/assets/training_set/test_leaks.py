@@ -1,23 +1,24 @@
 """Each guard of a training set finds what is planted for it, and nothing in sound rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from ml_assets.assets.feature_set.leak_checks import refusal
-from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
-from ml_assets.assets.training_set.shards import load_schema, write_labelled
-from ml_assets.assets.training_set.target_proxy import find_proxies
+from ml_assets.assets.training_set import leaks, shards, target_proxy
+from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
-from ml_assets.spec.program import Split
+from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.training import Task
 from ml_assets_tests.worlds import deliveries
 
@@ -25,6 +26,30 @@ Rows = dict[Split, pl.DataFrame]
 WEEK = timedelta(weeks=1)
 NAMES: tuple[Split, ...] = ("train", "validation", "holdout")
 CLASSES = ("low", "middle", "high")
+
+
+def in_parts(frame: pl.DataFrame) -> SplitRows:
+    """The rows in parts of 97: what a guard says must not depend on where they are cut."""
+    places = range(0, len(frame), 97)
+    return SplitRows(tuple(Part(frame[place : place + 97].lazy()) for place in places))
+
+
+def examine(
+    rows: Mapping[Any, pl.DataFrame], spec: PipelineSpec, embargo: timedelta
+) -> tuple[LeakFinding, ...]:
+    return leaks.examine({n: in_parts(frame) for n, frame in rows.items()}, spec, embargo)
+
+
+def find_foreign_fit(schema: ShardSchema, train: pl.DataFrame, label: LabelSpec) -> LeakFinding:
+    return leaks.find_foreign_fit(schema, in_parts(train), label)
+
+
+def find_proxies(rows: Rows, *more: Any) -> LeakFinding:
+    return target_proxy.find_proxies({n: in_parts(f) for n, f in rows.items()}, *more)
+
+
+def write_labelled(rows: Rows, *more: Any) -> Ref:
+    return shards.write_labelled({n: in_parts(f) for n, f in rows.items()}, *more).ref
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +94,7 @@ def orders(first: int, last: int) -> pl.DataFrame:
     ).with_columns(pl.col("ordered_at").cast(pl.Datetime("us", "UTC")))
 
 
-def changed(rows: Rows, name: Split, **columns: pl.Expr) -> Rows:
+def changed(rows: Mapping[Any, pl.DataFrame], name: Split, **columns: pl.Expr) -> Rows:
     return {**rows, name: rows[name].with_columns(**columns)}
 
 

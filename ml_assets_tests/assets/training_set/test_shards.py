@@ -11,14 +11,15 @@ from ml_assets.assets.training_set.encoding import decode_rows, encode_rows
 from ml_assets.assets.training_set.shards import (
     NotComparable,
     load_schema,
+    read_rows,
     write_scoring_set,
 )
 from ml_assets.errors import SpecError, StorageError, WindowError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import File, ModelManifest, Ref, ShardSchema
+from ml_assets.spec.program import File, ModelManifest, Ref, ShardSchema, Split
 from ml_assets.spec.training import Mlp
-from ml_assets_tests.worlds.shards import write_shards
+from ml_assets_tests.worlds.shards import arrays_of, shard_of, write_shards
 
 FEATURES = FeaturesSpec(
     function="f.py:b", key=("k",), decision_at="at", numeric=("x",), categorical=("c",)
@@ -40,16 +41,19 @@ def write(folder: Path, train: pl.LazyFrame = TRAIN, later: pl.LazyFrame = LATER
     return write_shards(splits, FEATURES, LABEL, folder)  # pyright: ignore[reportArgumentType]
 
 
-def arrays(ref: Ref, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    names = ("numeric", "categorical", "label")
-    numeric, categorical, label = (np.load(Path(ref.uri) / split / f"{n}.npy") for n in names)
-    return numeric, categorical, label
+def arrays(ref: Ref, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What the training program reads."""
+    rows = arrays_of(ref, split)
+    return rows.numeric, rows.categorical, rows.label
 
 
 def test_equal_rows_are_an_equal_digest_and_writing_twice_is_safe(tmp_path: Path) -> None:
     assert write(tmp_path / "a") == write(tmp_path / "a")
     assert write(tmp_path / "a").digest == write(tmp_path / "b").digest
-    assert [path.name for path in (tmp_path / "a").iterdir()] == [write(tmp_path / "a").digest]
+    ref = write(tmp_path / "a")
+    named = {ref.digest, *(shard.digest for shard in load_schema(ref).shards)}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == named, "nothing else is left"
+    assert len(named) == 3, "validation and holdout are the same rows, so they share a shard"
 
 
 def test_what_comes_later_does_not_change_the_encoding(tmp_path: Path) -> None:
@@ -180,18 +184,18 @@ def test_text_is_no_number(tmp_path: Path) -> None:
 def test_rows_that_compete_lie_side_by_side_and_share_the_gain(tmp_path: Path) -> None:
     train = numbers([2, 0, 1, 0, 1, None], ["b", "a", "b", "c", "b", "a"])
     ref = write_as(GRADE, tmp_path, train, numbers([1.0, 1.0]))
-    starts = np.load(Path(ref.uri) / "train" / "queries.npy")
+    starts = np.load(shard_of(ref, "train") / "queries.npy")
     assert starts.tolist() == [0, 1, 4, 5]  # a, b, c
     shares = arrays(ref, "train")[2]
     assert shares.tolist() == pytest.approx([0, 3 / 5, 1 / 5, 1 / 5, 0])
-    stored = pl.read_parquet(Path(ref.uri) / load_schema(ref).rows["train"].path)
+    stored = read_rows(ref, load_schema(ref), "train")
     assert stored["k"].to_list() == [1, 0, 2, 4, 3], "the rows are in the order of the arrays"
 
 
 def test_scoring_rows_keep_their_order(tmp_path: Path) -> None:
     train = numbers([2, 0, 1, 0], ["b", "a", "b", "c"])
     ref = write_as(GRADE, tmp_path, train, train)
-    holdout = pl.read_parquet(Path(ref.uri) / load_schema(ref).rows["holdout"].path)
+    holdout = read_rows(ref, load_schema(ref), "holdout")
     again = write_scoring_set(holdout, manifest(load_schema(ref)), GRADE, tmp_path)
     assert isinstance(again, Ref)
     assert (arrays(again, "holdout")[0] == arrays(ref, "holdout")[0]).all()

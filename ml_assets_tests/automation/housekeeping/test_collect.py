@@ -17,6 +17,7 @@ from ml_assets.errors import StateInUse, StorageError
 from ml_assets.launch.folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
+from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import ModelManifest
 from ml_assets.store.layout import Address, read_record
@@ -256,6 +257,16 @@ def test_sets_of_passed_releases_go_by_age_and_those_a_rollback_needs_stay(house
     assert not any((sets / name).exists() for name in gone)
     assert all((sets / one.data).is_dir() for one in (second, third, since))
     assert house.objects.path("models", first.model).is_dir(), "the model itself stays"
+
+
+def test_a_shard_stays_as_long_as_a_set_that_is_kept_names_it(house: House) -> None:
+    house.lay_out("first week", "second week")
+    data = house.lay_out("second week", "third week")
+    house.begin_session(data)
+    house.pass_days(house.retention.shards.days + 1)
+    house.collect()
+    left = {folder.name for folder in house.objects.path("shards", PIPELINE).iterdir()}
+    assert left == {data, digest_of("second week"), digest_of("third week")}
 
 
 def test_after_a_rollback_the_model_that_is_back_keeps_its_set(house: House) -> None:

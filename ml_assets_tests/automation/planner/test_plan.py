@@ -1,14 +1,17 @@
 """The planner: due is what differs from its record, and what follows from it; nothing else."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from ml_assets.automation.planner.plan import Node, contiguous, plan
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.layout import Address, run_key
+from ml_assets.store.pipeline_context import Winner
 
 RAW = Address("p", "raw_snapshot", "s", "w1")
 TABLE = Address("p", "validated_table", "s", "w1")
 FEATURES = Address("p", "feature_set", partition="w1")
+MODEL = Address("p", "trained_model")
 
 
 def receipt(version: str) -> InputVersion:
@@ -74,6 +77,23 @@ def test_code_that_changed_is_due_and_what_comes_before_it_is_not() -> None:
     found = due(nodes(table_code="c9"), RECORDS)
     assert found["validated_table"] == "its code changed"
     assert "raw_snapshot" not in found
+
+
+def test_a_model_that_a_search_found_better_settings_for_says_so() -> None:
+    def model(of: StageRecord, code: str, won: Winner | None) -> str:
+        nodes = [Node(MODEL, code, winner=won)]
+        return due(nodes, {MODEL: of}).get("trained_model", "")
+
+    own = record(MODEL, "c1", "v1")
+    searched = own.model_copy(update={"attributes": {"search": {"values": {"model.width": 64}}}})
+    won = Winner("p-study-1", 4, "0" * 64, {"model.width": 64}, receipt("r1"))
+    other = replace(won, trial=5, values={"model.width": 96})
+    by = "it is trained by the winner of a search: trial"
+    assert model(own, "c2", won) == f"{by} 4 of p-study-1"
+    assert model(searched, "c2", other) == f"{by} 5 of p-study-1"
+    assert model(searched, "c2", None).startswith("it is trained by its spec's own settings again")
+    assert model(searched, "c2", won) == model(own, "c2", None) == "its code changed"
+    assert model(searched, "c1", won) == ""
 
 
 def test_an_input_that_was_made_again_alone_is_noticed() -> None:

@@ -1,0 +1,71 @@
+"""Applies what was fitted on the training split: from the numbers of rows to what a model reads.
+
+The step that lays a set out, the training program and the server share this arithmetic, to the bit.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ml_assets.spec.program import LabelScale, Preprocessing
+
+CLIP = 8.0
+
+
+class Encoder:
+    """Encodes rows by one preprocessing."""
+
+    def __init__(self, preprocessing: Preprocessing) -> None:
+        columns = preprocessing.numeric
+        self._means = np.array([column.mean for column in columns], np.float64)
+        self._scales = np.array([1.0 / column.std for column in columns], np.float64)
+        place = {column.name: number for number, column in enumerate(columns)}
+        flagged = np.array([place[name] for name in preprocessing.null_flags], np.int64)
+        self._bytes, self._bits = flagged // 8, (flagged % 8).astype(np.uint8)
+        self._vocabularies = [
+            {word: code for code, word in enumerate(column.vocabulary, 1)}
+            for column in preprocessing.categorical
+        ]
+
+    def numeric(
+        self, values: NDArray[np.float64], missing: NDArray[np.uint8]
+    ) -> NDArray[np.float32]:
+        """[rows, n + flags] float32: standardized and clipped, 0 where there is no number.
+
+        Args:
+            values: [rows, n].
+            missing: [rows, ceil(n / 8)], see ``ShardFiles``.
+        """
+        rows, columns = values.shape
+        found = np.empty((rows, columns + len(self._bytes)), np.float32)
+        with np.errstate(over="ignore"):  # beyond every bound is clipped like any other
+            scaled = values - self._means
+            scaled *= self._scales
+        np.clip(scaled, -CLIP, CLIP, out=scaled)
+        np.copyto(scaled, 0.0, where=np.isnan(scaled))
+        found[:, :columns] = scaled
+        found[:, columns:] = (missing[:, self._bytes] >> self._bits) & 1
+        return found
+
+    def codes(self, words: Sequence[Sequence[str]]) -> NDArray[np.int32]:
+        """[c, most words + 1] the code of each word of some rows, by its place there plus 1.
+
+        Args:
+            words: for each categorical column those of the rows. A word never seen gets 0.
+        """
+        found = np.zeros((len(words), 1 + max(map(len, words), default=0)), np.int32)
+        for row, known, own in zip(found, self._vocabularies, words, strict=True):
+            row[1 : len(own) + 1] = [known.get(word, 0) for word in own]
+        return found
+
+
+def pack(missing: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """[rows, ceil(n / 8)] which of the numbers are null, from [rows, n]; see ``ShardFiles``."""
+    return np.packbits(missing, axis=1, bitorder="little")
+
+
+def scale_label(label: NDArray[Any], scale: LabelScale | None) -> NDArray[Any]:
+    """Labels as they are learned; those of a number are standardized to float32."""
+    return label if scale is None else ((label - scale.mean) / scale.std).astype(np.float32)
