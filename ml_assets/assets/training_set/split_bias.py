@@ -88,8 +88,8 @@ class _Spread:
         self.numbers = moments(rows, numbers)
         counts = {name: Counter[str | None]() for name in words}
         for frame in rows.each(words):
-            for name, counted in counts.items():
-                counted.update(dict(frame[name].cast(pl.String).value_counts().iter_rows()))
+            for name, count in counts.items():
+                count.update(dict(frame[name].cast(pl.String).value_counts().iter_rows()))
         self.shares: _Shares = {
             name: {word: count / counted.total() for word, count in counted.items()}
             for name, counted in counts.items()
