@@ -15,20 +15,22 @@ from pydantic_core import PydanticUndefined
 
 from ml_assets.assets.feature_set import history
 from ml_assets.reports.wording import TITLES
-from ml_assets.spec import gates, label, leaks, sources, split
+from ml_assets.spec import evaluation, gates, label, leaks, sources, split
 from ml_assets.spec.window import Window
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 _HEAD = """# Reference
 
-Every field of a spec's sources, label, split, baselines and gates, the metrics, and what a feature
-function is given. Written from the code's docstrings by `python -m ml_assets_tests.reference`, and
-held to them by a test. [Add a pipeline](add-a-pipeline.md) shows them at work.
+Every field of a spec's sources, label, split, origins, baselines and gates, the metrics, and what a
+feature function is given. Written from the code's docstrings by
+`python -m ml_assets_tests.reference`, and held to them by a test.
+[Add a pipeline](add-a-pipeline.md) shows them at work.
 """
 _PARTS: tuple[tuple[str, object], ...] = (
     ("Sources", sources.SourceSpec),
     ("Label", (label.LabelSpec,)),
     ("Split", split.SplitSpec),
+    ("Rolling origin", (evaluation.OriginsSpec,)),
     ("Baselines", gates.BaselineSpec),
     ("Gates", gates.GateSpec),
     ("Leak guards", (leaks.FutureEvents, leaks.TargetProxy, leaks.SharedRows, leaks.SplitBias)),

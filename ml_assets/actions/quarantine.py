@@ -7,7 +7,8 @@ from datetime import datetime
 import polars as pl
 
 from ml_assets.assets.validated_table.quarantine import REASON, reason_counts
-from ml_assets.spec.records import RowsReleased, StageRecord
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.rows_released import RowsReleased
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 

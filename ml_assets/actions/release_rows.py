@@ -17,7 +17,7 @@ from ml_assets.assets.validated_table.snapshot_audit import STAGE, audit_snapsho
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
-from ml_assets.spec.records import RELEASE_REASON, RELEASED_BY
+from ml_assets.spec.rows_released import RELEASE_REASON, RELEASED_BY
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN

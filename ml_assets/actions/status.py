@@ -6,6 +6,7 @@ from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.same_margin import refused_by_same_margin
 from ml_assets.records.ledger.stages import (
     decision_line,
     latest_decision,
@@ -58,7 +59,7 @@ def _document(
         "sanity": sanity,
         "release": release,
         "canary": _canary(pipeline, entries),
-        "refusal": _refusal(entries),
+        "refusal": _refusal(pipeline, entries),
     }
 
 
@@ -133,16 +134,19 @@ def _canary(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, A
     }
 
 
-def _refusal(entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
+def _refusal(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
     """The newest decision, where it refused its model: what was released before still stands."""
     decision = next((e.decision for e in reversed(entries) if e.decision is not None), None)
     if decision is None or decision.passed:
         return None
+    spec = pipeline.spec
+    stuck = refused_by_same_margin(entries, spec.release.to, spec.gates, pipeline.name)
     return {
         "version": decision.evidence.model,
         "time": decision.time.isoformat(),
         "gates": [gate.model_dump(mode="json") for gate in decision.gates],
         "reason": decision.reason,
+        "same_margin": f"{stuck.gate}: {stuck.said}" if stuck else None,
     }
 
 

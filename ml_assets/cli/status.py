@@ -52,6 +52,8 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
         stands = "; the release below stands" if release else ""
         print(f"{pipeline.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
         _print_gates(refusal["gates"])
+        if refusal["same_margin"]:
+            print(f"  note: {refusal['same_margin']}")
     canary = document["canary"]
     if canary is not None:
         said = canary["decision"] or "it waits for rows that came after its holdout"

@@ -1,6 +1,7 @@
 """The text of a new pipeline's spec."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 import yaml
 
@@ -12,6 +13,7 @@ from ml_assets.scaffold.history import (
     season,
 )
 from ml_assets.scaffold.labelled_table import Table
+from ml_assets.scaffold.margin import champion_margin
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.training import Task
@@ -20,10 +22,10 @@ _BATCHES = 12
 """Global steps in an epoch, about: enough to learn from, few enough to be quick."""
 _WIDTH = 76
 _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
-    "binary": ("log_loss", "margin: 0.01"),
-    "multiclass": ("log_loss", "margin: 0.01"),
-    "regression": ("rmse", "metric: rmse, margin: 0.01, relative: true"),
-    "ranking": ("ndcg", "metric: ndcg, margin: 0.01"),
+    "binary": ("log_loss", "margin: {margin}"),
+    "multiclass": ("log_loss", "margin: {margin}"),
+    "regression": ("rmse", "metric: rmse, margin: {margin}, relative: true"),
+    "ranking": ("ndcg", "metric: ndcg, margin: {margin}"),
 }
 """What the gates compare with the baseline, and what with the champion, and how."""
 
@@ -43,6 +45,7 @@ def defs_yaml(name: str, table: Table, zone: str, model: str) -> str:
     left_out = table.names("left out")
     note = f"  # left out: {' '.join(_pieces(left_out))[1:-1]}" if left_out else ""
     back = first_partitions(table)
+    counts = _partitions_of_splits(table, back)
     return f"""\
 # Check this file: ml-assets check {name}. Make the pipeline: ml-assets run {name}
 type: ml_assets.component.TrainingPipeline
@@ -69,7 +72,7 @@ attributes:
 {_look_back(back)}    subject: {_subject(table)} # whose rows `ml-assets predict` takes
 
   label: {_flow(_label(table))}
-  split: {_split(table, back)}
+  split: {_split(table, counts)}
 
   model: {model}
   training:
@@ -85,7 +88,7 @@ attributes:
     baselines:
 {_baselines(table)}
   gates: # a model that fails one reaches no stage
-{_gates(table)}
+{_gates(table, counts.get("holdout", 0))}
     - {{kind: latency}}
 """
 
@@ -144,19 +147,25 @@ def _label(table: Table) -> dict[str, object]:
     return label
 
 
-def _split(table: Table, back: int) -> str:
-    calendar = table.given.calendar
-    if calendar is None and table.moments is None:
+def _split(table: Table, counts: Mapping[str, int]) -> str:
+    if table.moments is None and not counts:
         return "{kind: random} # where rows have a time: {kind: time}"
-    if calendar is None:
+    if not counts:
         return "{kind: time, validation: 0.15, holdout: 0.2} # shares of the rows, oldest to newest"
+    return f"{_flow({'kind': 'time', **counts})} # in partitions, oldest to newest"
+
+
+def _partitions_of_splits(table: Table, back: int) -> dict[str, int]:
+    """How many partitions each split takes; empty where the data is read whole."""
+    calendar = table.given.calendar
+    if calendar is None:
+        return {}
     there = len(calendar.keys) - back
     embargo = max(1 if there >= 8 else 0, partitions_ahead(table))
     rest = there - 2 * embargo
     holdout, validation = max(1, round(0.2 * rest)), max(1, round(0.15 * rest))
     train = max(1, rest - holdout - validation)
-    counts = {"train": train, "validation": validation, "holdout": holdout, "embargo": embargo}
-    return f"{_flow({'kind': 'time', **counts})} # in partitions, oldest to newest"
+    return {"train": train, "validation": validation, "holdout": holdout, "embargo": embargo}
 
 
 def _baselines(table: Table) -> str:
@@ -169,12 +178,16 @@ def _baselines(table: Table) -> str:
     return "".join(f"      - {_flow(kind)}\n" for kind in kinds)
 
 
-def _gates(table: Table) -> str:
-    metric, champion = _COMPARED[table.task]
+def _gates(table: Table, held_out: int) -> str:
+    metric, compared = _COMPARED[table.task]
+    margin = champion_margin(table, held_out)
+    champion = compared.format(margin=f"{margin.value:g}")
+    said = wrap(f"margin: {margin.said}", 92)
     beaten = "persistence" if _is_forecast(table) else "constant"
     return (
         f"    - {{kind: baseline, name: beats_{beaten}, metric: {metric}, baseline: {beaten}}}\n"
-        f"    - {{kind: champion, rule: non_inferior, {champion}}}"
+        + "".join(f"    # {line}\n" for line in said)
+        + f"    - {{kind: champion, rule: non_inferior, {champion}}}"
     )
 
 

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from ml_assets.spec.automation import AutomationSpec, duration_text
-from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, Positive, unset
+from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, unset
 from ml_assets.spec.cluster import ClusterSpec, cluster_problems
 from ml_assets.spec.consistency import (
     Declared,
@@ -23,13 +23,12 @@ from ml_assets.spec.consistency import (
     objective_problems,
 )
 from ml_assets.spec.drift import DriftSpec
+from ml_assets.spec.evaluation import EvaluationSpec, origin_problems, simple_model_problems
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec, TableSpec, online_problems
 from ml_assets.spec.gates import (
     AgainstChampion,
-    BaselineSpec,
     GateSpec,
     ReleaseSpec,
-    ValueBaseline,
 )
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
@@ -41,35 +40,6 @@ from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
 SCHEMA = 1
-
-
-class SimpleModel(Frozen):
-    """The baseline that is simple enough to be released instead, if the model is hardly better.
-
-    The report recommends one of the two; it blocks nothing.
-    """
-
-    baseline: Name
-    """One of ``evaluation.baselines`` that predicts."""
-    min_effect: Annotated[float, Field(ge=0)] = 0.005
-    """How much lower the model's mean loss of a row has to be to be worth its cost."""
-
-
-class EvaluationSpec(Frozen):
-    """How a model is judged on the holdout."""
-
-    baselines: tuple[BaselineSpec, ...] = Field(default=(), strict=False)
-    simple_model: SimpleModel | None = None
-    slices: tuple[str, ...] = Field(default=(), strict=False)
-    """Categorical columns of the feature set to report on separately."""
-    bootstrap_samples: Positive = 1000
-    block: Literal["row", "day"] = "day"
-    """Rows of one day share weather and delays: resample days, not rows.
-
-    A ranking is judged by the query: ``row`` resamples queries.
-    """
-    ndcg_at: Positive = 10
-    """Ranking: positions from the top that count in NDCG."""
 
 
 class PipelineSpec(Frozen):
@@ -341,16 +311,11 @@ def _xgboost_problems(spec: PipelineSpec) -> list[Misfit]:
 
 
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
-    simple = spec.evaluation.simple_model
-    predict = [one for one in spec.evaluation.baselines if not isinstance(one, ValueBaseline)]
-    names = sorted(baseline.name for baseline in predict)
-    if simple is None or simple.baseline in names:
-        return []
-    said = (
-        f"evaluation.simple_model names baseline {simple.baseline!r};"
-        f" of evaluation.baselines {names} predict"
-    )
-    return [Misfit(("evaluation", "simple_model", "baseline"), said)]
+    origins, begin = spec.evaluation.origins, spec.training.init_from
+    return [
+        *simple_model_problems(spec.evaluation),
+        *origin_problems(origins, spec.split, begin),
+    ]
 
 
 def _gate_problems(spec: PipelineSpec) -> list[Misfit]:

@@ -198,6 +198,32 @@ class Recommendation(Frozen):
     """A sentence that says what to release, and why."""
 
 
+class OriginReport(Frozen):
+    """The spec on one of the holdouts that follow each other."""
+
+    holdout: tuple[str, str] = Field(strict=False)
+    """First and last partition; of rows that are read whole, first and last decision."""
+    trained_on: tuple[str, str] = Field(strict=False)
+    """The same of the rows that its model was trained on."""
+    rows: int
+    model: Digest
+    metrics: dict[str, Interval]
+    baselines: dict[str, dict[str, float]]
+
+
+class OriginReports(Frozen):
+    """The same spec on several holdouts, each judged by a model that saw nothing later."""
+
+    judge: Literal["mean", "worst"]
+    asked: int
+    origins: tuple[OriginReport, ...] = Field(strict=False, min_length=1)
+    """Oldest first; the last is the report's own model."""
+    mean: dict[str, Interval]
+    """Metric -> its mean over the origins, with Student's interval of their spread."""
+    missing: str = ""
+    """Why there are fewer than were asked for; empty where all are there."""
+
+
 class EvaluationReport(Frozen):
     """How a model did on the holdout. Latency is recorded elsewhere: it is not the same twice."""
 
@@ -230,6 +256,8 @@ class EvaluationReport(Frozen):
     """Gate -> what it is about; each gate's intervals hold for all its estimates at once."""
     holdout_rows: Digest | None = Field(default=None, exclude_if=unset)
     """The digest of the keys of the holdout's rows."""
+    origins: OriginReports | None = Field(default=None, exclude_if=unset)
+    """None where the spec asks for the newest holdout alone."""
 
 
 class Change(Frozen):
@@ -366,21 +394,4 @@ class LedgerEntry(Frozen):
     reason: str
     run: str
     """Dagster run id; empty where a command wrote the line."""
-    time: Time
-
-
-RELEASED_BY = "ml_assets/released_by"
-RELEASE_REASON = "ml_assets/release_reason"
-"""Tags of the run that audits kept rows again."""
-
-
-class RowsReleased(Frozen):
-    """One release of a partition's rows, written down in the record of its table."""
-
-    author: str = Field(min_length=1)
-    reason: str = Field(min_length=1)
-    rows: int
-    """Rows that were kept back before and are published now."""
-    run: str
-    """Dagster run id."""
     time: Time

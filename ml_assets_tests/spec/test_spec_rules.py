@@ -293,6 +293,8 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("evaluation.block", "week", "'row' or 'day'"),
         ("evaluation.bootstrap_samples", 0, "greater than 0"),
         ("evaluation.ndcg_at", 0, "greater than 0"),
+        ("evaluation.origins", 1, "greater than or equal to 2"),
+        ("evaluation.origins", {"count": 3, "judge": "best"}, "'mean' or 'worst'"),
         ("gates.0.metric", "rmse", "'rmse', which a binary task does not have; it has auc,"),
         ("gates.1.metric", "ndcg", "gate 'better' asks for metric 'ndcg', which a binary task"),
         ("gates.2.metric", "r2", "gate 'leak_alarm' asks for metric 'r2'"),
@@ -323,6 +325,34 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
 )
 def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, said: str) -> None:
     assert said in refusal(lambda: PipelineSpec.model_validate(changed(SPEC, path, value)))
+
+
+def test_holdouts_that_follow_each_other_need_an_order_and_room() -> None:
+    rolled = changed(SPEC, "evaluation.origins", 4)
+    spec = PipelineSpec.model_validate(rolled)
+    assert spec.evaluation.origins
+    assert (spec.evaluation.origins.count, spec.evaluation.origins.judge) == (4, "mean")
+    grouped = {"kind": "stratified_group", "groups": ["shop"]}
+    whole = changed(rolled, "partitions", {})
+    for name, source in whole["sources"].items():
+        source["partitioned"] = False
+        if "path" in source:
+            source["path"] = f"landing/{name}"
+    for split, said in (
+        (grouped, "holdouts one after the other: use a split of kind: time"),
+        ({"kind": "random"}, "holdouts one after the other: use a split of kind: time"),
+        (
+            {"kind": "time", "holdout": 0.2},
+            "4 holdouts of 0.2 and validation are 95% of the rows, and leave too few to train on:"
+            " at most 3 of them",
+        ),
+    ):
+        wrong = changed(whole, "split", split)
+        assert said in refusal(lambda wrong=wrong: PipelineSpec.model_validate(wrong))
+    begun = changed(rolled, "training.init_from", "release")
+    assert "may have seen the earlier holdouts" in refusal(
+        lambda: PipelineSpec.model_validate(begun)
+    )
 
 
 def test_what_is_served_online_looks_back_at_partitions_if_there_are_any() -> None:
@@ -537,6 +567,7 @@ def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:
     whole = PipelineSpec.model_validate(SPEC).model_dump(mode="json")
     gate = TypeAdapter(GateSpec).validate_python({"kind": "champion"}).model_dump(mode="json")
     assert "query" not in whole["label"]
+    assert "origins" not in whole["evaluation"]
     assert "online" not in whole
     assert whole["release"] == {"to": "production", "canary": "none"}
     assert not {"metric", "relative", "min_effect", "seeds"} & set(gate)

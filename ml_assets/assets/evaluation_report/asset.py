@@ -58,6 +58,7 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
     from ml_assets.assets.evaluation_report.pictures import (
         at_a_glance,
         evaluation_pictures,
+        origins_table,
         suspects_table,
     )
     from ml_assets.reports.tables import changes_table
@@ -66,6 +67,8 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
     shown = [*evaluation_pictures(report, pipeline.spec), changes_table(made.since)]
     if made.wrong is not None:
         shown.append(suspects_table(pipeline.name, made.wrong, most=ON_AN_ASSET))
+    if (origins := origins_table(report, made.rolled.cost if made.rolled else {})) is not None:
+        shown.append(origins)
     said = report.recommendation
     return dg.MaterializeResult(
         metadata={

@@ -10,6 +10,7 @@ from ml_assets.assets.evaluation_report.drift_baseline_rows import make_baseline
 from ml_assets.assets.evaluation_report.evaluator import Evaluator, rival_of
 from ml_assets.assets.evaluation_report.label_suspects import SUSPECTS_FILE
 from ml_assets.assets.evaluation_report.last_release import changes_since
+from ml_assets.assets.evaluation_report.rolling_origin import RolledOrigins, RollingOrigin
 from ml_assets.assets.evaluation_report.scoring import Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds, known_spread, spread_file
 from ml_assets.assets.trained_model.training_job import data_ref
@@ -56,6 +57,8 @@ class Evaluation:
     """What drift is held to; None where the spec does not watch for it."""
     since: ReleaseChanges | None
     """What changed since the last release."""
+    rolled: RolledOrigins | None
+    """The holdouts before the newest, where the spec asks for them."""
 
     @property
     def inputs(self) -> tuple[InputVersion, ...]:
@@ -65,11 +68,14 @@ class Evaluation:
 
     @property
     def seen(self) -> tuple[InputVersion, ...]:
-        """The champion at the time: another one makes no other report due."""
+        """The champion at the time, and the rows of earlier origins: others make no other report
+        due."""
+        earlier = self.rolled.inputs if self.rolled else ()
         if self.rival is None:
-            return ()
+            return earlier
         digest = self.rival.ref.digest
-        return (InputVersion(key="champion", partition=None, version=digest, commit=None),)
+        champion = InputVersion(key="champion", partition=None, version=digest, commit=None)
+        return (champion, *earlier)
 
 
 def evaluate(context: AssetStep, launcher: Launcher, state: PipelineState) -> Evaluation:
@@ -88,6 +94,10 @@ def evaluate(context: AssetStep, launcher: Launcher, state: PipelineState) -> Ev
     rival = rival_of(state, trained.data_version)
     seeds = Seeds(pipeline, context, launcher, known_spread(state), trained, data)
     report, scored = evaluator.judge(model, tuple(data.attributes["holdout"]), rival, seeds)
+    rolled, asked = None, pipeline.spec.evaluation.origins
+    if asked is not None:
+        rolled = RollingOrigin(state, context, launcher, data).roll(asked, report)
+        report = report.model_copy(update={"origins": rolled.reports})
     return Evaluation(
         state,
         trained,
@@ -98,6 +108,7 @@ def evaluate(context: AssetStep, launcher: Launcher, state: PipelineState) -> Ev
         evaluator.suspects(scored),
         make_baseline(state, data, trained.data_version, scored.predictions),
         changes_since(context.log, state, report),
+        rolled,
     )
 
 
@@ -119,6 +130,7 @@ def publish_evaluation(made: Evaluation, work: Work) -> Published:
                 "metrics": {name: i.value for name, i in report.metrics.items()},
                 "changes": made.since.model_dump() if made.since else None,
                 **({"baseline": digest_of(baseline)} if baseline else {}),
+                **({"origins": made.rolled.cost} if made.rolled else {}),
             },
             data_version=digest_of(report),
         )

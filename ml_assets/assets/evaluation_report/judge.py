@@ -80,7 +80,7 @@ def judge(
         holdout=holdout.span,
         label_rate=_label_rate(truth),
         metrics={str(name): value for name, value in metrics.items()},
-        baselines=_baseline_metrics(truth, baselines, declared),
+        baselines=baseline_metrics(truth, baselines, declared),
         sources={one.name: one.source for one in declared},
         champion=compare(spec, holdout, predictions, champion, seeds) if champion else None,
         slices=slice_metrics(truth, predictions, holdout.slices, holdout.blocks, seed=seed),
@@ -97,7 +97,7 @@ def judge(
     )
 
 
-def _baseline_metrics(
+def baseline_metrics(
     truth: Truth, scored: Mapping[str, np.ndarray], declared: Sequence[ValueBaseline]
 ) -> dict[str, dict[str, float]]:
     """Name -> metrics: computed of the baselines that score rows, and as declared of the others."""

@@ -1,18 +1,25 @@
 """The pictures of an evaluation report: which chart shows what, with the words around it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from ml_assets.assets.evaluation_report.quality_pictures import quality
-from ml_assets.reports.drawing import Axis, Bar, bar_chart
+from ml_assets.errors import counted
+from ml_assets.reports.drawing import Axis, Bar, Series, Tone, bar_chart, line_chart
 from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.rows import Estimate, estimate_chart
-from ml_assets.reports.wording import digits, title
+from ml_assets.reports.wording import digits, order, title, with_ends
 from ml_assets.spec.gates import HIGHER_IS_BETTER, LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import ChampionComparison, EvaluationReport, Interval, SliceMetrics
+from ml_assets.spec.records import (
+    ChampionComparison,
+    EvaluationReport,
+    Interval,
+    OriginReports,
+    SliceMetrics,
+)
 
 SUSPECTS = 20
 _SUSPECTS_WORDS = (
@@ -38,6 +45,7 @@ def evaluation_pictures(report: EvaluationReport, spec: PipelineSpec) -> list[Pi
     """Every picture of a report, in the order of the page."""
     return [
         *baseline_bars(report),
+        *origin_pictures(report),
         *champion_picture(report, spec),
         *quality(report, spec).pictures,
         *slice_picture(report),
@@ -48,6 +56,73 @@ def evaluation_pictures(report: EvaluationReport, spec: PipelineSpec) -> list[Pi
 def baseline_bars(report: EvaluationReport) -> list[Picture]:
     """Bars for each of (at most) two metrics: the model, the champion, the baselines."""
     return [_bars(report, name, start) for name, start in _BARS if name in report.metrics][:2]
+
+
+def origin_pictures(report: EvaluationReport) -> list[Picture]:
+    """The first metrics over the origins: the model, and the baselines beside it."""
+    if report.origins is None or len(report.origins.origins) < 2:
+        return []
+    rolled, first = report.origins, [name for name, _ in _BARS if name in report.metrics][:1]
+    pictures = [_over_origins(rolled, name) for name in first]
+    return [*pictures, *([_over_origins(rolled, "skill")] if "skill" in report.metrics else [])]
+
+
+def _over_origins(rolled: OriginReports, metric: MetricName) -> Picture:
+    own = [origin.metrics.get(metric) for origin in rolled.origins]
+    series = [Series("model", _points([one and one.value for one in own]), "one", dots=True)]
+    tones: tuple[Tone, ...] = ("two", "three", "four", "plain")
+    for name, tone in zip(rolled.origins[-1].baselines, tones, strict=False):
+        values = [origin.baselines.get(name, {}).get(metric) for origin in rolled.origins]
+        if any(value is not None for value in values):
+            series.append(Series(name, _points(values), tone, dots=True))
+    last = float(len(rolled.origins) - 1)
+    names = [origin.holdout[0] for origin in rolled.origins]
+    chart = line_chart(
+        f"{title(metric)} over the origins", series, Axis("", 0.0, last, names), Axis(title(metric))
+    )
+    side = "Higher is better" if HIGHER_IS_BETTER[metric] else "Lower is better"
+    words = f"{side}. Each holdout is judged by a model that was trained on what came before it."
+    return Picture(f"{title(metric)} over the origins", words, chart)
+
+
+def _points(values: Sequence[float | None]) -> list[tuple[float, float]]:
+    return [(float(n), value) for n, value in enumerate(values) if value is not None]
+
+
+def origins_table(report: EvaluationReport, cost: Mapping[str, float]) -> Table | None:
+    """A line for each origin, and what it cost; None where the newest holdout alone was judged.
+
+    Args:
+        cost: ``trainings`` and ``seconds``, as the record of the report has them.
+    """
+    rolled = report.origins
+    if rolled is None:
+        return None
+    names = sorted(report.metrics, key=order)
+    rows = [
+        [
+            " to ".join(dict.fromkeys(one.holdout)),
+            " to ".join(dict.fromkeys(one.trained_on)),
+            f"{one.rows:,}",
+            *(with_ends(one.metrics.get(name)) for name in names),
+        ]
+        for one in reversed(rolled.origins)
+    ]
+    mean = [with_ends(rolled.mean.get(name)) for name in names]
+    if rolled.mean:
+        rows.append(["mean", "", "", *mean])
+    words = (
+        f"The same spec on holdouts that follow each other, the newest first; gates on a bound or a"
+        f" baseline take {_JUDGED[rolled.judge]}. It took"
+        f" {counted(int(cost.get('trainings', 0)), 'training')} more, of"
+        f" {cost.get('seconds', 0.0):,.0f} seconds in all."
+    )
+    missing = f" {rolled.missing}" if rolled.missing else ""
+    head = ["holdout", "trained on", "rows", *(title(name) for name in names)]
+    return Table("Rolling origin", words + missing, head, rows)
+
+
+_JUDGED = {"mean": "their mean", "worst": "the worst of them"}
 
 
 def champion_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:

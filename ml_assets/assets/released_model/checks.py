@@ -45,6 +45,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         from ml_assets.assets.released_model.gates.decide import passed, summary
         from ml_assets.assets.released_model.report import publish_report
         from ml_assets.records.ledger.chain import read, record_decision, register
+        from ml_assets.records.ledger.same_margin import refused_by_same_margin
         from ml_assets.records.provenance import provenance_of
         from ml_assets.records.tracking.mlflow import Tracking
 
@@ -68,8 +69,13 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         provenance = provenance_of(pipeline.at(base), evidence)
         record_decision(pipeline.store, decision, pipeline.spec.owner, provenance)
         publish_report(pipeline, Tracking.of(pipeline.settings), decision)
+        entries, asked = read(pipeline.store, pipeline.name), pipeline.spec
+        stuck = refused_by_same_margin(entries, asked.release.to, asked.gates, pipeline.name)
         for result in results:
-            yield _check_result(report_key, result, report_link(pipeline, evidence.model))
+            told = result
+            if stuck is not None and result.name == stuck.gate:
+                told = result.model_copy(update={"reason": f"{result.reason}; {stuck.said}"})
+            yield _check_result(report_key, told, report_link(pipeline, evidence.model))
 
     return check
 

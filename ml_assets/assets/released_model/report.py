@@ -121,6 +121,7 @@ def write_report(
             override=standing_override(entries, report.model) if decision == newest else None,
             lineage=(*record.inputs, *model.inputs),
             suspects=read_suspects(pipeline.at(base)),
+            origin_cost=record.attributes.get("origins", {}),
         ),
         pipeline.spec,
         report_ways(pipeline, record, model),

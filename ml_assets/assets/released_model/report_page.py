@@ -4,7 +4,7 @@ Everything on it comes from records; equal records give an equal page.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
 from typing import Literal
@@ -16,6 +16,8 @@ from ml_assets.assets.evaluation_report.pictures import (
     champion_picture,
     importance_picture,
     lead_metric,
+    origin_pictures,
+    origins_table,
     slice_picture,
     suspects_table,
 )
@@ -28,6 +30,7 @@ from ml_assets.assets.released_model.pictures import (
     ledger_table,
 )
 from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
+from ml_assets.records.ledger.same_margin import refused_by_same_margin
 from ml_assets.reports.data import feature_pictures
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import Table
@@ -70,6 +73,8 @@ class Background:
     """A person's line against the decision that is shown."""
     suspects: pl.DataFrame | None = None
     """Rows that the model is most wrong about."""
+    origin_cost: Mapping[str, float] = field(default_factory=dict)
+    """What the trainings for earlier origins took."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ def render(
         report=report,
         ways=ways,
         override=_overridden(background.override),
-        verdict=_verdict(report, gates, decision, spec),
+        verdict=_verdict(report, gates, decision, spec, background.ledger),
         tiles=_tiles(report, measured),
         gates=gates,
         gate_pictures=[
@@ -144,6 +149,8 @@ def render(
         metrics=sorted(report.metrics, key=order),
         compared=_compared(report),
         baseline_pictures=baseline_bars(report),
+        origins=origins_table(report, background.origin_cost),
+        origin_pictures=origin_pictures(report),
         champion=_champion(report),
         champion_pictures=champion_picture(report, spec),
         quality=quality(report, spec),
@@ -183,12 +190,15 @@ def _verdict(
     gates: Sequence[GateResult],
     decision: Decision | None,
     spec: PipelineSpec,
+    ledger: Sequence[LedgerEntry],
 ) -> GateVerdict:
     """A pass needs gates that passed and a decision on this model."""
     refused = "✗ Refused: this model may not be released"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
-        return GateVerdict("bad", refused, failed)
+        stuck = refused_by_same_margin(ledger, spec.release.to, spec.gates, spec.name)
+        more = [f"{stuck.gate}: {stuck.said}"] if stuck else []
+        return GateVerdict("bad", refused, [*failed, *more])
     if decision is None:
         why = f"{summary(gates)}." if gates else "No gate was evaluated."
         return GateVerdict(

@@ -114,6 +114,25 @@ def split_by_moment(moments: pl.Series, spec: TimeSharesSplit, gap: timedelta) -
     return pl.select(names.alias("split"))["split"]
 
 
+def rows_before(
+    frame: pl.DataFrame, at: str, spec: TimeSharesSplit, back: int
+) -> tuple[pl.DataFrame, TimeSharesSplit]:
+    """The rows that were decided before the newest ``back`` holdouts, and their split.
+
+    Its shares are of fewer rows, so that a holdout is as long as the newest one.
+
+    Args:
+        at: the column that says when each row was decided.
+    """
+    if back == 0:
+        return frame, spec
+    ordered, rows = frame[at].sort(), len(frame)
+    rest = 1 - back * spec.holdout
+    end = ordered[min(rows - 1, round(rows * rest))]
+    shares = {"holdout": spec.holdout / rest, "validation": spec.validation / rest}
+    return frame.filter(pl.col(at) < end), spec.model_copy(update=shares)
+
+
 def unit(text: str) -> float:
     """A number in [0, 1) that depends on the text alone, in every process and version."""
     import hashlib

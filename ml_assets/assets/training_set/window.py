@@ -13,6 +13,7 @@ from ml_assets.assets.training_set.split import (
     SplitPlan,
     plan_time_split,
     random_split,
+    rows_before,
     split_by_moment,
 )
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
@@ -140,6 +141,24 @@ def partitions(state: PipelineState, keys: Sequence[str]) -> list[Part]:
     versions = [record.data_version if record else None for record in records]
     frames = scan_each(state, addresses)
     return [Part(frame, version) for frame, version in zip(frames, versions, strict=True)]
+
+
+def read_earlier_splits(state: PipelineState, back: int) -> dict[Split, pl.DataFrame]:
+    """The same as of a time: ``back`` holdouts before the newest, of rows that are read whole.
+
+    Raises:
+        WindowError: a split has no row.
+    """
+    spec = state.spec
+    if not isinstance(spec.split, TimeSharesSplit):
+        raise ValueError(f"a split of kind {spec.split.kind!r} does not roll back by shares")
+    frame = state.scan(Address(state.name, "feature_set")).collect()
+    labelled = frame.filter(pl.col(spec.label.column).is_not_null())
+    at = spec.features.decision_at
+    rows, split = rows_before(labelled, at, spec.split, back)
+    part = split_by_moment(rows[at], split, split.gap(spec.label.ahead))
+    names: tuple[Split, ...] = ("train", "validation", "holdout")
+    return labelled_rows({name: rows.filter(part == name).lazy() for name in names}, spec.label)
 
 
 def keep_apart(

@@ -179,8 +179,11 @@ class Claims:
         found = self._trained(said, record, made[-1])
         if report is None:
             return found
+        ends = [made for made in (found.training_set,) if made]
+        ends += [self.require(one, report.record.time) for one in _rows_of(report)]
         return replace(
             found,
+            data=self.lineage(ends),
             evaluation=self._evaluation(report),
             report=report,
             decision=self._decision(pipeline, report),
@@ -269,6 +272,12 @@ def _model_key(record: RunRecord) -> str:
 
 def _model_of(report: Made, pipeline: str) -> str:
     return next(i.version for i in report.record.inputs if i.key == f"{pipeline}/trained_model")
+
+
+def _rows_of(report: Made) -> list[InputVersion]:
+    """The rows that a report rests on beside the training set: of earlier origins."""
+    pipeline = report.record.key.split("/")[0]
+    return [one for one in report.record.inputs if one.key == f"{pipeline}/feature_set"]
 
 
 def _is_data(made: Made) -> bool:

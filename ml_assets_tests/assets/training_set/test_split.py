@@ -5,7 +5,12 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from ml_assets.assets.training_set.split import plan_time_split, random_split, split_by_moment
+from ml_assets.assets.training_set.split import (
+    plan_time_split,
+    random_split,
+    rows_before,
+    split_by_moment,
+)
 from ml_assets.errors import WindowError
 from ml_assets.spec.split import RandomSplit, TimeSharesSplit, TimeSplit
 
@@ -68,3 +73,20 @@ def test_rows_without_partitions_are_split_by_their_moments_and_a_gap() -> None:
     assert told["validation"]["from"] - told["train"]["at"] == 7 * hour
     assert told["holdout"]["from"] - told["validation"]["at"] == 7 * hour
     assert rows.group_by("at").agg(pl.col("split").n_unique())["split"].max() == 1
+
+
+def test_holdouts_of_shares_follow_each_other_without_a_gap_or_a_row_twice() -> None:
+    """Each is as long as the newest, and its training rows end before it begins."""
+    begin, hour = datetime(2024, 1, 1, tzinfo=UTC), timedelta(hours=1)
+    frame = pl.DataFrame({"at": [begin + n * hour for n in range(1000)]})
+    spec = TimeSharesSplit(kind="time_shares", validation=0.1, holdout=0.15)
+    held: list[datetime] = []
+    for back in (3, 2, 1, 0):
+        rows, shares = rows_before(frame, "at", spec, back)
+        part = split_by_moment(rows["at"], shares, 6 * hour)
+        holdout, train = (rows["at"].filter(part == name) for name in ("holdout", "train"))
+        assert len(holdout) == 150
+        assert len(rows.filter(part == "validation")) == 100 - 6
+        assert train[-1] < holdout[0] - 100 * hour
+        held += holdout.to_list()
+    assert held == frame["at"][-600:].to_list()

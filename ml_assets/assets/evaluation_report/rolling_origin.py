@@ -1,0 +1,228 @@
+"""Rolling origin: the same spec, trained and judged on holdouts that follow each other.
+
+An earlier holdout is judged by a model of its own that saw nothing later: a session of the training
+program like any other, resumed and retried alike. Its model is compared and forgotten.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+import polars as pl
+
+from ml_assets.adapters.step import AssetStep
+from ml_assets.assets.evaluation_report.evaluator import Evaluator
+from ml_assets.assets.evaluation_report.judge import baseline_metrics
+from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
+from ml_assets.assets.evaluation_report.rows import Holdout
+from ml_assets.assets.trained_model.session_log import remember_session, teller
+from ml_assets.assets.training_set.shards import write_labelled
+from ml_assets.assets.training_set.window import (
+    feature_order,
+    keep_apart,
+    read_earlier_splits,
+    read_splits,
+    resolve_window,
+    window_inputs,
+)
+from ml_assets.errors import WindowError, counted
+from ml_assets.launch.launcher import Launcher, TrainJob
+from ml_assets.launch.session import train_session
+from ml_assets.spec.evaluation import OriginsSpec
+from ml_assets.spec.gates import ValueBaseline
+from ml_assets.spec.program import Split, TrainResult
+from ml_assets.spec.records import (
+    EvaluationReport,
+    InputVersion,
+    Interval,
+    OriginReport,
+    OriginReports,
+    StageRecord,
+)
+from ml_assets.spec.split import WindowSplit
+from ml_assets.store.pipeline_context import PipelineState
+
+
+@dataclass(frozen=True)
+class EarlierRows:
+    """The rows that a model of an earlier time is trained and judged on."""
+
+    frames: dict[Split, pl.DataFrame]
+    holdout: tuple[str, str]
+    trained_on: tuple[str, str]
+    inputs: tuple[InputVersion, ...]
+
+
+@dataclass(frozen=True)
+class RolledOrigins:
+    """What came of all origins, and what it cost."""
+
+    reports: OriginReports
+    inputs: tuple[InputVersion, ...]
+    """Versions of feature_set that the earlier models were trained and judged on."""
+    cost: dict[str, float]
+    """``trainings`` and the ``seconds`` that they took, those that were made before included."""
+
+
+@dataclass(frozen=True)
+class RollingOrigin:
+    """Trains and judges a spec as of earlier times.
+
+    Args:
+        state: what was published when the evaluation began.
+        data: the record of the training set, whose holdout is the newest.
+    """
+
+    state: PipelineState
+    context: AssetStep
+    launcher: Launcher
+    data: StageRecord
+
+    def roll(self, asked: OriginsSpec, newest: EvaluationReport) -> RolledOrigins:
+        """The origins that were asked for, as far back as the data goes.
+
+        Raises:
+            TrainingFailed: a model of an earlier time could not be trained or scored.
+            Recalled: its rows were made from bad data.
+        """
+        found: list[OriginReport] = []
+        inputs: dict[InputVersion, None] = {}
+        seconds, missing = 0.0, ""
+        try:
+            for rows in self._earlier(asked.count):
+                report, result = self._judged(rows)
+                found.append(report)
+                inputs.update(dict.fromkeys(rows.inputs))
+                seconds += result.seconds
+        except WindowError as error:
+            missing = (
+                f"{len(found) + 1} of the {asked.count} origins asked for could be judged: {error}"
+            )
+            self.context.log.warning(missing)
+        origins = [*reversed(found), self._newest(newest)]
+        reports = OriginReports(
+            judge=asked.judge,
+            asked=asked.count,
+            origins=tuple(origins),
+            mean=mean_over([origin.metrics for origin in origins]),
+            missing=missing,
+        )
+        cost = {"trainings": len(found), "seconds": seconds}
+        return RolledOrigins(reports, tuple(inputs), cost)
+
+    def _earlier(self, count: int) -> Iterator[EarlierRows]:
+        """The rows of each origin but the newest, the latest first.
+
+        Raises:
+            WindowError: there is no such window, or a split of it has no rows.
+        """
+        for back in range(1, count):
+            self.context.log.info(
+                f"origin {count - back} of {count}: as of {counted(back, 'holdout')} ago"
+            )
+            yield earlier_rows(self.context, self.state, self.data.attributes["as_of"], back)
+
+    def _judged(self, rows: EarlierRows) -> tuple[OriginReport, TrainResult]:
+        """A model trained on earlier rows, on the holdout behind them, beside the baselines."""
+        pipeline, spec = self.state.pipeline, self.state.spec
+        folder = pipeline.objects.folder("shards", pipeline.name)
+        data = write_labelled(rows.frames, spec.features, spec.label, folder)
+        pipeline.objects.publish(data)
+        cluster, code = spec.cluster, pipeline.network
+        job = TrainJob(spec.name, spec.model, spec.training, data, cluster=cluster, code=code)
+        remember_session(self.context.instance, self.context.run.run_id, train_session(job))
+        result = self.launcher.train(job, teller(self.context.log))
+        evaluator = Evaluator(pipeline, self.context, self.launcher, data)
+        holdout = Holdout.of(spec, evaluator.rows("holdout"), rows.holdout)
+        predictions = evaluator.predictions(result.model)
+        samples, seed = spec.evaluation.bootstrap_samples, spec.training.seed
+        metrics = evaluate(holdout.truth, predictions, holdout.blocks, samples, seed)
+        declared = [one for one in spec.evaluation.baselines if isinstance(one, ValueBaseline)]
+        report = OriginReport(
+            holdout=rows.holdout,
+            trained_on=rows.trained_on,
+            rows=len(predictions),
+            model=result.model.digest,
+            metrics={str(name): interval for name, interval in metrics.items()},
+            baselines=baseline_metrics(holdout.truth, evaluator.baselines(), declared),
+        )
+        return report, result
+
+    def _newest(self, report: EvaluationReport) -> OriginReport:
+        """The model of the report itself."""
+        window = resolve_window(self.state, self.data.attributes["as_of"])
+        if window is not None:
+            holdout, train = report.holdout, (window.train[0], window.train[-1])
+        else:
+            frames = read_splits(self.state, None)
+            at = self.state.spec.features.decision_at
+            holdout, train = (_span(frames[split], at) for split in ("holdout", "train"))
+        return OriginReport(
+            holdout=holdout,
+            trained_on=train,
+            rows=report.rows,
+            model=report.model,
+            metrics=report.metrics,
+            baselines=report.baselines,
+        )
+
+
+def earlier_rows(
+    context: AssetStep, state: PipelineState, as_of: str | None, back: int
+) -> EarlierRows:
+    """The rows of each split as they were to be parted ``back`` holdouts before ``as_of``.
+
+    Raises:
+        WindowError: there is no such window, or a split of it has no rows.
+        Recalled: some of them were made from bad data.
+    """
+    split = state.spec.split
+    if not isinstance(split, WindowSplit):
+        frames = read_earlier_splits(state, back)
+        at = state.spec.features.decision_at
+        spans = _span(frames["holdout"], at), _span(frames["train"], at)
+        return EarlierRows(frames, *spans, window_inputs(state, None))
+    order = feature_order(state.pipeline)
+    place = order.index(as_of or order[-1]) - back * split.holdout
+    if place < 0:
+        raise WindowError(
+            f"The feature set begins at {order[0]}, and a holdout that ends"
+            f" {counted(back * split.holdout, 'partition')} before {as_of} would come before it."
+        )
+    window = resolve_window(state, order[place])
+    if window is None:
+        raise ValueError("a split by partitions has a window")
+    frames = keep_apart(context.log, state.pipeline, read_splits(state, window))
+    holdout, train = (window.holdout[0], window.as_of), (window.train[0], window.train[-1])
+    return EarlierRows(frames, holdout, train, window_inputs(state, window))
+
+
+def mean_over(origins: Sequence[dict[str, Interval]]) -> dict[str, Interval]:
+    """Metric -> its mean over the origins, of those that all have, and Student's 95% interval.
+
+    The origins are the sample: the interval is of the mean over holdouts like these. Of fewer than
+    two nothing is known of their spread.
+    """
+    from scipy.stats import t
+
+    count = len(origins)
+    if count < 2:
+        return {}
+    times = float(t.isf(0.025, count - 1)) / sqrt(count)
+    found: dict[str, Interval] = {}
+    for name in origins[0]:
+        if all(name in metrics for metrics in origins):
+            values = np.array([metrics[name].value for metrics in origins])
+            mean, wide = float(values.mean()), times * float(values.std(ddof=1))
+            found[name] = Interval(value=mean, low=mean - wide, high=mean + wide)
+    return found
+
+
+def _span(rows: pl.DataFrame, at: str) -> tuple[str, str]:
+    """The first and the last decision of rows, to the minute."""
+    moments = rows.select(
+        pl.col(at).min().dt.strftime("%Y-%m-%d %H:%M").alias("first"),
+        pl.col(at).max().dt.strftime("%Y-%m-%d %H:%M").alias("last"),
+    )
+    return moments.row(0)

@@ -1,0 +1,132 @@
+"""The champion's margin of a new pipeline: what its holdout can tell apart, in words, too."""
+
+from dataclasses import dataclass
+from math import floor, inf, log10, sqrt
+
+import polars as pl
+
+from ml_assets.errors import counted
+from ml_assets.scaffold.labelled_table import Table
+
+ALIKE = 0.9
+"""How far the losses of two models that are as good go along, row by row: their correlation."""
+_SHARE = 0.2
+"""Of rows that are not cut in time so many are held out."""
+_LEAST, _MOST = 0.01, 0.25
+_ENOUGH = 10
+"""Days of a holdout whose spread is taken for that of days; of fewer, that of all days is."""
+_SHOWN = 1.43
+"""What is shown four times out of five, over half the width of the 95 % interval: see the gate."""
+_SMALLEST_RATE = 1e-6
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How much worse than the champion a model may be, and why so much."""
+
+    value: float
+    said: str
+
+
+def champion_margin(table: Table, partitions: int) -> Margin:
+    """The difference to the champion that the holdout shows four times out of five.
+
+    It is estimated by the losses of the simplest forecast there: two models that are alike differ
+    by what their losses do not have in common, resampled by days as the gate does it. Of a number
+    it is a share of the RMSE, of classes a difference in log-loss.
+
+    Args:
+        partitions: that are held out; 0: a share of the rows.
+    """
+    blocked = _blocked(table)
+    held = _held_out(table, blocked, partitions)
+    blocks = held["__block"].n_unique()
+    known = held if blocks >= _ENOUGH else blocked  # of few days nobody knows how they differ
+    losses = known.with_columns(_loss(table, known)).drop_nulls("__loss")
+    found = _detectable(losses, blocks)
+    if table.task == "regression":  # the share of a root is half that of what is below it
+        mean = float(losses["__loss"].to_numpy().mean())
+        found = found / (2 * mean) if mean > 0 else inf
+    told = f"the holdout's {counted(blocks, 'day' if table.moments else 'row')}"
+    shows = "shows" if blocks == 1 else "show"
+    size = _size(table, min(max(found, _LEAST), _MOST))
+    if found > _MOST:
+        said = f"{told} {shows} no difference below {size}: hold out more, then make it smaller"
+        return Margin(_MOST, said)
+    if found < _LEAST:
+        said = f"{told} {shows} smaller differences than {_size(table, _LEAST)}, too"
+        return Margin(_LEAST, said)
+    said = f"{told} {shows} a difference of {size} four times out of five; with a smaller margin"
+    return Margin(_upward(found), f"{said} many models are refused that are as good")
+
+
+def _blocked(table: Table) -> pl.DataFrame:
+    """All rows with their outcome and their block: the day, or the row where nothing says when."""
+    frame = _with_outcome(table)
+    if table.moments is None:
+        return frame.with_row_index("__block")
+    return frame.with_columns(pl.col(table.moments.time).cast(pl.Date).alias("__block"))
+
+
+def _held_out(table: Table, blocked: pl.DataFrame, partitions: int) -> pl.DataFrame:
+    """The rows that will be held out; where chance parts them, as many."""
+    moments, calendar = table.moments, table.given.calendar
+    if moments is None:
+        return blocked.gather_every(round(1 / _SHARE))
+    share = partitions / len(calendar.keys) if calendar and partitions else _SHARE
+    ordered = blocked[moments.time].sort()
+    first = ordered[min(len(ordered) - 1, round(len(ordered) * (1 - share)))]
+    return blocked.filter(pl.col(moments.time) >= first)
+
+
+def _with_outcome(table: Table) -> pl.DataFrame:
+    """The rows with what is predicted of them, and the value at their decision, where it counts."""
+    frame, now = table.frame, pl.col(table.label)
+    if table.ahead is None or table.moments is None:
+        return frame.with_columns(now.alias("__label"))
+    time, entity = table.moments.time, [name for name in table.key if name != table.moments.time]
+    later = frame.select(*entity, pl.col(time) - table.ahead, now.alias("__label"))
+    return frame.join(later, on=[*entity, time], how="left")
+
+
+def _loss(table: Table, rows: pl.DataFrame) -> pl.Series:
+    """[n] of the simplest forecast: nothing changes, else the mean, else how often a class is."""
+    label = rows["__label"]
+    if table.task == "regression":
+        value = label.cast(pl.Float64)
+        guess = rows[table.label].cast(pl.Float64) if table.ahead else value.mean()
+        return ((value - guess) ** 2).alias("__loss")
+    rates = label.drop_nulls().value_counts(normalize=True, name="rate")
+    of_class = dict(zip(rates[label.name].to_list(), rates["rate"].to_list(), strict=True))
+    rate = label.replace_strict(of_class, default=None, return_dtype=pl.Float64)
+    return -rate.clip(_SMALLEST_RATE).log().alias("__loss")
+
+
+def _detectable(losses: pl.DataFrame, blocks: int) -> float:
+    """The difference of two mean losses that so many blocks show four times out of five.
+
+    Args:
+        losses: rows with ``__loss`` and ``__block``.
+    """
+    from scipy.stats import t
+
+    sums = losses.group_by("__block").agg(pl.col("__loss").sum(), pl.len().alias("rows"))
+    known = len(sums)
+    if known < 2 or blocks < 2:
+        return inf
+    total, rows = sums["__loss"].to_numpy(), sums["rows"].to_numpy()
+    mean = total.sum() / rows.sum()
+    spread = sqrt(float(((total - mean * rows) ** 2).sum()) / (known - 1)) / float(rows.mean())
+    apart = spread * sqrt(2 * (1 - ALIKE) / blocks)
+    return _SHOWN * float(t.isf(0.025, blocks - 1)) * apart
+
+
+def _upward(value: float) -> float:
+    """Two digits of a number, rounded up."""
+    scale = 10 ** (floor(log10(value)) - 1)
+    return round(-(-value // scale) * scale, 6)
+
+
+def _size(table: Table, value: float) -> str:
+    shown = _upward(value)
+    return f"{100 * shown:g}%" if table.task == "regression" else f"{shown:g}"

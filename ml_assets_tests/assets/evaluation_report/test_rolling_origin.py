@@ -1,0 +1,171 @@
+"""Rolling origin, walked: several holdouts in a row, each by a model that saw nothing later."""
+
+import math
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.released_model.predict import open_release
+from ml_assets.cli.main import main
+from ml_assets.settings import read_settings
+from ml_assets.spec.records import EvaluationReport, StageRecord
+from ml_assets.store.pipeline_context import open_pipeline
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+DAYS = 14
+HOURLY = ["--label", "level", "--time", "at", "--key", "at"]
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for pipelines, with state and sources beside it."""
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
+    monkeypatch.delenv("ML_ASSETS_SOURCES", raising=False)
+    return tmp_path / "pipelines"
+
+
+def hours(days: int) -> pl.DataFrame:
+    """A level that goes up and down with the day, and a sensor that half sees it coming."""
+    draw = random.Random(3)
+    rows = [
+        {
+            "at": START + timedelta(hours=hour),
+            "level": 50 + 9 * math.sin(hour / 24 * math.tau) + draw.gauss(0, 2),
+            "sensor": draw.gauss(0, 1),
+        }
+        for hour in range(24 * days)
+    ]
+    return pl.DataFrame(rows)
+
+
+@pytest.fixture
+def by_day(room: Path, tmp_path: Path) -> Path:
+    """The spec of a pipeline whose files are days, small enough to be trained often."""
+    whole = hours(DAYS).with_columns(pl.col("at").dt.date().alias("day"))
+    for day in whole.partition_by("day", include_key=False):
+        file = tmp_path / "tide" / f"tide_{day['at'][0]:%Y%m%d}.parquet"
+        file.parent.mkdir(exist_ok=True)
+        day.write_parquet(file)
+    assert main(["new", "tide", "--from", str(tmp_path / "tide"), *HOURLY, "--ahead", "3h"]) == 0
+    return room / "tide" / "defs.yaml"
+
+
+def edited(spec: Path, change: Callable[[str], str]) -> None:
+    """Change what is written after ``attributes:``."""
+    before = spec.read_text()
+    after = change(before)
+    assert after != before
+    spec.write_text(after)
+
+
+def line(text: str, begins: str, new: str) -> str:
+    """The text with another line in the place of the one that begins so."""
+    lines = text.splitlines()
+    (place,) = [n for n, one in enumerate(lines) if one.strip().startswith(begins)]
+    lines[place] = lines[place][: len(lines[place]) - len(lines[place].lstrip())] + new
+    return "\n".join(lines) + "\n"
+
+
+def small(text: str) -> str:
+    """Three origins of two days, with a floor that no model misses."""
+    text = line(text, "split:", "split: {kind: time, train: 2, validation: 1, holdout: 2}")
+    text = line(text, "epochs:", "epochs: 2")
+    text = line(text, "block:", "block: day\n    origins: 3")
+    return line(
+        text,
+        "- {kind: baseline,",
+        "- {kind: bound, name: floor, metric: skill, at_least: -99}",
+    )
+
+
+def judged(name: str) -> tuple[EvaluationReport, StageRecord]:
+    """The report that was made last, and its record."""
+    state = open_pipeline(name, read_settings()).now()
+    record = state.record(state.address("evaluation_report"))
+    assert record is not None
+    return read_report(state), record
+
+
+def sessions(room: Path) -> set[str]:
+    return {one.name for one in (room.parent / "state").glob("**/sessions/*-train-*")}
+
+
+def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
+    room: Path, by_day: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edited(by_day, small)
+    assert main(["run", "tide"]) == 0
+    report, record = judged("tide")
+    assert report.origins
+    origins = report.origins.origins
+    days = [f"{START + timedelta(days=n):%Y-%m-%d}" for n in range(DAYS)]
+    assert [one.holdout for one in origins] == [
+        (days[-6], days[-5]),
+        (days[-4], days[-3]),
+        (days[-2], days[-1]),
+    ]
+    assert all(one.trained_on[1] < one.holdout[0] for one in origins)
+    assert origins[-1].model == report.model
+    assert origins[-1].metrics == report.metrics
+    assert len({one.model for one in origins}) == 3
+    values = [one.metrics["rmse"].value for one in origins]
+    assert report.origins.mean["rmse"].value == pytest.approx(sum(values) / 3)
+    assert record.attributes["origins"]["trainings"] == 2
+    assert record.attributes["origins"]["seconds"] > 0
+    read = {one.partition for one in record.inputs if one.key == "tide/feature_set"}
+    assert origins[0].trained_on[0] in read, "what the earlier models were made of is written down"
+    capsys.readouterr()
+    assert main(["release", "verify", "tide"]) == 0
+    assert main(["release", "prove", "tide"]) == 0
+    assert "DIFFERS" not in capsys.readouterr().out
+
+    tomorrow = hours(DAYS + 1).tail(24).head(2)
+    found = open_release("tide").predict(tomorrow)
+    assert found["predicted_for"].to_list() == [
+        at + timedelta(hours=3) for at in tomorrow["at"].to_list()
+    ]
+    assert found["prediction"].null_count() == 0
+
+    trained = sessions(room)
+    edited(by_day, lambda text: line(text, "origins:", "origins: {count: 3, judge: worst}"))
+    assert main(["run", "tide"]) == 0
+    assert sessions(room) == trained, "what was trained is not trained again"
+    capsys.readouterr()
+    assert main(["models", "report", "tide"]) == 0
+    (file,) = (room.parent / "state").glob("**/reports/tide/*.html")
+    page = file.read_text()
+    assert "Rolling origin" in page
+    assert "at the worst of 3 origins" in page
+    assert "It took 2 trainings more" in page
+
+    edited(by_day, lambda text: line(text, "origins:", "origins: 9"))
+    assert main(["run", "tide"]) == 3
+    assert "of the 9 origins asked for could be judged" in capsys.readouterr().err
+
+
+def test_a_table_that_is_read_whole_rolls_back_by_shares(room: Path, tmp_path: Path) -> None:
+    hours(20).write_parquet(tmp_path / "tide.parquet")
+    assert main(["new", "tide", "--from", str(tmp_path / "tide.parquet"), *HOURLY]) == 0
+    edited(
+        room / "tide" / "defs.yaml",
+        lambda text: line(
+            line(text, "epochs:", "epochs: 1"), "block:", "block: day\n    origins: {count: 3}"
+        ),
+    )
+    assert main(["run", "tide"]) in (0, 3)
+    report, _ = judged("tide")
+    assert report.origins
+    origins = report.origins.origins
+    assert len(origins) == 3
+    assert report.origins.missing == ""
+    assert all(abs(one.rows - report.rows) <= 1 for one in origins)
+    held = [one.holdout for one in origins]
+    assert all(one[1] < later[0] for one, later in pairwise(held))
+    assert all(one.trained_on[1] < one.holdout[0] for one in origins)
