@@ -1,7 +1,9 @@
 """Rows into training: our batches against torch's DataLoader: python benchmarks/input.py [ROWS]
 
-The same memory-mapped arrays, the same batches, one process each. Rows per CPU second, the best of
-three turns that take one another's place; one figure a line: NAME VALUE AIM holds|short.
+The same rows, the same batches, one process each. Ours lie in mapped shards as they are and are
+encoded as they are taken; the DataLoader's are encoded already and lie in memory. Rows per CPU
+second, the best of three turns that take one another's place; one figure a line: NAME VALUE AIM
+holds|short.
 """
 
 import sys

@@ -121,9 +121,10 @@ def resources() -> dict[str, object]:
 
 def _values(context: dg.InitResourceContext) -> dg.IOManager:
     """For teams' own assets that return values; ours return none."""
+    from ml_assets.adapters.team_values import TeamValues
+
     assert context.instance is not None
-    folder = context.instance.storage_directory()
-    return dg.FilesystemIOManager(base_dir=folder).create_io_manager(context)
+    return TeamValues(Path(context.instance.storage_directory()))
 
 
 def _load(folder: Path) -> dg.Definitions:

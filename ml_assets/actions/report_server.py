@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from starlette.datastructures import Headers
 
 from ml_assets.actions.home_page import PipelineState
+from ml_assets.actions.servers import taken
 from ml_assets.adapters.same_origin import refusal
 from ml_assets.errors import SettingsError
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE
@@ -73,10 +74,8 @@ def serving_reports(
     try:
         server = _Server((host, number), _Handler)
     except OSError as error:
-        raise SettingsError(
-            f"The reports cannot be served at {host}:{number}: {error.strerror}. End what uses the"
-            " port, or choose another one: that of ML_ASSETS_REPORTS_URL, or --port."
-        ) from error
+        setting = "that of ML_ASSETS_REPORTS_URL, or --port"
+        raise SettingsError(taken("The reports", host, number, error, setting)) from error
     server.experiments, server.card, server.refresh = experiments, card, refresh
     server.home = home
     server.folder, server.below = folder.resolve(), parts.path

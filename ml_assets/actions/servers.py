@@ -23,6 +23,8 @@ GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.2
 _NEAR = 100
 _LAST_PORT = 65535
+_LISTENS = "0A"
+"""The state of a socket that listens, as /proc/net/tcp writes it."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,33 @@ def require_free(host: str, port: int, whose: str, setting: str) -> None:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, port))
     except OSError as error:
-        raise SettingsError(
-            f"{whose} cannot be served at {host}:{port}: {error.strerror}. End what uses the"
-            f" port, or choose another one: {setting}."
-        ) from error
+        raise SettingsError(taken(whose, host, port, error, setting)) from error
+
+
+def taken(whose: str, host: str, port: int, error: OSError, setting: str) -> str:
+    """Say that a server of ours cannot listen, who does, and what to set instead."""
+    return (
+        f"{whose} cannot be served at {host}:{port}: {error.strerror}{_holder(port)}. End what uses"
+        f" the port, or choose another one: {setting}."
+    )
+
+
+def _holder(port: int) -> str:
+    """Who listens on a port, in brackets; nothing where this machine does not tell.
+
+    Of a command the name alone: what stands behind it may be a secret.
+    """
+    sockets = set[str]()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            rows = [row.split() for row in Path("/proc/net", table).read_text().splitlines()[1:]]
+            listening = (row for row in rows if row[3] == _LISTENS)
+            sockets |= {f"socket:[{r[9]}]" for r in listening if r[1].endswith(f":{port:04X}")}
+    for process in Path("/proc").glob("[0-9]*") if sockets else ():
+        with suppress(OSError):  # another user's, or it ended
+            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
+                return f" (by {(process / 'comm').read_text().strip()}, process {process.name})"
+    return " (by a process of another user)" if sockets else ""
 
 
 def free_port(first: int) -> int:

@@ -12,7 +12,7 @@ from ml_assets.assets.released_model.origins import (
     records_behind,
     require_own_sources,
 )
-from ml_assets.assets.released_model.tags import wrong_names
+from ml_assets.assets.released_model.tags import planted_names, wrong_names
 from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
@@ -130,10 +130,13 @@ def _checks(
 
 def _tags(store: SnapshotStore, pipeline: str) -> Iterator[Check]:
     """One check for all that name the state of their move, and one for each that does not."""
+    planted = list[str]()
     try:
-        wrong = wrong_names(store, pipeline)
+        wrong, planted = wrong_names(store, pipeline), planted_names(store)
     except MlAssetsError as error:
         wrong = [str(error)]
+    for said in planted:
+        yield Check("tags", "note", said)
     for said in wrong:
         yield Check("tags", "refused", said)
     if not wrong:

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from ml_assets.adapters.run_config import RunConfig
+from ml_assets.adapters.step_failure import reported
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import run_tags
 from ml_assets.store.pipeline_context import Pipeline
@@ -30,6 +31,7 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
         description=about,
         config_schema=RollbackConfig.form(),
     )
+    @reported
     def roll_back(context: dg.OpExecutionContext, stores: StoresResource) -> None:
         from ml_assets.assets.released_model.rolled_back import rolled_back
         from ml_assets.assets.released_model.whole_rollback import Asked, return_to

@@ -190,6 +190,19 @@ def tag(name: str, at: str, as_json: bool) -> None:
 
 
 @click.command
+@click.argument("name", metavar="TAG")
+def untag(name: str) -> None:
+    """Take the name of a state away; no state is deleted.
+
+    Of a release the name stays. One that somebody planted, whose commit no key that counts signed
+    or that the ledger does not tell of, goes: `release verify` and `ops gc` name it.
+    """
+    from ml_assets.assets.released_model.tags import take_away
+
+    print(f"{name} named the state {take_away(_store(), name)[:12]}; the name is gone")
+
+
+@click.command
 @click.argument("state")
 @click.argument("key", required=False)
 @click.option("--into", type=options.FILE, required=True, metavar="FOLDER", help="Where to.")
@@ -275,7 +288,7 @@ data.subject(
     of_extra("data lookup", "Look the newest features of an entity up."),
     drift,
 )
-data.subject("States of the data", list_, diff, tag, checkout)
+data.subject("States of the data", list_, diff, tag, untag, checkout)
 data.subject(
     "What may not be used",
     contract,

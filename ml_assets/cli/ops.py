@@ -278,6 +278,7 @@ environment:
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        who signs what is written, and whose word counts (default: nobody)
+  ML_ASSETS_STORE      a name that is signed with each state: no other store of the key is read
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
   ML_ASSETS_SERVE_TOKENS, ML_ASSETS_API_READERS, ML_ASSETS_API_OPERATORS
                        who may ask `serve` (default: this machine) and `ops api` (default: nobody)

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ml_assets.errors import StorageError
@@ -76,12 +75,7 @@ class Draft:
         self._scratch = tempfile.TemporaryDirectory(dir=scratch)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._scratch:
             self._scratch.cleanup()
 
@@ -106,11 +100,16 @@ class Draft:
         labels: "LabelColumns | None" = None,
     ) -> None:
         """Add the statistics that the stage's data card is drawn from."""
-        from ml_assets.store.table_statistics import STATISTICS_FILE
         from ml_assets.store.table_survey import survey
 
-        self.statistics = survey(frame, key, labels)
-        self.text(STATISTICS_FILE, canonical_json(self.statistics))
+        self.card_of(survey(frame, key, labels))
+
+    def card_of(self, statistics: "TableStatistics") -> None:
+        """Add statistics that were counted already."""
+        from ml_assets.store.table_statistics import STATISTICS_FILE
+
+        self.statistics = statistics
+        self.text(STATISTICS_FILE, canonical_json(statistics))
 
     def extra_table(
         self, name: str, frame: "pl.DataFrame | pl.LazyFrame", key: Sequence[str]

@@ -24,6 +24,9 @@ record has them."""
 
 _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "oversample",
+    "order",
+    "block_rows",
+    "block_window",
     "recalibrate",
     "init_from",
     "epochs",

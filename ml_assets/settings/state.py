@@ -61,19 +61,31 @@ class Retention:
 
 @dataclass(frozen=True)
 class Signing:
-    """Whose word counts for the state: ``ML_ASSETS_SIGNING_KEY``, ``ML_ASSETS_TRUSTED_KEYS``."""
+    """Whose word counts for the state: ``ML_ASSETS_SIGNING_KEY``, ``ML_ASSETS_TRUSTED_KEYS``, and
+    for which one: ``ML_ASSETS_STORE``."""
 
     key: str | None = field(repr=False)
     """Base64 of 32 secret bytes; None: nothing is signed."""
     trusted: tuple[str, ...]
     """Public keys, base64, that count besides our own."""
+    store: str
+    """The name that is signed with each state; empty: none."""
 
 
 def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
     """The keys of the snapshot store; they are checked where they are used."""
     env = os.environ if environment is None else environment
     trusted = re.split(r"[,\s]+", env.get("ML_ASSETS_TRUSTED_KEYS", "").strip())
-    return Signing(env.get("ML_ASSETS_SIGNING_KEY") or None, tuple(filter(None, trusted)))
+    key, store = env.get("ML_ASSETS_SIGNING_KEY") or None, env.get("ML_ASSETS_STORE", "")
+    if store and not _STORE.fullmatch(store):
+        raise SettingsError(
+            f"ML_ASSETS_STORE is {store!r}: letters, digits, '.', '_' and '-', 63 at most, are"
+            " expected. It names the store that this process reads and writes."
+        )
+    return Signing(key, tuple(filter(None, trusted)), store)
+
+
+_STORE = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 DEMO_PIPELINES = Path(__file__).parent.parent / "pipelines"

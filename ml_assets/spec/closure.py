@@ -10,6 +10,7 @@ import ast
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ _ALWAYS = ""
 """In place of a name: the statements that run whatever is taken from a module."""
 _OTHER_NAMES = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
 """Imports of this package whose distribution has another name: to find that out takes 0.3 s."""
+_READS_TEXT = re.compile(r"__doc__|getdoc|getsource|getcomments|__loader__|__file__|linecache")
+"""How code reads its own docstrings and comments."""
 
 
 @dataclass(frozen=True)
@@ -335,11 +338,19 @@ def _plain(value: object) -> str:
 
 
 def syntax_digest(text: str) -> str:
-    """The digest of all that a file runs; of its bytes where it is no Python."""
+    """The digest of all that a file runs; of its bytes where it is no Python, or where it reads
+    docstrings, which then are values like others.
+
+    It is parsed as an import reads it: an encoding that is declared in a comment may make code of
+    what looks like one.
+    """
+    content = text.encode(errors="surrogatepass")
+    if _READS_TEXT.search(text):
+        return _sha256(content)
     try:
-        return _sha256(_plain(ast.parse(text).body).encode())
+        return _sha256(_plain(ast.parse(content).body).encode())
     except (SyntaxError, ValueError):
-        return _sha256(text.encode())
+        return _sha256(content)
 
 
 def _is_text(node: object) -> bool:

@@ -287,6 +287,12 @@ def _draws(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterat
             f" {1 / number:.3g}"
         )
         yield _misfit("oversample", said)
+    if training.order == "blocks":
+        said = (
+            "rows that are drawn again lie anywhere, so that order: blocks would read all of the"
+            " set: use weights, or order: rows"
+        )
+        yield _misfit("oversample", said)
     weights = "positive_weight" if task == "binary" else "class_weights"
     if training.positive_weight != 1 or training.class_weights:
         said = f"with training.{weights} a rare class is lifted twice: keep one of the two"

@@ -144,6 +144,9 @@ _OF_NETWORKS = frozenset(
         "loss",
         "focal_gamma",
         "oversample",
+        "order",
+        "block_rows",
+        "block_window",
         "init_from",
         "profile",
         "hang_timeout_seconds",
@@ -165,6 +168,7 @@ Strategy = Literal["replicate", "shard", "hybrid"]
 OptimizerName = Literal["adamw", "sgd", "nadam", "adafactor"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["fp32", "bf16", "fp16"]
+Order = Literal["rows", "blocks"]
 DEFAULT_MOMENTUM = 0.9
 
 
@@ -248,6 +252,14 @@ class TrainingSpec(Frozen):
     """Weight of a row of each class in the loss (multiclass), as ``label.classes`` orders them."""
     oversample: Annotated[float, Field(gt=0, le=0.5)] | None = None
     """Least share of each class in what an epoch draws: rows of a rarer one come several times."""
+    order: Order = Field(default="rows", exclude_if=lambda value: value == "rows")
+    """``rows`` mixes all rows of an epoch. ``blocks`` mixes blocks of ``block_rows`` neighbours and
+    then the rows of ``block_window`` blocks at a time: a batch reads few places of the disk, for a
+    set that is larger than the memory."""
+    block_rows: Positive = Field(default=4096, exclude_if=lambda value: value == 4096)
+    """Rows of a block; a ranking task counts queries instead."""
+    block_window: Positive = Field(default=16, exclude_if=lambda value: value == 16)
+    """Blocks whose rows are mixed with each other: the more, the closer to ``rows``."""
     recalibrate: bool | None = None
     """Fit the probabilities to the validation split after training. None: where weights,
     oversampling or a focal loss have moved them."""

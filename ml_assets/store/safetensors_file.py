@@ -5,8 +5,10 @@ that leaves a choice: no key twice, no gap, nothing behind the last tensor.
 """
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from ml_assets.errors import StorageError
 
@@ -31,15 +33,31 @@ def check_safetensors(file: Path) -> None:
         StorageError: it is something else, or claims what it does not hold.
     """
     try:
-        size = file.stat().st_size
         with file.open("rb") as handle:
-            length = int.from_bytes(_whole(file, handle.read(_LENGTH), _LENGTH), "little")
-            if length > min(MOST_HEADER_BYTES, size - _LENGTH):
-                _refuse(file, f"its header claims {length:,} bytes, the file has {size:,}")
-            header = _whole(file, handle.read(length), length)
+            read_header(file, handle)
     except OSError as error:
         raise StorageError(f"{file} cannot be read: {error.strerror}.") from error
-    _check_tensors(file, _parse(file, header), size - _LENGTH - length)
+
+
+def read_header(file: Path, handle: BinaryIO) -> tuple[bytes, Mapping[str, Mapping[str, Any]]]:
+    """What a file begins with, as it is read: its bytes, and name -> tensor in the order of their
+    bytes, which follow without a gap.
+
+    Args:
+        handle: of the file, at its beginning; it stands behind the header then.
+
+    Raises:
+        StorageError: it is something else, or claims what it does not hold.
+    """
+    size = os.fstat(handle.fileno()).st_size
+    begin = _whole(file, handle.read(_LENGTH), _LENGTH)
+    length = int.from_bytes(begin, "little")
+    if length > min(MOST_HEADER_BYTES, size - _LENGTH):
+        _refuse(file, f"its header claims {length:,} bytes, the file has {size:,}")
+    header = _whole(file, handle.read(length), length)
+    tensors = _parse(file, header)
+    order = _check_tensors(file, tensors, size - _LENGTH - length)
+    return begin + header, {name: tensors[name] for name in order}
 
 
 def _parse(file: Path, header: bytes) -> dict[str, Any]:
@@ -67,8 +85,9 @@ def _parse(file: Path, header: bytes) -> dict[str, Any]:
     return found
 
 
-def _check_tensors(file: Path, header: dict[str, Any], data: int) -> None:
-    """Every tensor begins where the one before ended, and the last one ends with the file."""
+def _check_tensors(file: Path, header: dict[str, Any], data: int) -> list[str]:
+    """Every tensor begins where the one before ended, and the last one ends with the file: their
+    names in this order."""
     notes = header.pop("__metadata__", {})
     if not isinstance(notes, dict) or not all(isinstance(v, str) for v in notes.values()):
         _refuse(file, "its __metadata__ is not text by name")
@@ -86,6 +105,7 @@ def _check_tensors(file: Path, header: dict[str, Any], data: int) -> None:
         last = end
     if last != data:
         _refuse(file, f"its tensors have {last:,} bytes, {data:,} are there")
+    return [name for _, _, name in sorted(spans)]
 
 
 def _span(file: Path, name: str, tensor: Any) -> tuple[int, int, int]:

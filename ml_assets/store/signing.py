@@ -38,26 +38,33 @@ class Keys:
 
     private: "Ed25519PrivateKey | None" = None
     trusted: frozenset[str] = frozenset()
+    store: str = ""
+    """The name of the store whose states are signed: those of another name do not count."""
 
     @classmethod
-    def of(cls, secret: str | None, trusted: Iterable[str] = ()) -> "Keys":
+    def of(cls, secret: str | None, trusted: Iterable[str] = (), store: str = "") -> "Keys":
         """The key from the environment, and others that count.
 
         Args:
             secret: base64 of the 32 secret bytes.
             trusted: base64 of public keys that count besides our own.
+            store: a name that is signed with each state.
 
         Raises:
             SettingsError: the secret is no key.
         """
         private = _from_secret(secret) if secret else None
         own = {_public(private)} if private else set[str]()
-        return cls(private, frozenset({*own, *trusted}))
+        return cls(private, frozenset({*own, *trusted}), store)
 
     @property
     def public(self) -> str:
         """Base64 of our own public key; empty where no key is set."""
         return _public(self.private) if self.private else ""
+
+    def of_store(self, kind: str) -> str:
+        """A kind of content that counts in the store of this name alone."""
+        return f"{kind}; store={self.store}" if self.store else kind
 
     def sign(self, kind: str, content: bytes) -> Signature | None:
         """Sign content of a kind; None where no key is set.

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ml_assets.store.signing import Keys
@@ -106,12 +105,7 @@ class Workspace(Protocol):
 
     def __enter__(self) -> "Workspace": ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
         """Stage a copy of a file. ``if_absent``: a conflict where ``main`` has the path."""
@@ -212,6 +206,10 @@ class SnapshotStore(Protocol):
             StorageError: the name is taken by another commit.
             UntrustedState: the commit is not signed by a key that counts.
         """
+        ...
+
+    def untag(self, name: str) -> None:
+        """Take a name away; what it named stays as long as something else reaches it."""
         ...
 
     def tags(self) -> Mapping[str, CommitId]: ...

@@ -27,7 +27,7 @@ from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors
-from ml_assets.training.rows.order import oversample_index
+from ml_assets.training.rows.order import BlockOrder, oversample_index
 from ml_assets.training.stop import NonFinite
 from ml_assets.training.telemetry import Times
 from ml_assets.training.trainer_state import MOST_SKIPS, LossScale
@@ -242,6 +242,15 @@ def assemble(
     optimizer = make_optimizer(network, spec)
     rows = SplitArrays(folder, schema, "train")
     extra = oversample_index(rows, schema, spec.oversample)
-    batches = Batches(rows, spec.seed, spec.batch_size, spec.microbatches, spec.accumulate, extra)
+    blocks = BlockOrder(rows.units, spec.block_rows, spec.block_window)
+    batches = Batches(
+        rows,
+        spec.seed,
+        spec.batch_size,
+        spec.microbatches,
+        spec.accumulate,
+        extra,
+        blocks if spec.order == "blocks" else None,
+    )
     most = request.steps if isinstance(request, TrainRequest) else None
     return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, times, most)

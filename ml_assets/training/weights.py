@@ -4,6 +4,7 @@ At a warm start inputs and words are matched by name, so that a model of another
 fits; every other tensor has to have its shape. Numbers are encoded with the mean and width of now.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.program import (
@@ -25,8 +25,7 @@ from ml_assets.spec.program import (
     TrainRequest,
 )
 from ml_assets.spec.training import Boosted
-from ml_assets.store.objects import file_digest
-from ml_assets.store.safetensors_file import check_safetensors
+from ml_assets.store.safetensors_file import read_header
 from ml_assets.training.calibration import Calibrator
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.model_folder import open_model, write_model
@@ -87,8 +86,7 @@ def load_predictor(
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")
     network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes, code)
-    state: dict[str, torch.Tensor] = load_file(folder / manifest.weights.path)
-    network.load_state_dict(state)
+    network.load_state_dict(_held_tensors(folder, manifest))
     network.eval()
 
     @torch.no_grad()
@@ -151,15 +149,69 @@ def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
 
 def _read(file: Path, sha256: str) -> dict[str, torch.Tensor]:
     try:
-        if file_digest(file) != sha256:
-            raise BadData(f"training.init_from: {file} has changed: it is not {sha256[:12]} now.")
-        check_safetensors(file)
-        return load_file(file)
-    except (OSError, SafetensorError, StorageError) as error:
+        found, digest = read_tensors(file)
+    except (OSError, StorageError) as error:
         raise BadData(
             f"training.init_from: {file} is no whole safetensors file ({error}). Nothing of it was"
             " used; write it again with safetensors, or remove init_from."
         ) from error
+    if digest != sha256:
+        raise BadData(f"training.init_from: {file} has changed: it is not {sha256[:12]} now.")
+    return found
+
+
+def _held_tensors(folder: Path, manifest: ModelManifest) -> dict[str, torch.Tensor]:
+    """The weights of a model: the very bytes that were held to its manifest.
+
+    Raises:
+        BadData: the file was changed since it was looked at.
+    """
+    file = folder / manifest.weights.path
+    try:
+        found, digest = read_tensors(file)
+    except (OSError, StorageError) as error:
+        raise BadData(f"The model {folder} cannot be used: {error}") from error
+    if digest != manifest.weights.sha256:
+        raise BadData(f"{file} was changed while it was loaded: its checksum is {digest[:12]}.")
+    return found
+
+
+def read_tensors(file: Path) -> tuple[dict[str, torch.Tensor], str]:
+    """The tensors of a safetensors file, in memory of their own, and the SHA-256 of what was read:
+    whoever swaps the file afterwards, or under the reader, changes the digest or nothing.
+
+    Raises:
+        StorageError: it is something else, or claims what it does not hold.
+    """
+    found: dict[str, torch.Tensor] = {}
+    with file.open("rb") as handle:
+        begin, header = read_header(file, handle)
+        digest = hashlib.sha256(begin)
+        for name, tensor in header.items():
+            kind = _KINDS.get(tensor["dtype"])
+            if kind is None:
+                raise StorageError(f"{file}: the tensor {name[:80]!r} is of {tensor['dtype']}.")
+            found[name] = torch.empty(tensor["shape"], dtype=kind)
+            room = found[name].view(-1).view(torch.uint8).numpy().data
+            if handle.readinto(room) != len(room):
+                raise StorageError(f"{file} ends within the tensor {name[:80]!r}.")
+            digest.update(room)
+    return found, digest.hexdigest()
+
+
+_KINDS = {
+    "BF16": torch.bfloat16,
+    "BOOL": torch.bool,
+    "F16": torch.float16,
+    "F32": torch.float32,
+    "F64": torch.float64,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+}
+"""Types of tensors that a network may have, as the format names them."""
 
 
 def _check_kind(init: Ref, manifest: ModelManifest, schema: ShardSchema) -> None:

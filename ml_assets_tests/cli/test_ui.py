@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -203,9 +204,27 @@ def test_a_port_in_use_is_one_line_before_anything_starts(tmp_path: Path, name: 
         world = empty_world(tmp_path, **{setting: f"http://127.0.0.1:{port}"})
         said = world.cli("ui", code=1).splitlines()
     (line,) = [line for line in said if line.startswith("error: ")]
-    assert f"cannot be served at 127.0.0.1:{port}: Address already in use." in line
+    who = f" (by {Path('/proc/self/comm').read_text().strip()}, process {os.getpid()})"
+    assert f"cannot be served at 127.0.0.1:{port}: Address already in use{who}." in line
     assert setting in line
     assert line == said[-1]
+
+
+@pytest.mark.parametrize("command", [("serve", "irises"), ("ops", "api"), ("ui",)])
+def test_each_server_says_who_has_its_port_and_which_flag_moves_it(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    world = World(tmp_path, {"ML_ASSETS_API_OPERATORS": f"ada={'0' * 64}"})
+    world.pipelines.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = world.streams(*command, "--port", str(port), code=1)
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert f"cannot be served at 127.0.0.1:{port}: Address already in use" in line
+    assert f"process {os.getpid()})" in line
+    assert "--port" in line.rpartition(". End what uses the port")[2]
 
 
 def test_a_port_moves_all_three_and_passes_one_that_is_taken(tmp_path: Path) -> None:

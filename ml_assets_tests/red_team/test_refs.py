@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.verify import verify_pipelines
+from ml_assets.assets.released_model.tags import take_away, unnamed_releases
 from ml_assets.assets.released_model.whole_rollback import Asked, return_to
-from ml_assets.errors import EvidenceError, StorageError, UntrustedState
+from ml_assets.errors import EvidenceError, StorageError, StoreAway, UntrustedState
 from ml_assets.extras.prove.clean_home import clean_home
 from ml_assets.extras.recall.recall import extent
 from ml_assets.records.ledger.chain import path_of, read, run_key
@@ -18,6 +19,7 @@ from ml_assets.records.run_history import read_history
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import open_pipeline
@@ -187,6 +189,44 @@ def test_a_name_of_a_move_that_the_ledger_does_not_tell_of_stops_the_next_one(
     assert passed.in_production is None
     [verified] = verify_pipelines(passed.world.settings, NAME, None)
     assert any(c.name == "tags" and c.outcome == "refused" for c in verified.checks)
+    passed.world.cli("data", "untag", f"{NAME}-release-1")
+    assert passed.materialize("released_model") == ""
+    assert passed.in_production == passed.candidate
+
+
+def test_a_planted_name_is_told_and_can_be_taken_away(released: Scene) -> None:
+    forged = forged_commit(released.store, released.snapshots, without_sources(released))
+    tag(released.snapshots, "x", forged)
+    [verified] = verify_pipelines(released.world.settings, NAME, None)
+    [note] = [check for check in verified.checks if check.name == "tags" and "'x'" in check.reason]
+    assert (note.outcome, "ml-assets data untag x" in note.reason) == ("note", True)
+    with pytest.raises(StorageError, match="is the name of a release"):
+        take_away(released.store, f"{NAME}-release-1")
+    with pytest.raises(StorageError, match="There is no tag 'main'"):
+        take_away(released.store, "main")
+    assert take_away(released.store, "x") == forged
+    assert "x" not in released.store.tags()
+    assert f"{NAME}-release-1" in released.store.tags()
+    assert released.store.collect_garbage() is not None
+
+
+def test_a_move_whose_state_could_not_be_named_is_told(
+    passed: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreAway("the server of tags is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EmbeddedStore, "tag", away)
+        assert passed.materialize("released_model") == ""
+    assert passed.in_production == passed.candidate
+    with passed.world.instance() as instance:
+        run = instance.get_runs(limit=1)[0].run_id
+        said = [log.user_message for log in instance.all_logs(run)]
+    assert any("has no name yet" in one and "the server of tags is away" in one for one in said)
+    assert f"{NAME}-release-1" not in passed.store.tags()
+    assert unnamed_releases(passed.store, NAME) == []
+    assert f"{NAME}-release-1" in passed.store.tags()
 
 
 def test_a_ledger_that_was_put_back_behind_its_names_makes_no_move(released: Scene) -> None:

@@ -546,6 +546,7 @@ COLOURS: Raw = {"column": "colour", "task": "multiclass", "classes": ["red", "gr
             {"oversample": 0.1, "positive_weight": 2.0},
             "with training.positive_weight a rare class is lifted twice",
         ),
+        (SPEC["label"], {"oversample": 0.1, "order": "blocks"}, "would read all of the set"),
     ],
 )
 def test_a_rare_class_is_lifted_in_one_way_that_fits_the_label(
@@ -560,6 +561,11 @@ def test_trees_are_told_to_weigh_a_rare_class_instead() -> None:
     raw = changed(BOOSTED, "training.oversample", 0.1)
     said = refusal(lambda: PipelineSpec.model_validate(raw))
     assert "for rare classes there are training.positive_weight" in said
+
+
+def test_trees_have_no_order_of_rows() -> None:
+    raw = changed(BOOSTED, "training.order", "blocks")
+    assert "order" in refusal(lambda: PipelineSpec.model_validate(raw))
 
 
 def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:

@@ -185,6 +185,12 @@ def test_a_tag_names_a_commit_for_good(store: SnapshotStore) -> None:
     assert isinstance(second, Published)
     with pytest.raises(StorageError, match="A tag never moves"):
         store.tag("v1", second.commit)
+    store.untag("v1")
+    store.untag("v1")
+    store.untag("main")
+    assert (dict(store.tags()), store.resolve()) == ({}, second.commit)
+    store.tag("v1", second.commit)
+    assert store.resolve("v1") == second.commit
 
 
 @pytest.mark.parametrize("path", ["", "/t", "../t", "t/../u", "t//u", "./t"])

@@ -183,3 +183,20 @@ def test_collecting_forgets_the_signatures_of_what_it_drops(tmp_path: Path) -> N
     refs.close()
     assert old not in signed
     assert open_snapshots(str(tmp_path)).resolve() in signed
+
+
+def test_a_store_of_the_same_key_and_another_name_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two homes under one key: the one, copied over the other, would stand for it."""
+    monkeypatch.setenv("ML_ASSETS_STORE", "staging")
+    commit = publish(open_snapshots(str(tmp_path)), "a", b"1")
+    assert open_snapshots(str(tmp_path)).resolve() == commit
+    for name in ("production", ""):
+        monkeypatch.setenv("ML_ASSETS_STORE", name)
+        with pytest.raises(UntrustedState) as refused:
+            open_snapshots(str(tmp_path)).resolve()
+        assert ("The store is to be 'production'" in str(refused.value)) == bool(name)
+    monkeypatch.setenv("ML_ASSETS_STORE", "with a space")
+    with pytest.raises(SettingsError, match="ML_ASSETS_STORE is"):
+        open_snapshots(str(tmp_path))

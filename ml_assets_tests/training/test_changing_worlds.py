@@ -13,7 +13,7 @@ from ml_assets.spec.program import Preprocessing
 from ml_assets.store.row_encoding import Encoder
 from ml_assets.training.rows.arrays import ShardArrays, SplitArrays
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.order import OversampleIndex
+from ml_assets.training.rows.order import BlockOrder, OversampleIndex, permuted
 
 EPOCHS = 2
 
@@ -44,7 +44,7 @@ class Numbered(SplitArrays):
 
 @st.composite
 def epochs(draw: st.DrawFn) -> Batches:
-    """Any training set, rows or queries, with any batches, oversampled or not."""
+    """Any training set, rows or queries, in any order, with any batches, oversampled or not."""
     queries = draw(st.lists(st.integers(1, 6), max_size=40))
     shards = (
         [sum(queries)] if queries else draw(st.lists(st.integers(1, 90), min_size=1, max_size=4))
@@ -55,6 +55,9 @@ def epochs(draw: st.DrawFn) -> Batches:
     if not queries and draw(st.booleans()):
         rare = draw(st.sets(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
         again = (OversampleIndex(1, np.array(sorted(rare)), draw(st.integers(1, 60))),)
+    blocks = None
+    if not again and draw(st.booleans()):
+        blocks = BlockOrder(rows.units, draw(st.integers(1, 50)), draw(st.integers(1, 5)))
     return Batches(
         rows,
         seed=draw(st.integers(0, 2**31)),
@@ -62,6 +65,7 @@ def epochs(draw: st.DrawFn) -> Batches:
         microbatches=microbatches,
         accumulate=draw(st.integers(1, 3)),
         oversampled=again,
+        blocks=blocks,
     )
 
 
@@ -103,3 +107,40 @@ def test_each_row_counts_once_an_epoch_however_the_number_of_processes_changes(
             assert taken == drawn(batches, step, 1), "a step is of the same rows in any world"
             seen += taken
         assert seen == expected(batches, epoch)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    rows=st.integers(1, 500),
+    block=st.integers(1, 60),
+    window=st.integers(1, 6),
+    seed=st.integers(0, 2**63 - 1),
+    size=st.integers(1, 40),
+)
+def test_an_order_of_blocks_has_each_row_once_and_reads_few_of_them_at_a_time(
+    rows: int, block: int, window: int, seed: int, size: int
+) -> None:
+    order = BlockOrder(rows, block, window)
+    whole = order.permuted(np.arange(rows), seed, 0)
+    assert sorted(whole.tolist()) == list(range(rows))
+    for first in range(0, rows, size):
+        batch = np.arange(first, min(first + size, rows))
+        assert np.array_equal(order.permuted(batch, seed, 0), whole[batch]), "of the position alone"
+    for first in range(0, rows, window * block):
+        read = np.unique(whole[first : first + window * block] // block)
+        assert len(read) <= 3 * window, "one of three windows is short: it has the short block"
+
+
+def test_an_order_of_blocks_is_another_in_each_epoch_and_for_each_seed() -> None:
+    order, places = BlockOrder(1000, 10, 4), np.arange(1000)
+    found = [order.permuted(places, seed, epoch).tolist() for seed in (0, 1) for epoch in (0, 1)]
+    assert len({tuple(one) for one in found}) == 4
+
+
+def test_a_window_of_all_blocks_mixes_as_well_as_an_order_of_rows() -> None:
+    """Neighbours in the order are, on average, as far apart in the set."""
+    places = np.arange(20_000)
+    blocks = BlockOrder(20_000, 16, 1250).permuted(places, 3, 1)
+    rows = permuted(places, 20_000, 3, 1)
+    apart, freely = (np.abs(np.diff(found)).mean() for found in (blocks, rows))
+    assert abs(apart / freely - 1) < 0.02

@@ -142,6 +142,19 @@ def test_a_killed_training_resumes_to_the_same_bits(
     assert again.result().best_step == whole.result().best_step
 
 
+def test_an_order_of_blocks_resumes_to_the_same_bits(sessions: Sessions) -> None:
+    blocks = {"order": "blocks", "block_rows": 16, "block_window": 3, "keep_last": 100}
+    spec = SPEC.model_copy(update=blocks)
+    whole = sessions.attempt("blocks", procs=1, spec=spec)
+    assert whole.run() == 0
+    weights = whole.weights()
+    first = sorted((whole.folder / "checkpoints").glob("*/manifest.json"))[0]
+    early = Ref(uri=str(first.parent), digest=file_digest(first))
+    again = sessions.attempt("blocks", number=2, procs=1, spec=spec, resume=early)
+    assert again.run() == 0
+    assert again.weights() == weights
+
+
 def test_a_notice_saves_one_step_on_all_ranks_and_exits_75(
     sessions: Sessions, whole: Attempt
 ) -> None:

@@ -62,27 +62,33 @@ def origin_pictures(report: EvaluationReport) -> list[Picture]:
     """The first metrics over the origins: the model, and the baselines beside it."""
     if report.origins is None or len(report.origins.origins) < 2:
         return []
-    rolled, first = report.origins, [name for name, _ in _BARS if name in report.metrics][:1]
-    pictures = [_over_origins(rolled, name) for name in first]
-    return [*pictures, *([_over_origins(rolled, "skill")] if "skill" in report.metrics else [])]
+    rolled = report.origins
+    drawn: tuple[MetricName, ...] = (*(name for name, _ in _BARS), "skill")
+    known = [name for name in drawn if name in report.metrics]
+    return [_over_origins(rolled, name) for name in known if name in (known[0], "skill")]
 
 
 def _over_origins(rolled: OriginReports, metric: MetricName) -> Picture:
     own = [origin.metrics.get(metric) for origin in rolled.origins]
     series = [Series("model", _points([one and one.value for one in own]), "one", dots=True)]
-    tones: tuple[Tone, ...] = ("two", "three", "four", "plain")
-    for name, tone in zip(rolled.origins[-1].baselines, tones, strict=False):
+    tones: tuple[Tone, ...] = ("two", "three", "four")
+    for name, tone in zip(_best(rolled, metric), tones, strict=False):
         values = [origin.baselines.get(name, {}).get(metric) for origin in rolled.origins]
-        if any(value is not None for value in values):
-            series.append(Series(name, _points(values), tone, dots=True))
+        series.append(Series(name, _points(values), tone, dots=True))
     last = float(len(rolled.origins) - 1)
     names = [origin.holdout[0] for origin in rolled.origins]
-    chart = line_chart(
-        f"{title(metric)} over the origins", series, Axis("", 0.0, last, names), Axis(title(metric))
-    )
+    x, y = Axis("", 0.0, last, names), Axis(title(metric))
+    chart = line_chart(f"{title(metric)} over the origins", series, x, y, wide=True)
     side = "Higher is better" if HIGHER_IS_BETTER[metric] else "Lower is better"
     words = f"{side}. Each holdout is judged by a model that was trained on what came before it."
     return Picture(f"{title(metric)} over the origins", words, chart)
+
+
+def _best(rolled: OriginReports, metric: MetricName) -> list[str]:
+    """The baselines that have the metric, the best on the newest holdout first."""
+    newest = rolled.origins[-1].baselines
+    held = {name: values[metric] for name, values in newest.items() if metric in values}
+    return sorted(held, key=lambda name: held[name], reverse=HIGHER_IS_BETTER[metric])
 
 
 def _points(values: Sequence[float | None]) -> list[tuple[float, float]]:
@@ -117,7 +123,7 @@ def origins_table(report: EvaluationReport, cost: Mapping[str, float]) -> Table 
         f" {counted(int(cost.get('trainings', 0)), 'training')} more, of"
         f" {cost.get('seconds', 0.0):,.0f} seconds in all."
     )
-    missing = f" {rolled.missing}" if rolled.missing else ""
+    missing = f" {rolled.missing}." if rolled.missing else ""
     head = ["holdout", "trained on", "rows", *(title(name) for name in names)]
     return Table("Rolling origin", words + missing, head, rows)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-import polars as pl
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.evaluator import Evaluator
@@ -17,7 +16,9 @@ from ml_assets.assets.evaluation_report.judge import baseline_metrics
 from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.trained_model.session_log import remember_session, teller
+from ml_assets.assets.training_set.encoded_set import last_shards
 from ml_assets.assets.training_set.shards import write_labelled
+from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.window import (
     feature_order,
     keep_apart,
@@ -41,6 +42,7 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.split import WindowSplit
+from ml_assets.store.disk import scratch_in
 from ml_assets.store.pipeline_context import PipelineState
 
 
@@ -48,7 +50,7 @@ from ml_assets.store.pipeline_context import PipelineState
 class EarlierRows:
     """The rows that a model of an earlier time is trained and judged on."""
 
-    frames: dict[Split, pl.DataFrame]
+    splits: dict[Split, SplitRows]
     holdout: tuple[str, str]
     trained_on: tuple[str, str]
     inputs: tuple[InputVersion, ...]
@@ -97,7 +99,8 @@ class RollingOrigin:
                 seconds += result.seconds
         except WindowError as error:
             missing = (
-                f"{len(found) + 1} of the {asked.count} origins asked for could be judged: {error}"
+                f"{len(found) + 1} of the {asked.count} origins asked for could be judged:"
+                f" {str(error).removesuffix('.')}"
             )
             self.context.log.warning(missing)
         origins = [*reversed(found), self._newest(newest)]
@@ -127,7 +130,14 @@ class RollingOrigin:
         """A model trained on earlier rows, on the holdout behind them, beside the baselines."""
         pipeline, spec = self.state.pipeline, self.state.spec
         folder = pipeline.objects.folder("shards", pipeline.name)
-        data = write_labelled(rows.frames, spec.features, spec.label, folder)
+        data = write_labelled(
+            rows.splits,
+            spec.features,
+            spec.label,
+            folder,
+            known=last_shards(self.state),
+            scratch=scratch_in(pipeline.scratch),
+        ).ref
         pipeline.objects.publish(data)
         cluster, code = spec.cluster, pipeline.network
         job = TrainJob(spec.name, spec.model, spec.training, data, cluster=cluster, code=code)
@@ -155,9 +165,9 @@ class RollingOrigin:
         if window is not None:
             holdout, train = report.holdout, (window.train[0], window.train[-1])
         else:
-            frames = read_splits(self.state, None)
+            splits = read_splits(self.state, None)
             at = self.state.spec.features.decision_at
-            holdout, train = (_span(frames[split], at) for split in ("holdout", "train"))
+            holdout, train = (_span(splits[split], at) for split in ("holdout", "train"))
         return OriginReport(
             holdout=holdout,
             trained_on=train,
@@ -179,10 +189,10 @@ def earlier_rows(
     """
     split = state.spec.split
     if not isinstance(split, WindowSplit):
-        frames = read_earlier_splits(state, back)
+        splits = read_earlier_splits(state, back)
         at = state.spec.features.decision_at
-        spans = _span(frames["holdout"], at), _span(frames["train"], at)
-        return EarlierRows(frames, *spans, window_inputs(state, None))
+        spans = _span(splits["holdout"], at), _span(splits["train"], at)
+        return EarlierRows(splits, *spans, window_inputs(state, None))
     order = feature_order(state.pipeline)
     place = order.index(as_of or order[-1]) - back * split.holdout
     if place < 0:
@@ -193,9 +203,9 @@ def earlier_rows(
     window = resolve_window(state, order[place])
     if window is None:
         raise ValueError("a split by partitions has a window")
-    frames = keep_apart(context.log, state.pipeline, read_splits(state, window))
+    splits = keep_apart(context.log, state.pipeline, read_splits(state, window))
     holdout, train = (window.holdout[0], window.as_of), (window.train[0], window.train[-1])
-    return EarlierRows(frames, holdout, train, window_inputs(state, window))
+    return EarlierRows(splits, holdout, train, window_inputs(state, window))
 
 
 def mean_over(origins: Sequence[dict[str, Interval]]) -> dict[str, Interval]:
@@ -219,10 +229,8 @@ def mean_over(origins: Sequence[dict[str, Interval]]) -> dict[str, Interval]:
     return found
 
 
-def _span(rows: pl.DataFrame, at: str) -> tuple[str, str]:
+def _span(rows: SplitRows, at: str) -> tuple[str, str]:
     """The first and the last decision of rows, to the minute."""
-    moments = rows.select(
-        pl.col(at).min().dt.strftime("%Y-%m-%d %H:%M").alias("first"),
-        pl.col(at).max().dt.strftime("%Y-%m-%d %H:%M").alias("last"),
-    )
-    return moments.row(0)
+    moments = rows.column(at).sort()
+    first, last = moments.gather([0, -1]).dt.strftime("%Y-%m-%d %H:%M")
+    return first, last

@@ -120,8 +120,9 @@ def run_study(
         StoreAway: the database that remembers it went away.
         TrainingFailed: not one trial came to a result.
     """
-    from ml_assets.assets.hyperparameter_search.samplers import Sampler, answering, held
+    from ml_assets.assets.hyperparameter_search.samplers import Sampler
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
+    from ml_assets.assets.hyperparameter_search.study_memory import answering, held
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
     from ml_assets.assets.trained_model.session_log import remember_session
 

@@ -4,25 +4,22 @@ Its storage remembers what was asked, so that a study goes on wherever it was ki
 and no evidence: whoever reads from it holds what it says to the space and to the sessions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ml_assets.errors import SettingsError, StorageError, StoreAway
+from ml_assets.assets.hyperparameter_search.study_memory import opened
+from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.search import Method, Prune, SearchSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values
-from ml_assets.store.locks import exclusive
 
 if TYPE_CHECKING:
     from optuna import Study, Trial
     from optuna.distributions import BaseDistribution
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
-    from optuna.storages import BaseStorage
 
 Ended = Literal["finished", "pruned", "failed"]
 FULL = 100
@@ -71,22 +68,13 @@ class Sampler:
         place: str,
         fits: Callable[[Values], bool] = lambda _: True,
     ) -> None:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._search = search
         self._fits = fits
         self._distributions = {
             path: distribution(one, grid=search.method == "grid")
             for path, one in search.searched.items()
         }
-        self._study: Study = optuna.create_study(
-            storage=open_storage(place, study),
-            study_name=study,
-            pruner=pruner(search.prune),
-            sampler=optuna.samplers.RandomSampler(seed=search.seed),
-            load_if_exists=True,
-        )
+        self._study: Study = opened(search, pruner(search.prune), study, place)
         self._trials: dict[int, Trial] = {}
         self._reported: dict[int, set[int]] = {}
         self._tried: dict[str, int] = {}
@@ -321,62 +309,3 @@ def distribution(one: Parameter, *, grid: bool = False) -> "BaseDistribution":
     if one.whole:
         return IntDistribution(int(low), int(high), log=one.log)
     return FloatDistribution(low, high, log=one.log)
-
-
-@contextmanager
-def held(place: str, study: str) -> Iterator[None]:
-    """One process works on a study; a lock that a killed one left in its journal goes.
-
-    Raises:
-        StateInUse: another one does.
-    """
-    if "://" in place:  # of a database the runs of a pipeline take turns, as for everything else
-        yield
-        return
-    folder = Path(place)
-    remedy = "Wait until it is over, or stop it."
-    with exclusive(folder / f"{study}.held", f"study {study}", remedy):
-        (folder / f"{study}.journal.lock").unlink(missing_ok=True)
-        yield
-
-
-@contextmanager
-def answering() -> Iterator[None]:
-    """Whoever uses a sampler within it is told by an error of ours that its database went away.
-
-    Raises:
-        StoreAway: a connection broke in the midst of a call. What was trained stays.
-    """
-    from optuna.exceptions import StorageInternalError
-
-    try:
-        yield
-    except StorageInternalError as error:
-        raise StoreAway(
-            "The database of ML_ASSETS_STUDIES went away in the midst of a study"
-            f" ({type(error.__cause__ or error).__name__}). The trials that ran have saved: run the"
-            " same command again when it answers, and the study goes on."
-        ) from error
-
-
-def open_storage(place: str, study: str) -> "BaseStorage":
-    """Where Optuna remembers a study: a journal of its own in a folder, or a database.
-
-    Raises:
-        SettingsError: the database cannot be used.
-    """
-    from optuna.storages import RDBStorage
-    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock, JournalStorage
-
-    if "://" in place:
-        try:
-            return RDBStorage(place, engine_kwargs={"pool_pre_ping": True})
-        except Exception as error:
-            raise SettingsError(
-                f"ML_ASSETS_STUDIES names a database that cannot be used: {type(error).__name__}."
-                " Is its server up, and its driver installed?"
-            ) from error
-    folder = Path(place)
-    folder.mkdir(parents=True, exist_ok=True)
-    file = str(folder / f"{study}.journal")
-    return JournalStorage(JournalFileBackend(file, JournalFileSymlinkLock(file)))

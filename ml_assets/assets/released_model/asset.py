@@ -71,10 +71,16 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
 def project(
     log: dg.DagsterLogManager, store: SnapshotStore, tracking: "Tracking", pipeline: str
 ) -> None:
-    """Show the ledger's stages in MLflow; a dead server is a warning, never a failure."""
+    """Show the ledger's stages in MLflow; a dead server is a warning, never a failure.
+
+    So is a state that could not be named.
+    """
+    from ml_assets.assets.released_model.tags import unnamed_releases
     from ml_assets.records.tracking.mlflow import Unavailable
     from ml_assets.records.tracking.projection import project_stages
 
+    for said in unnamed_releases(store, pipeline):
+        log.warning(said)
     done = project_stages(store, tracking, pipeline)
     if isinstance(done, Unavailable):
         log.warning(f"MLflow is behind, the next command repairs it: {done.reason}")

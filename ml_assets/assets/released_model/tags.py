@@ -42,7 +42,7 @@ def append_move(
 
     outcome = append(store, pipeline, named)
     if isinstance(outcome, Appended):
-        with contextlib.suppress(StorageError):  # the move is done; house-keeping repairs the name
+        with contextlib.suppress(StorageError):  # the move is done; see ``unnamed_releases``
             number = len(moves(read(store, pipeline, outcome.commit)))
             _tag(store, pipeline, number, outcome.commit)
     return outcome
@@ -64,6 +64,60 @@ def tag_releases(store: SnapshotStore, pipeline: str) -> list[str]:
         except StorageError as error:
             failed.append(f"{release_name(pipeline, number)}: {error}")
     return failed
+
+
+def unnamed_releases(store: SnapshotStore, pipeline: str) -> list[str]:
+    """Try once more to name what a move left without a name: what is to be told where it fails."""
+    try:
+        failed = tag_releases(store, pipeline)
+    except StorageError as error:
+        failed = [str(error)]
+    return [
+        f"The model moved; its state has no name yet, and house-keeping gives it one: {said}"
+        for said in failed
+    ]
+
+
+def planted_names(store: SnapshotStore) -> list[str]:
+    """Which tags name what no key that counts signed; they are left out of all history."""
+    vouched = {commit.id for commit in store.history()}
+    return [
+        f"The tag {tag!r} names commit {commit[:12]}, which no key that counts signed: nothing"
+        f" reads it, and house-keeping waits. Take it away: ml-assets data untag {tag}"
+        for tag, commit in sorted(store.tags().items())
+        if commit not in vouched
+    ]
+
+
+def take_away(store: SnapshotStore, name: str) -> CommitId:
+    """Take a name away that somebody planted, or that is not needed any more; no state is deleted.
+
+    Returns:
+        The commit that it named.
+
+    Raises:
+        StorageError: there is no such name, or it is that of a release.
+    """
+    commit = store.tags().get(name)
+    if commit is None:
+        raise StorageError(f"There is no tag {name!r}; ml-assets data list shows which there are.")
+    found = _RELEASE.fullmatch(name)
+    if found and _is_right(store, found["pipeline"], int(found["number"]), commit):
+        raise StorageError(f"{name!r} is the name of a release, which the ledger tells of.")
+    store.untag(name)
+    return commit
+
+
+_RELEASE = re.compile(r"(?P<pipeline>.+)-release-(?P<number>\d{1,9})(-input-\d+)?")
+
+
+def _is_right(store: SnapshotStore, pipeline: str, number: int, commit: CommitId) -> bool:
+    """Whether a name of a release, or of an input of it, is one that the ledger tells of."""
+    if number > len(moves(read(store, pipeline))):
+        return False
+    name = f"The tag {release_name(pipeline, number)!r} "
+    wrong = any(said.startswith(name) for said in wrong_names(store, pipeline))
+    return not wrong and any(one.id == commit for one in store.history())
 
 
 def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
@@ -95,7 +149,10 @@ def release_name(pipeline: str, number: int) -> str:
     return f"{pipeline}-release-{number}"
 
 
-_REMEDY = "Find out who wrote it, and put the store back from a backup."
+_REMEDY = (
+    "Find out who wrote it, and put the store back from a backup; where the ledger is whole (its"
+    " head is the one that you noted), take the name away: ml-assets data untag TAG."
+)
 
 
 def _taken(tag: str, commit: CommitId, told: int) -> str:

@@ -15,6 +15,7 @@ from ml_assets.assets.released_model.origins import records_behind, require_own_
 from ml_assets.assets.released_model.predict import score
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.rollback import AlreadyBack, Way, roll_back, way_back
+from ml_assets.assets.released_model.tags import unnamed_releases
 from ml_assets.errors import EvidenceError, MlAssetsError, StorageError, answered
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
@@ -83,6 +84,8 @@ def return_to(
     )
     if isinstance(moved, Refused):
         raise EvidenceError("\n".join(moved.reasons))
+    for said in unnamed_releases(pipeline.store, pipeline.name):
+        tell(said)
     told = project_stages(pipeline.store, tracking, pipeline.name)
     if isinstance(told, Unavailable):
         tell(f"MLflow is behind, the next command repairs it: {told.reason}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -11,7 +12,7 @@ from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import (
     Written,
     load_schema,
-    scan_rows,
+    scan_shards,
     shard_ref,
     write_labelled,
 )
@@ -37,6 +38,8 @@ from ml_assets.spec.records import InputVersion
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+from ml_assets.store.table_statistics import merge
+from ml_assets.store.table_survey import survey
 
 STAGE = "training_set"
 SHARDS_FILE = "shards.json"
@@ -135,8 +138,9 @@ def publish_set(
             key: shard.model_dump(mode="json") for key, shard in made.written.versions.items()
         }
         draft.text(SHARDS_FILE, canonical_json(shards))
-        rows = scan_rows(made.ref, made.schema)
-        draft.card(rows, state.spec.features.key, split_labels(state.spec))
+        key, labels = state.spec.features.key, split_labels(state.spec)
+        parts = (survey(rows, key, labels) for rows in scan_shards(made.ref, made.schema))
+        draft.card_of(reduce(merge, parts))
         published = draft.publish(attributes=made.attributes, data_version=made.ref.digest)
     return published, card_of(work.address, draft.statistics, state.spec)
 

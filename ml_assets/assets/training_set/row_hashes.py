@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.split_rows import SplitRows
 
-BUCKET = 1 << 22
-"""Hashes that are held at once: 32 MiB."""
+BUCKET = 1 << 18
+"""Hashes that are held at once: 2 MiB, and some times that while they are sorted."""
+MOST = 256
+"""Buckets, and files of a split; of more than 67 million rows the buckets grow."""
 
 
 class RowHashes:
@@ -55,7 +57,7 @@ class RowHashes:
 
 def buckets_for(splits: Sequence[SplitRows]) -> int:
     """How many buckets keep each within what is held at once."""
-    return max(1, -(-max(len(rows) for rows in splits) // BUCKET))
+    return min(MOST, max(1, -(-max(len(rows) for rows in splits) // BUCKET)))
 
 
 def _hashes(frame: pl.DataFrame) -> NDArray[np.uint64]:

@@ -207,11 +207,15 @@ def scan_rows(ref: Ref, schema: ShardSchema) -> pl.LazyFrame:
     Raises:
         StorageError: a shard is missing, or not what the schema names.
     """
-    return pl.concat(
-        pl.scan_parquet(folder / files.table.path).with_columns(pl.lit(split).alias(SPLIT))
-        for split in schema.splits
-        for folder, files in _shard_files(ref, schema, split)
-    )
+    return pl.concat(scan_shards(ref, schema))
+
+
+def scan_shards(ref: Ref, schema: ShardSchema) -> Iterator[pl.LazyFrame]:
+    """The same rows, a shard at a time."""
+    for split in schema.splits:
+        for folder, files in _shard_files(ref, schema, split):
+            rows = pl.scan_parquet(folder / files.table.path)
+            yield rows.with_columns(pl.lit(split).alias(SPLIT))
 
 
 def _shard_files(ref: Ref, schema: ShardSchema, split: Split) -> Iterator[tuple[Path, ShardFiles]]:

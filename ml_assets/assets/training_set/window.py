@@ -143,7 +143,7 @@ def partitions(state: PipelineState, keys: Sequence[str]) -> list[Part]:
     return [Part(frame, version) for frame, version in zip(frames, versions, strict=True)]
 
 
-def read_earlier_splits(state: PipelineState, back: int) -> dict[Split, pl.DataFrame]:
+def read_earlier_splits(state: PipelineState, back: int) -> dict[Split, SplitRows]:
     """The same as of a time: ``back`` holdouts before the newest, of rows that are read whole.
 
     Raises:
@@ -158,7 +158,9 @@ def read_earlier_splits(state: PipelineState, back: int) -> dict[Split, pl.DataF
     rows, split = rows_before(labelled, at, spec.split, back)
     part = split_by_moment(rows[at], split, split.gap(spec.label.ahead))
     names: tuple[Split, ...] = ("train", "validation", "holdout")
-    return labelled_rows({name: rows.filter(part == name).lazy() for name in names}, spec.label)
+    return labelled_rows(
+        {name: [Part(rows.filter(part == name).lazy())] for name in names}, spec.label
+    )
 
 
 def keep_apart(

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, StorageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,8 +43,11 @@ class Served:
     @classmethod
     def of_json(cls, text: str) -> "Served":
         """What a store kept."""
-        found = json.loads(text)
-        return cls(**{**found, "entity": tuple(found["entity"])})
+        try:
+            found = json.loads(text)
+            return cls(**{**found, "entity": tuple(found["entity"])})
+        except (ValueError, LookupError, TypeError) as error:
+            raise _damaged(error) from error
 
 
 @dataclass(frozen=True)
@@ -118,10 +121,18 @@ def encode(frame: "pl.DataFrame", entity: Sequence[str]) -> Iterator[tuple[str, 
 
 def decode(text: str, types: Mapping[str, str]) -> dict[str, Any]:
     """A stored row: column -> value, as polars gives it."""
-    values = json.loads(text)
-    return {
-        name: _value(value, kind) for (name, kind), value in zip(types.items(), values, strict=True)
-    }
+    try:
+        columns = zip(types.items(), json.loads(text), strict=True)
+        return {name: _value(value, kind) for (name, kind), value in columns}
+    except (ValueError, TypeError, OverflowError, AttributeError) as error:
+        raise _damaged(error) from error
+
+
+def _damaged(error: Exception) -> StorageError:
+    return StorageError(
+        f"What the online store holds cannot be read: {error}. Somebody else wrote there; load it"
+        " again: materialize online_features."
+    )
 
 
 def parse_entity(served: Served, given: Mapping[str, str]) -> list[Any]:

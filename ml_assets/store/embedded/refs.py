@@ -63,6 +63,11 @@ class Refs:
             refs.execute("insert or ignore into refs values (?, 'tag', ?)", [name, target])
             return refs.execute("select target from refs where name = ?", [name]).fetchone()[0]
 
+    def untag(self, name: str) -> None:
+        """Take a tag away; a branch of that name stays."""
+        with self._open() as refs:
+            refs.execute("delete from refs where name = ? and kind = 'tag'", [name])
+
     def begin(self, name: str, target: str, signature: Signature | None) -> str | None:
         """Make the first branch of a store in which nothing was named or signed before; what it
         names then. None: there was something, and the branch is gone."""

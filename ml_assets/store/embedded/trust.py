@@ -22,20 +22,20 @@ _REMEDY = (
 
 
 def given_keys() -> Keys:
-    """The keys of the environment: ML_ASSETS_SIGNING_KEY and ML_ASSETS_TRUSTED_KEYS.
+    """The keys of the environment: ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS, ML_ASSETS_STORE.
 
     Raises:
-        SettingsError: one is no key.
+        SettingsError: one is no key, or the name is none.
     """
     signing = read_signing()
     trusted = [public_key(key, "ML_ASSETS_TRUSTED_KEYS") for key in signing.trusted]
-    return Keys.of(signing.key, trusted)
+    return Keys.of(signing.key, trusted, signing.store)
 
 
 def require_vouched(
     keys: Keys, kind: str, content: bytes, signature: Signature | None, what: str
 ) -> None:
-    """Hold content to its signature.
+    """Hold content of this store to its signature.
 
     Args:
         what: names it, and where it is, in an error.
@@ -43,9 +43,10 @@ def require_vouched(
     Raises:
         UntrustedState: nobody signed it, or somebody whose word does not count.
     """
-    refused = keys.refusal(kind, content, signature)
+    refused = keys.refusal(keys.of_store(kind), content, signature)
     if refused:
-        raise UntrustedState(f"{what}, which {refused}. {_REMEDY}")
+        named = f" The store is to be {keys.store!r} (ML_ASSETS_STORE)." if keys.store else ""
+        raise UntrustedState(f"{what}, which {refused}.{named} {_REMEDY}")
 
 
 class Trust:
@@ -59,11 +60,11 @@ class Trust:
 
     def sign(self, commit: CommitId) -> Signature | None:
         """Vouch for a commit that this process wrote."""
-        return self.keys.sign(_COMMIT, commit.encode())
+        return self.keys.sign(self.keys.of_store(_COMMIT), commit.encode())
 
     def sign_graft(self, commit: CommitId, parent: CommitId | None) -> Signature | None:
         """Vouch for where history goes on behind a commit whose own parents this process drops."""
-        return self.keys.sign(_GRAFT, graft_name(commit, parent).encode())
+        return self.keys.sign(self.keys.of_store(_GRAFT), graft_name(commit, parent).encode())
 
     def require(self, commit: CommitId, ref: str = "") -> None:
         """Hold a commit to its signature; each once in the life of this object.

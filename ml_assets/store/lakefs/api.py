@@ -99,6 +99,11 @@ class LakeFsApi:
             )
         return named
 
+    def delete_tag(self, tag: str) -> None:
+        """Take a tag away; one that is gone already is no fault."""
+        delete = self._client.tags_api.delete_tag
+        self._calls.ask(f"take the tag {tag} away", delete, tag, answers={404: None})
+
     def create_branch(self, branch: str, source: str) -> None:
         """Make a hidden branch with a name that nobody else has."""
         from lakefs_client.models import BranchCreation

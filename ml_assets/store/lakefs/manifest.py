@@ -37,7 +37,7 @@ def seal(state: State, keys: Keys) -> bytes:
         "run_key": state.run_key,
         "base": state.base,
     }
-    signature = keys.sign(_KIND, canonical_json(content))
+    signature = keys.sign(keys.of_store(_KIND), canonical_json(content))
     signed = [signature.key, signature.value] if signature else None
     return canonical_json({"state": content, "signature": signed})
 

@@ -128,6 +128,9 @@ class LakeFsStore:
                 " A tag never moves: choose another name."
             )
 
+    def untag(self, name: str) -> None:
+        self._api.delete_tag(name)
+
     def revert(self, commit: CommitId, *, message: str) -> PublishResult:
         reverted = self._api.recorded(commit)
         if reverted is None or not reverted.parents:

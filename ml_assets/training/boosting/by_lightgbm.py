@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.program import ModelManifest, ShardSchema
 from ml_assets.spec.training import Boosted, LightGbm, Task, TrainingSpec, outputs_of
-from ml_assets.training.boosting.engine import AfterRound, require_package
+from ml_assets.training.boosting.engine import AfterRound, require_package, trees_of
 from ml_assets.training.boosting.inputs import (
     categorical,
     group_sizes,
@@ -68,7 +68,7 @@ class LightGbmEngine:
     def load_predictor(self, folder: Path, manifest: ModelManifest, threads: int) -> Predict:
         """See ``Engine.load_predictor``."""
         self.require()
-        booster = load_trees(folder / manifest.weights.path)
+        booster = load_trees(trees_of(folder, manifest), folder)
         expected = names(manifest.preprocessing)
         if booster.feature_name() != expected:
             raise BadData(
@@ -236,8 +236,11 @@ def trees_as_text(booster: "Booster") -> str:
     return text[: text.index(_END) + len(_END)]
 
 
-def load_trees(file: Path) -> "Booster":
-    """The trees of a verified file.
+def load_trees(content: bytes, folder: Path) -> "Booster":
+    """The trees of a model.
+
+    Args:
+        folder: that they are from.
 
     Raises:
         BadData: it is not whole, or not LightGBM's text format.
@@ -245,10 +248,10 @@ def load_trees(file: Path) -> "Booster":
     from lightgbm import Booster
     from lightgbm.basic import LightGBMError
 
-    text = file.read_text()
+    text = content.decode(errors="replace")
     if not text.startswith("tree\nversion=") or not text.endswith(_END):
-        raise BadData(f"{file} is no whole model in LightGBM's text format.")
+        raise BadData(f"The trees of {folder} are no whole model in LightGBM's text format.")
     try:
         return Booster(model_str=text)
     except LightGBMError as error:
-        raise BadData(f"{file} cannot be read by LightGBM: {error}") from error
+        raise BadData(f"The trees of {folder} cannot be read by LightGBM: {error}") from error

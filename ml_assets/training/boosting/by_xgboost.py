@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.program import ModelManifest, ShardSchema, Split
 from ml_assets.spec.training import Boosted, Task, TrainingSpec, XGBoost, outputs_of
-from ml_assets.training.boosting.engine import AfterRound, require_package
+from ml_assets.training.boosting.engine import AfterRound, require_package, trees_of
 from ml_assets.training.boosting.inputs import matrix, names, row_weights
 from ml_assets.training.rows.arrays import Predict, Rows, SplitArrays
 from ml_assets.training.stop import BadData, BadRequest
@@ -87,7 +87,7 @@ class XGBoostEngine:
     def load_predictor(self, folder: Path, manifest: ModelManifest, threads: int) -> Predict:
         """See ``Engine.load_predictor``."""
         self.require()
-        booster = _load(folder / manifest.weights.path, threads)
+        booster = _load(trees_of(folder, manifest), folder, threads)
         expected = names(manifest.preprocessing)
         if booster.feature_names != expected:
             raise BadData(
@@ -171,16 +171,15 @@ def _quantiles(
     )
 
 
-def _load(file: Path, threads: int) -> "Booster":
+def _load(data: bytes, folder: Path, threads: int) -> "Booster":
     from xgboost import Booster
     from xgboost.core import XGBoostError
 
-    data = file.read_bytes()
     if not data.startswith(b"{L") or not data.endswith(b"}"):
-        raise BadData(f"{file} is no whole model in XGBoost's UBJSON format.")
+        raise BadData(f"The trees of {folder} are no whole model in XGBoost's UBJSON format.")
     try:
         booster = Booster({"nthread": threads, "verbosity": 0})
         booster.load_model(bytearray(data))
         return booster
     except XGBoostError as error:
-        raise BadData(f"{file} cannot be read by XGBoost: {error}") from error
+        raise BadData(f"The trees of {folder} cannot be read by XGBoost: {error}") from error

@@ -7,10 +7,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from ml_assets.errors import StorageError
 from ml_assets.spec.program import ModelManifest, ShardSchema
 from ml_assets.spec.training import INSTALL_BOOSTING, Boosted, TrainingSpec
+from ml_assets.store.objects import read_verified
 from ml_assets.training.rows.arrays import Predict
-from ml_assets.training.stop import NotInstalled
+from ml_assets.training.stop import BadData, NotInstalled
 
 AfterRound = Callable[[int, Callable[[], Mapping[str, float]], Callable[[], bytes]], bool]
 """(rounds grown, losses of ``train`` and ``validation``, all trees as a file) -> stop after it?"""
@@ -60,6 +62,18 @@ class Engine(Protocol):
             BadData: they are not whole, or not about what the manifest says.
         """
         ...
+
+
+def trees_of(folder: Path, manifest: ModelManifest) -> bytes:
+    """The file of a model's trees: the very bytes that were held to its manifest.
+
+    Raises:
+        BadData: it is lost, or was changed.
+    """
+    try:
+        return read_verified(manifest.weights, folder)
+    except StorageError as error:
+        raise BadData(f"The model {folder} cannot be used: {error}") from error
 
 
 _NOT_USED = ("cffi", "dask", "graphviz", "matplotlib", "pandas", "pyarrow", "sklearn")

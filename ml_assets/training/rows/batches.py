@@ -8,7 +8,13 @@ from numpy.typing import NDArray
 
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.rows.arrays import Rows, SplitArrays
-from ml_assets.training.rows.order import OversampleIndex, drawn_rows, microbatch_seed, permuted
+from ml_assets.training.rows.order import (
+    BlockOrder,
+    OversampleIndex,
+    drawn_rows,
+    microbatch_seed,
+    permuted,
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Batches:
     """Batches in a global step."""
     oversampled: tuple[OversampleIndex, ...] = ()
     """The rows of rare classes, which are drawn more than once."""
+    blocks: BlockOrder | None = None
+    """The order of an epoch's rows; None: any row may come at any place."""
 
     @property
     def draws(self) -> int:
@@ -102,6 +110,8 @@ class Batches:
 
     def _drawn(self, places: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """The units at these places of the epoch's order."""
+        if self.blocks is not None:
+            return self.blocks.permuted(places, self.seed, epoch)
         order = permuted(places, self.draws, self.seed, epoch)
         return drawn_rows(order, self.rows.units, self.oversampled, epoch)
 

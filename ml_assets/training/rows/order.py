@@ -8,6 +8,7 @@ the n-th further draw of such a row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.stop import BadData
 
 _ROUNDS = 6
+_BLOCKS, _WINDOW = 2_000_003, 2_000_029
+"""Set the draws of blocks, and of rows in a window, apart from all others of a seed."""
 
 
 def permuted(positions: NDArray[np.int64], rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -29,6 +32,45 @@ def permuted(positions: NDArray[np.int64], rows: int, seed: int, epoch: int) -> 
         found[outside] = _feistel(found[outside], half, keys)
         outside = found >= rows
     return found.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class BlockOrder:
+    """An order that reads few places at a time: blocks in a random order, and within each window of
+    blocks that follow each other their rows in a random order. Each row comes once."""
+
+    rows: int
+    block: int
+    """Rows of a block; the last one in the set may have fewer."""
+    window: int
+    """Blocks whose rows are mixed."""
+
+    def permuted(self, positions: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
+        """The row numbers at ``positions`` of the epoch's order; a bijection of ``range(rows)``."""
+        blocks, begins = _blocks(self, seed, epoch)
+        mixed = positions.copy()
+        windows = (np.searchsorted(begins, positions, side="right") - 1) // self.window
+        for number in np.unique(windows):
+            first = begins[number * self.window]
+            last = begins[min((number + 1) * self.window, len(blocks))]
+            inside = windows == number
+            own = _mixed(_key(seed, int(number), _WINDOW))
+            mixed[inside] = first + permuted(
+                positions[inside] - first, int(last - first), own, epoch
+            )
+        places = np.searchsorted(begins, mixed, side="right") - 1
+        return blocks[places] * self.block + mixed - begins[places]
+
+
+@lru_cache(2)
+def _blocks(
+    order: BlockOrder, seed: int, epoch: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """[blocks] which block comes at each place; and [blocks + 1] the position where it begins."""
+    count = -(-order.rows // order.block)
+    blocks = permuted(np.arange(count), count, _mixed(_key(seed, 0, _BLOCKS)), epoch)
+    lengths = np.minimum(order.block, order.rows - blocks * order.block)
+    return blocks, np.concatenate([[0], np.cumsum(lengths)])
 
 
 def microbatch_seed(seed: int, step: int, microbatch: int) -> int:

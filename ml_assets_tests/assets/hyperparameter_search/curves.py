@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.samplers import Sampler, answering
+from ml_assets.assets.hyperparameter_search.samplers import Sampler
 from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
+from ml_assets.assets.hyperparameter_search.study_memory import answering
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
 from ml_assets.launch.session import train_session

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.hyperparameter_search.samplers import Sampler
+from ml_assets.assets.hyperparameter_search.study_memory import held
 from ml_assets.errors import StorageError
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.search_parameter import Values
@@ -148,6 +149,40 @@ def test_a_trial_that_somebody_wrote_into_the_memory_is_refused(tmp_path: Path) 
     planted = {X: 4.0, Y: 0.4}
     memory.add_trial(optuna.create_trial(params=planted, distributions=ranges, value=0.0))
     with pytest.raises(StorageError, match="does not allow: somebody else"):
+        Sampler(by, OWN, "study", str(tmp_path))
+
+
+DAMAGE = {
+    "no JSON": lambda whole: whole + b"not json\n",
+    "no text": lambda whole: whole + b"\xff\xfe\n",
+    "no entry": lambda whole: whole + b"[1]\n",
+    "an unknown entry": lambda whole: whole + b'{"op_code": 99, "worker_id": "x"}\n',
+    "an unknown range": lambda whole: whole.replace(b"FloatDistribution", b"OtherDistribution"),
+}
+
+
+def test_half_a_line_that_a_killed_process_left_is_dropped(tmp_path: Path) -> None:
+    """Optuna would go on in the middle of it, and nobody could read the journal again."""
+    by = search("random", 8)
+    asked(search("random", 4), tmp_path)
+    journal = tmp_path / "study.journal"
+    journal.write_bytes(journal.read_bytes()[:-20])
+    with held(str(tmp_path), "study"):
+        sampler = Sampler(by, OWN, "study", str(tmp_path))
+        proposal = sampler.ask()
+        assert proposal is not None
+        sampler.tell(proposal.number, "finished", 0.5)
+    again = Sampler(by, OWN, "study", str(tmp_path))
+    assert proposal.number in [one.number for one in again.known]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_memory_is_one_sentence_with_the_remedy(tmp_path: Path, how: str) -> None:
+    by = search("random", 4)
+    asked(by, tmp_path)
+    journal = tmp_path / "study.journal"
+    journal.write_bytes(DAMAGE[how](journal.read_bytes()))
+    with pytest.raises(StorageError, match=r"cannot be read .* Delete the study's journal"):
         Sampler(by, OWN, "study", str(tmp_path))
 
 

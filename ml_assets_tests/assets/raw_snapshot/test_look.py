@@ -165,6 +165,15 @@ def test_a_memory_that_is_lost_or_damaged_costs_one_look(tmp_path: Path, seen: S
     assert looked(tmp_path, files(), seen=seen).receipt(KEY) == receipt
 
 
+def test_a_receipt_in_the_memory_that_cannot_be_read_costs_one_look(tmp_path: Path, seen: Seen):
+    deliver(tmp_path, {FILE: ROWS})
+    receipt = looked(tmp_path, files(), seen=seen).receipt(KEY)
+    with sqlite3.connect(seen.file) as memory:
+        memory.execute("update seen set receipt = '{nonsense'")
+    memory.close()
+    assert looked(tmp_path, files(), seen=seen).receipt(KEY) == receipt
+
+
 def test_a_memory_that_is_in_use_is_told_as_it_is(
     tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ):

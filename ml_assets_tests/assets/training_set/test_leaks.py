@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.feature_set.leak_checks import refusal
-from ml_assets.assets.training_set import leaks, shards, target_proxy
+from ml_assets.assets.training_set import leaks, row_hashes, shards, target_proxy
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import MlAssetsError, SpecError
@@ -148,6 +148,19 @@ def a_flag_of_the_holdout(rows: Rows) -> Rows:
     return {
         name: frame.with_columns(docks=float(name == "holdout")) for name, frame in rows.items()
     }
+
+
+@pytest.mark.parametrize("plant", [a_key_twice, copies])
+def test_what_is_equal_is_found_in_buckets_of_any_size(
+    sound: Rows,
+    spec: PipelineSpec,
+    plant: Callable[[Rows], Rows],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = examine(plant(sound), spec, WEEK)
+    monkeypatch.setattr(row_hashes, "BUCKET", 100)
+    assert row_hashes.buckets_for([in_parts(rows) for rows in sound.values()]) > 10
+    assert examine(plant(sound), spec, WEEK) == whole
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets.errors import SpecError, StoreAway
+from ml_assets.errors import SpecError, StorageError, StoreAway
 from ml_assets.extras.online.features import serve, unlike_batch
 from ml_assets.extras.online.open import open_online
 from ml_assets.extras.online.store import (
@@ -237,3 +237,10 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(StoreAway, match="cannot be used"):
         open_online(str(file)).current(PIPELINE)
     assert file.read_text().startswith("my thesis")
+
+
+@pytest.mark.parametrize("text", ["{nonsense", "[1]", "{}", "3"])
+def test_what_somebody_else_wrote_there_is_one_sentence(text: str) -> None:
+    for read in (Served.of_json, lambda said: decode(said, {"a": "Int64", "at": "Date"})):
+        with pytest.raises(StorageError, match="What the online store holds cannot be read"):
+            read(text)

@@ -71,8 +71,12 @@ class Seen:
 
     def receipt(self, place: str, stamp: str) -> dict[str, Any] | None:
         """The receipt that was kept while the place looked like this."""
-        row = self._do(lambda database: _row(database, place))
-        return json.loads(row[2]) if row and row[0] == stamp and row[2] else None
+
+        def recall(database: sqlite3.Connection) -> dict[str, Any] | None:
+            row = _row(database, place)
+            return json.loads(row[2]) if row and row[0] == stamp and row[2] else None
+
+        return self._do(recall)
 
     def keep(self, place: str, stamp: str, receipt: Mapping[str, Any]) -> None:
         """Remember a receipt for as long as the place looks like this."""
@@ -105,7 +109,7 @@ class Seen:
                 f"{self.file}, which holds what was looked at before, cannot be used: {error}. See"
                 " that the disk has room and that this user may write there."
             ) from error
-        except sqlite3.DatabaseError:  # damaged: begin anew, it is only a memory
+        except (sqlite3.DatabaseError, ValueError):  # damaged: begin anew, it is only a memory
             self.file.unlink(missing_ok=True)
             return self._try(work)
 

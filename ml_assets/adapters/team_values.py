@@ -1,0 +1,83 @@
+"""The values that teams' own assets return, kept for the assets that take them; ours return none.
+
+They are data: plain values as JSON, frames as Parquet. A pickle, which Dagster would write, runs
+code when it is read, and whoever writes the state folder could put one there.
+"""
+
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import dagster as dg
+from upath import UPath
+
+from ml_assets.errors import SpecError, StorageError
+from ml_assets.store.objects import write_whole
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_PARQUET = b"PAR1"
+
+
+class TeamValues(dg.UPathIOManager):
+    """One file for each value, below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(base_path=UPath(folder))
+
+    def make_safe_partition_path(self, base_path: UPath, partition: str) -> UPath:
+        """A name below the asset's own, whatever a run calls its partition."""
+        return base_path / quote(partition, safe="").replace(".", "%2e")
+
+    def dump_to_path(self, context: dg.OutputContext, obj: Any, path: UPath) -> None:
+        """Write a value whole.
+
+        Raises:
+            SpecError: it is neither a frame nor what JSON gives back as it was.
+        """
+        file = Path(path.path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, _as_bytes(obj, context.step_key))
+
+    def load_from_path(self, context: dg.InputContext, path: UPath) -> Any:
+        """Read a value.
+
+        Raises:
+            StorageError: the file holds none.
+        """
+        content = Path(path.path).read_bytes()
+        try:
+            return _frame(content) if content.startswith(_PARQUET) else json.loads(content)
+        except (ValueError, OSError, RecursionError) as error:
+            raise StorageError(
+                f"{path} holds no value of an asset: {error}. Make the asset again that returns it."
+            ) from error
+
+
+def _as_bytes(value: Any, step: str) -> bytes:
+    if type(value).__module__.split(".")[0] == "polars" and hasattr(value, "write_parquet"):
+        buffer = io.BytesIO()
+        value.write_parquet(buffer)
+        return buffer.getvalue()
+    try:
+        text = json.dumps(value, allow_nan=False)
+        same = json.loads(text) == value
+    except (TypeError, ValueError, RecursionError):
+        text, same = "", False
+    if not same:
+        raise SpecError(
+            f"{step} returns a {type(value).__name__} that cannot be kept for other assets: a"
+            " polars frame is, and what JSON holds as it is (text, numbers, lists, dictionaries of"
+            " them). Nothing is pickled. Return that, or write a file and return nothing."
+        )
+    return text.encode()
+
+
+def _frame(content: bytes) -> "pl.DataFrame":
+    import polars as pl
+    import pyarrow.parquet as pq
+
+    return pl.DataFrame(pl.from_arrow(pq.read_table(io.BytesIO(content))))
