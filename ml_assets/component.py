@@ -159,11 +159,22 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *drilled,
             *freshness_checks(pipeline),
         ],
-        jobs=[*jobs.all, rollback_job(pipeline), *drills],
+        jobs=[
+            *jobs.all,
+            rollback_job(pipeline),
+            *drills,
+            *(job for extra in extras for job in extra.jobs(pipeline)),
+        ],
         schedules=[
             *schedules(pipeline, jobs.refresh),
             *(schedule for job in drills for schedule in drill_schedules(pipeline, job)),
             *search_schedules(pipeline, jobs.search),
         ],
-        sensors=[*sensors(pipeline, jobs), *drift_sensors(pipeline, jobs), *watched, *dated],
+        sensors=[
+            *sensors(pipeline, jobs),
+            *drift_sensors(pipeline, jobs),
+            *watched,
+            *dated,
+            *(sensor for extra in extras for sensor in extra.sensors(pipeline)),
+        ],
     )

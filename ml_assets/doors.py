@@ -17,10 +17,11 @@ FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "online": "ml_assets.extras.online.door",
         "release.canary": "ml_assets.extras.canary.door",
+        "release.rollout": "ml_assets.extras.serving.door",
     }
 )
-"""Field of a spec -> what it adds to a pipeline: ``assets(pipeline)`` and ``checks(pipeline)``, and
-whatever else the automation asks of it."""
+"""Field of a spec -> what it adds to a pipeline: its ``assets``, ``checks``, ``jobs`` and
+``sensors``, each a function of the pipeline, and whatever else the automation asks of it."""
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,6 +32,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "data recall": "ml_assets.extras.recall.command",
         "models cost": "ml_assets.extras.cost.command",
         "ops api": "ml_assets.extras.api.command",
+        "ops data-model": "ml_assets.extras.api.command",
         "release promote": "ml_assets.extras.canary.command",
         "release prove": "ml_assets.extras.prove.command",
         "serve": "ml_assets.extras.serving.command",
@@ -38,8 +40,10 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 )
 """Command -> the module that holds it."""
 
-PAGES: Mapping[str, str] = MappingProxyType({"experiments": "ml_assets.extras.cost.months"})
-"""Page -> what draws on it, too: ``pictures_of(pipeline)``."""
+PAGES: Mapping[str, str] = MappingProxyType(
+    {"experiments": "ml_assets.extras.cost.months", "home": "ml_assets.extras.cost.months"}
+)
+"""Page -> what draws on it, too: ``pictures_of(pipeline)``; on the first page ``this_month``."""
 
 
 def door(field: str) -> Any:

@@ -79,7 +79,7 @@ class Module:
     tree: ast.Module
 
     @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
+    def nodes(self) -> tuple[Any, ...]:
         return tuple(ast.walk(self.tree))
 
     def functions(self) -> Iterator[Function]:

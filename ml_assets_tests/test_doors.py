@@ -21,8 +21,10 @@ EXTRAS = sorted(folder.parent.name for folder in PACKAGE.glob("extras/*/__init__
 ASKS = {
     "online": "  online: {entity: [depot]}\n",
     "canary": "  release: {to: production, canary: {periods: 1}}\n",
+    "canary serving": "  release: {to: production, canary: {periods: 1},"
+    " rollout: {entity: [order]}}\n",
 }
-"""Extra of a field -> lines of a spec that ask for it."""
+"""Extras of a field -> lines of a spec that ask for them."""
 LOAD = """
 import json, sys
 from pathlib import Path
@@ -90,7 +92,7 @@ def test_a_spec_that_asks_for_none_imports_none(asking: Any) -> None:
 
 @pytest.mark.parametrize("extra", ASKS)
 def test_a_spec_that_asks_for_one_imports_that_one(asking: Any, extra: str) -> None:
-    assert extras_after(LOAD, str(asking(ASKS[extra])), "deliveries") == [extra]
+    assert extras_after(LOAD, str(asking(ASKS[extra])), "deliveries") == extra.split()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 from ml_assets.actions.history import Happened, history
 from ml_assets.assets.drift_report.last_report import find_report
+from ml_assets.doors import drawing_on
 from ml_assets.errors import MlAssetsError, StorageError, one_line, outside
-from ml_assets.records.ledger.stages import stage_line
+from ml_assets.records.ledger.stages import stage_line, standing_abort
 from ml_assets.records.recalls import recalled
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings
@@ -58,7 +59,8 @@ def _state(settings: Settings, name: str) -> PipelineState:
     try:
         pipeline = open_pipeline(name, settings)
         lines = history(pipeline)
-        tiles = (_decided(lines), _data(pipeline), _drift(pipeline), _canary(pipeline, lines))
+        found = (_decided(lines), _data(pipeline), _drift(pipeline), _canary(pipeline, lines))
+        tiles = (*found, *_cost(pipeline))
         verdict = _verdict(pipeline, lines)
     except MlAssetsError as error:
         broken = Verdict("bad", "It cannot be read", (outside(str(error)),))
@@ -128,10 +130,25 @@ def _drift(pipeline: Pipeline) -> Tile:
 def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
     if pipeline.spec.release.canary == "none":
         return Tile("canary", "not asked for", "the gates lead to the stage")
-    move = stage_line([one.entry for one in reversed(lines)], "canary")
+    entries = [one.entry for one in reversed(lines)]
+    move, out = stage_line(entries, "canary"), standing_abort(entries)
+    if out is not None:
+        why = outside(one_line(out.reason))
+        said = f"model {out.model[:12]}, {out.time.astimezone(UTC):{_TIME}} UTC: {why}"
+        return Tile("canary", "out", said)
     if move is None:
         return Tile("canary", "none", "no model is on its way")
-    return Tile("canary", move.model[:12], f"since {move.time.astimezone(UTC):{_TIME}} UTC")
+    rollout = pipeline.spec.release.rollout
+    share = f"{rollout.share:.0%} of traffic" if rollout else "on its way"
+    said = f"model {move.model[:12]}, since {move.time.astimezone(UTC):{_TIME}} UTC"
+    return Tile("canary", share, said)
+
+
+def _cost(pipeline: Pipeline) -> list[Tile]:
+    """What an extra that counts says of this month."""
+    now = datetime.now(UTC)
+    found = (extra.this_month(pipeline, now) for extra in drawing_on("home"))
+    return [Tile("machines this month", value, said) for value, said in found]
 
 
 def _ago(then: datetime) -> str:

@@ -300,6 +300,10 @@ ops.subject("Machines", render, drill)
 ops.subject(
     "Servers",
     of_extra("ops api", "Serve the REST API: runs, experiments, models."),
+    of_extra(
+        "ops data-model",
+        "Bring the SQL views up to date: pipelines, experiments, runs, model_versions.",
+    ),
     serve_reports,
 )
 ops.subject("House-keeping", gc, forget, reset)

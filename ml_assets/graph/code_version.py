@@ -15,7 +15,7 @@ from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
-from ml_assets.spec.stages import DRIFT_STAGE, SEARCH_STAGE
+from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
 from ml_assets.spec.training import RELEASE, Module
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -61,6 +61,8 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
     guards = spec.leaks.model_copy(update={"future_events": FutureEvents()})
     # what is only looked at is no other model
     training = spec.training.model_copy(update={"profile": None})
+    # how traffic is shared out is no other policy
+    release = spec.release.model_copy(update={"rollout": None})
     parts: Mapping[str, object] = {
         "raw_snapshot": table,
         "validated_table": table,
@@ -77,9 +79,11 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
         "checkpoints": [spec.model, training],
         "trained_model": [spec.model, training],
         "evaluation_report": [spec.evaluation, *spec.gates],
-        "released_model": [spec.release, *spec.gates],
-        "canary_report": [spec.evaluation, spec.release, *spec.gates],
-        "promoted_model": [spec.release, *spec.gates],
+        "released_model": [release, *spec.gates],
+        "canary_report": [spec.evaluation, release, *spec.gates],
+        "promoted_model": [release, *spec.gates],
+        ONLINE_STAGE: [spec.label, spec.evaluation.block, spec.evaluation.slices],
+        PREDICTIONS_STAGE: [spec.features.key],
         # whether it trains does not touch what it says
         DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
         SEARCH_STAGE: [

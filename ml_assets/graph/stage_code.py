@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ml_assets.spec.closure import PACKAGE, closure
-from ml_assets.spec.stages import DRIFT_STAGE, SEARCH_STAGE
+from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
 
 TABLES = "ml_assets.store.table_files:write_table"
 PROGRAM = "ml_assets.training.__main__"
@@ -37,6 +37,8 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             PROGRAM,
         ),
         "promoted_model": ("ml_assets.extras.canary.promoted_model.asset:promoted_model",),
+        PREDICTIONS_STAGE: ("ml_assets.extras.serving.predictions.asset:predictions", TABLES),
+        ONLINE_STAGE: ("ml_assets.extras.serving.online_evaluation.asset:online_evaluation",),
         DRIFT_STAGE: ("ml_assets.assets.drift_report.asset:drift_report", PROGRAM),
         SEARCH_STAGE: (
             "ml_assets.assets.hyperparameter_search.asset:hyperparameter_search",

@@ -66,6 +66,7 @@ def happened(entry: LedgerEntry) -> str:
         return f"{word} as canary" if entry.decision.canary else word
     words = {
         "registration": "registered",
+        "abort": "ABORTED as canary",
         "override": "OVERRIDE",
         "recall": "recalled",
         "lift": "recall lifted",

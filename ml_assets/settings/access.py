@@ -1,4 +1,4 @@
-"""Tokens that let a request in, by the variable that holds them."""
+"""Tokens that let a request in, by the variable that holds them; and where views in SQL lie."""
 
 import os
 import re
@@ -8,7 +8,17 @@ from ml_assets.errors import SettingsError
 
 SERVE_TOKENS = "ML_ASSETS_SERVE_TOKENS"
 API_READERS, API_OPERATORS = "ML_ASSETS_API_READERS", "ML_ASSETS_API_OPERATORS"
+DATA_MODEL = "ML_ASSETS_DATA_MODEL"
 _SHORTEST = 16
+
+
+def read_data_model(environment: Mapping[str, str] | None = None) -> str | None:
+    """The SQLAlchemy URL of the database with the data model; None: a file of the state folder.
+
+    It may hold a password.
+    """
+    env = os.environ if environment is None else environment
+    return env.get(DATA_MODEL) or None
 
 
 def read_tokens(variable: str, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:

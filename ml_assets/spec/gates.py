@@ -10,6 +10,7 @@ from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.forecasts import DriftBaseline, PersistenceBaseline, SeasonalNaiveBaseline
 from ml_assets.spec.paths import inside
+from ml_assets.spec.rollout import RolloutSpec
 from ml_assets.spec.training import Task
 
 MetricName = Literal[
@@ -372,11 +373,15 @@ class ReleaseSpec(Frozen):
     to: Target = "production"
     canary: Literal["none"] | CanarySpec = "none"
     """``none`` is recorded with each release: no canary evidence is asked for."""
+    rollout: RolloutSpec | None = Field(default=None, exclude_if=unset)
+    """The traffic of a model in canary; None: it meets none, and no prediction is logged."""
 
     @model_validator(mode="after")
     def _a_canary_is_on_its_way_to_production(self) -> Self:
         if self.canary != "none" and self.to != "production":
             raise ValueError("'canary' leads to production: set 'to: production', or remove it")
+        if self.rollout is not None and self.canary == "none":
+            raise ValueError("'rollout' is of a model in canary: give 'canary', or remove it")
         return self
 
     @property

@@ -25,15 +25,12 @@ from ml_assets.spec.consistency import (
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.evaluation import EvaluationSpec, origin_problems, simple_model_problems
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec, TableSpec, online_problems
-from ml_assets.spec.gates import (
-    AgainstChampion,
-    GateSpec,
-    ReleaseSpec,
-)
+from ml_assets.spec.gates import AgainstChampion, GateSpec, ReleaseSpec
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.partitions import PartitionsSpec
 from ml_assets.spec.paths import partition_parts
+from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
@@ -83,7 +80,7 @@ class PipelineSpec(Frozen):
             *_table_problems(self),
             *_name_problems(self),
             *_subject_problems(self),
-            *_online_problems(self),
+            *_serving_problems(self),
             *_label_problems(self),
             *_ahead_problems(self),
             *_leak_problems(self),
@@ -214,10 +211,12 @@ def _subject_problems(spec: PipelineSpec) -> list[Misfit]:
     return problems
 
 
-def _online_problems(spec: PipelineSpec) -> list[Misfit]:
+def _serving_problems(spec: PipelineSpec) -> list[Misfit]:
     features, partitioned = spec.features, spec.partitions.cadence != "none"
     columns = (features.key, features.numeric, features.categorical)
-    return online_problems(spec.online, *columns, partitioned=partitioned)
+    found = online_problems(spec.online, *columns, partitioned=partitioned)
+    known = [name for names in columns for name in names]
+    return [*found, *rollout_problems(spec.release.rollout, known)]
 
 
 def _label_problems(spec: PipelineSpec) -> list[Misfit]:

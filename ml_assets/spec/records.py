@@ -375,7 +375,8 @@ class LedgerEntry(Frozen):
     seq: Annotated[int, Field(ge=1)]
     previous: Digest | None
     """SHA-256 of the bytes of the line before; None for the first."""
-    kind: Literal["registration", "decision", "stage", "override", "recall", "lift"]
+    kind: Literal["registration", "decision", "stage", "abort", "override", "recall", "lift"]
+    """``abort``: the traffic showed the model in canary to be bad; it left that stage."""
     model: Digest
     decision: Decision | None = None
     stage: Target | None = None

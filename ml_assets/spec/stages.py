@@ -12,6 +12,10 @@ MODEL_STAGES = (
 )
 CANARY_STAGES = ("canary_report", "promoted_model")
 """The stages of pipelines that ask for canary evidence."""
+PREDICTIONS_STAGE = "predictions"
+"""The stage of pipelines whose served predictions are logged."""
+ONLINE_STAGE = "online_evaluation"
+"""What was served, against the labels that came later; of the same pipelines."""
 DRIFT_STAGE = "drift_report"
 """The stage of pipelines that watch for drift."""
 SEARCH_STAGE = "hyperparameter_search"
@@ -22,6 +26,8 @@ STAGES = (
     SEARCH_STAGE,
     *MODEL_STAGES[1:],
     *CANARY_STAGES,
+    PREDICTIONS_STAGE,
+    ONLINE_STAGE,
     DRIFT_STAGE,
 )
 RAW_PREFIX = "raw_"

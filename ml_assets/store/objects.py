@@ -99,6 +99,10 @@ class LocalObjects:
         except OSError as error:
             raise StorageError(f"The object {'/'.join(parts)} cannot be read: {error}") from error
 
+    def delete(self, *parts: str) -> None:
+        """Delete one file, here and with others; nothing where there is none."""
+        self.path(*parts).unlink(missing_ok=True)
+
     def discard(self, target: Path, still: Callable[[Path], bool]) -> bool:
         """Delete an object in one step: it is there whole, or not at all.
 

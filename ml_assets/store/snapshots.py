@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from ml_assets.store.signing import Keys
@@ -106,12 +105,7 @@ class Workspace(Protocol):
 
     def __enter__(self) -> "Workspace": ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
         """Stage a copy of a file. ``if_absent``: a conflict where ``main`` has the path."""

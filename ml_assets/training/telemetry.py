@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ml_assets.spec.program.pod import TRACE
@@ -36,9 +35,7 @@ class Stopwatch:
     def __enter__(self) -> None:
         self._began = time.perf_counter()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.add(time.perf_counter() - self._began)
 
     def add(self, seconds: float) -> None:

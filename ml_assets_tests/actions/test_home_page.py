@@ -39,6 +39,8 @@ def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
     assert tiles["last decision"].value == "refused"  # a stricter floor refused the model since
     assert "accuracy_floor" in tiles["last decision"].said
     assert tiles["drift"].value == "not watched"
+    assert tiles["machines this month"].value.endswith("node-hours")
+    assert "ML_ASSETS_PRICES" in tiles["machines this month"].said
     assert {tile.name: tile.value for tile in found["deliveries"].tiles}[
         "newest features"
     ] == "2024-03-18"

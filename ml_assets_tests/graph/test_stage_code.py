@@ -31,7 +31,8 @@ TRAINED = {"checkpoints", "trained_model"}
 NEVER_CALLED = "\n\ndef _never_called() -> int:\n    return 1\n"
 
 EDITS = [  # file, what its author changes, whose code that is
-    ("store/table_files.py", "ROW_GROUP_SIZE = 100_000", "ROW_GROUP_SIZE = 50_000", TABLES),
+    ("store/table_files.py", "ROW_GROUP_SIZE = 100_000", "ROW_GROUP_SIZE = 50_000",
+     TABLES | {"predictions"}),
     ("assets/raw_snapshot/asset.py", "draft.table(reading.frame, ",
      "draft.table(reading.frame.head(1), ",
      {"raw_snapshot"}),
@@ -55,6 +56,8 @@ EDITS = [  # file, what its author changes, whose code that is
      "reads.tables(state, None)", {"feature_set"}),
     ("extras/online/asset.py", "def materialize(", "def materialise(",
      {"online_features"}),
+    ("extras/serving/predictions/hour.py", 'keep="first"', 'keep="last"', {"predictions"}),
+    ("extras/serving/online_evaluation/loss.py", "FEW = 30", "FEW = 20", {"online_evaluation"}),
     ("assets/training_set/window.py", 'part == name)', 'part != name)', {"training_set"}),
     ("assets/training_set/split.py", "if place + 1 < need", "if place < need",
      {"training_set", "evaluation_report"}),
@@ -68,8 +71,8 @@ EDITS = [  # file, what its author changes, whose code that is
     ("assets/evaluation_report/evaluator.py", "shuffle(self.spec, rows)",
      "shuffle(self.spec, rows[:9])",
      {"evaluation_report"}),
-    ("assets/released_model/gates/quality.py", "isfinite", "isnormal", {"evaluation_report",
-     "canary_report"}),
+    ("assets/released_model/gates/quality.py", "gate.name, fine, value",
+     "gate.name, not fine, value", {"evaluation_report", "canary_report"}),
     ("assets/released_model/asset.py", "def materialize(", "def materialise(", {"released_model"}),
     ("extras/canary/canary_report/asset.py", "def materialize(", "def materialise(",
      {"canary_report"}),

@@ -139,6 +139,16 @@ def test_a_page_is_read_as_it_is_there_now(first: S3Objects, second: S3Objects) 
     assert second.path("reports", "demo", "b.html").read_bytes() == b"other"
 
 
+def test_a_file_that_is_deleted_is_gone_for_others_too(first: S3Objects, second: S3Objects) -> None:
+    first.write_bytes(b"part", "predictions", "demo", "2026-01-01T00", "a.parquet")
+    second.refresh("predictions/demo")
+    second.delete("predictions", "demo", "2026-01-01T00", "a.parquet")
+    second.delete("predictions", "demo", "2026-01-01T00", "a.parquet")
+    assert not home(first.root.parent / "third").exists(
+        "predictions", "demo", "2026-01-01T00", "a.parquet"
+    )
+
+
 def test_where_the_store_is_away_pages_that_are_here_are_shown(
     first: S3Objects, bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from ml_assets.records.ledger.chain import Appended, Declined, Head
 from ml_assets.records.ledger.stages import (
     decision_line,
     override_line,
-    rolled_back_line,
+    put_out_line,
     stage_line,
     stages,
 )
@@ -99,7 +99,7 @@ def verify(
     override = override_line(entries, line)
     refused = why_not(line)
     reasons = (
-        *_rolled_back(entries, evidence.model),
+        *_put_out(entries, evidence.model),
         *_stale(line.decision.evidence, evidence, line.seq),
         *((refused,) if refused and not override else ()),
     )
@@ -273,10 +273,15 @@ _ABOUT = (
 """Field of the evidence -> what to call it, and what to do where it moved."""
 
 
-def _rolled_back(entries: Sequence[LedgerEntry], model: str) -> tuple[str, ...]:
-    line = rolled_back_line(entries, model)
+def _put_out(entries: Sequence[LedgerEntry], model: str) -> tuple[str, ...]:
+    line = put_out_line(entries, model)
     if line is None:
         return ()
+    if line.kind == "abort":
+        return (
+            f"This model was aborted as canary (ledger line {line.seq}: {line.reason}). It does not"
+            " come back: another model has to take its place.",
+        )
     return (
         f"{line.author} rolled back from this model to {_short(line.model)} (ledger line"
         f" {line.seq}: {line.reason}). Only a person puts it back: ml-assets release rollback --to"

@@ -17,7 +17,7 @@ from ml_assets.records.ledger.stages import (
     decided_move,
     find_model,
     moves,
-    rolled_back_line,
+    put_out_line,
     stage_line,
 )
 from ml_assets.spec.gates import ReleaseSpec
@@ -71,7 +71,7 @@ def way_back(
         return Way(away, back) if decided_move(entries, back, release.to) else Refused((why,))
     before = dict.fromkeys(e.model for e in reversed(moves(entries, release.to)))
     for model in before:
-        if model != away and rolled_back_line(entries, model) is None:
+        if model != away and put_out_line(entries, model) is None:
             return Way(away, model)
     return Refused(
         (

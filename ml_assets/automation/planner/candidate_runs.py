@@ -10,7 +10,7 @@ from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.assets.released_model.asset import STAGE as RELEASED
-from ml_assets.automation.planner.decided import rolled_back, standing_refusal
+from ml_assets.automation.planner.decided import put_out, standing_refusal
 from ml_assets.automation.planner.due import model_nodes, under_published_code
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
 from ml_assets.automation.planner.selection import ModelRun, model_run
@@ -138,7 +138,7 @@ def model_candidate(
     if not due and (data_only or not found.gates):
         return f"the model of {found.as_of or 'all rows'} is made from what is published"
     if stages <= {RELEASED} and not found.gates:
-        held, refusal = rolled_back(pipeline), standing_refusal(pipeline)
+        held, refusal = put_out(pipeline), standing_refusal(pipeline)
         if held:
             return f"the model of {found.as_of or 'all rows'} is not released again: {held}"
         if refusal:
@@ -189,7 +189,7 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
     record = state.record(state.address(DRIFT_STAGE))
     if record is not None and record.run_key == wanted:
         return f"{windows.newest} is judged against the release, and has not changed since"
-    reason = f"{windows.newest} is published, and was not held to the release"
+    reason = f"{windows.newest} came after the release, and was not compared with it yet"
     selection = Selection((asset_key(pipeline, DRIFT_STAGE),))
     return candidate_up_to(DRIFT, selection, windows.newest, reason, wanted)
 

@@ -4,7 +4,7 @@ from ml_assets.assets.released_model.current_evidence import current_evidence
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import decision_line, latest_decision, rolled_back_line
+from ml_assets.records.ledger.stages import decision_line, latest_decision, put_out_line
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -29,15 +29,18 @@ def gate_is_due(pipeline: Pipeline) -> str:
     return ""
 
 
-def rolled_back(pipeline: Pipeline) -> str:
-    """Why the present model stays out of its stage: somebody rolled back from it; else empty."""
+def put_out(pipeline: Pipeline) -> str:
+    """Why the present model stays out of its stage: it was rolled back from, or aborted as canary;
+    else empty."""
     base = pipeline.store.resolve("main")
     record = read_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
     if record is None:
         return ""
-    line = rolled_back_line(read(pipeline.store, pipeline.name, base), record.data_version)
+    line = put_out_line(read(pipeline.store, pipeline.name, base), record.data_version)
     if line is None:
         return ""
+    if line.kind == "abort":
+        return f"it was aborted as canary in ledger line {line.seq}: {line.reason}"
     return (
         f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
         f" ledger line {line.seq}"
@@ -46,7 +49,7 @@ def rolled_back(pipeline: Pipeline) -> str:
 
 def standing_refusal(pipeline: Pipeline) -> str:
     """Why the present model was refused, where nothing has changed since; else empty."""
-    held = rolled_back(pipeline)
+    held = put_out(pipeline)
     if held:
         return held
     if gate_is_due(pipeline):

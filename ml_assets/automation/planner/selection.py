@@ -11,7 +11,7 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.feature_set.leak_checks import set_checks
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.window import resolve_window
-from ml_assets.automation.planner.decided import gate_is_due, rolled_back
+from ml_assets.automation.planner.decided import gate_is_due, put_out
 from ml_assets.automation.planner.due import plan_model
 from ml_assets.automation.planner.plan import Item, Plan, contiguous
 from ml_assets.spec.stages import MODEL_STAGES
@@ -82,7 +82,7 @@ def model_run(
     window = resolve_window(pipeline.at(pipeline.store.resolve("main")), as_of)
     keys = [k for part in window.splits.values() for k in part] if window else [None]
     plan = plan_model(pipeline.with_epochs(epochs), keys, fresh)
-    held = "" if _is_due(plan, "trained_model") else rolled_back(pipeline)
+    held = "" if _is_due(plan, "trained_model") else put_out(pipeline)
     if held:
         plan = plan.without(Address(pipeline.name, "released_model"), held)
     due = [item for item in plan.due if item.node.address.stage in stages]

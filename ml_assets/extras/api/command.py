@@ -1,11 +1,19 @@
-"""ml-assets ops api: the REST API over the state that the settings name."""
+"""ml-assets ops api and ops data-model: what programs read, over HTTP and in SQL."""
+
+import sys
+import threading
 
 import click
 
 from ml_assets.cli import options
 from ml_assets.cli.session import prepared_settings
 from ml_assets.errors import SettingsError
-from ml_assets.settings.access import API_OPERATORS, API_READERS, read_named_tokens
+from ml_assets.settings.access import (
+    API_OPERATORS,
+    API_READERS,
+    read_data_model,
+    read_named_tokens,
+)
 
 
 @click.command
@@ -15,7 +23,8 @@ def api(port: int, host: str) -> None:
     """Serve the REST API: runs, experiments, models.
 
     Launches runs through the Dagster at ML_ASSETS_UI_URL, reads experiments, runs and model
-    versions, and moves what the evidence allows; /docs has the routes. Nobody is let in without a
+    versions, and moves what the evidence allows; /docs has the routes. While it runs it keeps the
+    views of `ml-assets ops data-model` fresh. Nobody is let in without a
     token: ML_ASSETS_API_READERS and ML_ASSETS_API_OPERATORS hold NAME=TOKEN, separated by spaces.
 
     \b
@@ -33,6 +42,7 @@ def api(port: int, host: str) -> None:
 
         from ml_assets.extras.api.access import Caller
         from ml_assets.extras.api.app import Api
+        from ml_assets.extras.api.data_model import DataModel
     except ModuleNotFoundError as missing:
         raise SettingsError(
             f"The API needs {missing.name}, which is not installed: pip install"
@@ -46,4 +56,34 @@ def api(port: int, host: str) -> None:
     callers |= {token: Caller(name, operator=True) for token, name in operators.items()}
     print(f"http://{host}:{port}/docs  (Ctrl-C ends it)", flush=True)
     app = Api(settings).app(callers)
-    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)
+    model, ended = DataModel.of(settings, read_data_model()), threading.Event()
+    threading.Thread(target=model.keep_fresh, args=(ended, _tell), daemon=True).start()
+    try:
+        uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False)
+    finally:
+        ended.set()
+
+
+@click.command
+@click.option("--follow", is_flag=True, help="Stay, and keep them fresh within a minute.")
+def data_model(follow: bool) -> None:
+    """Bring the SQL views up to date: pipelines, experiments, runs, model_versions.
+
+    Views to read, over what the snapshot store and the ledger say: in a SQLite file of the state
+    folder, or in the database at ML_ASSETS_DATA_MODEL, a SQLAlchemy URL.
+
+    \b
+      ml-assets ops data-model
+      sqlite3 .ml_assets/data_model.db 'SELECT * FROM model_versions'
+    """
+    from ml_assets.extras.api.data_model import DataModel
+
+    model = DataModel.of(prepared_settings(), read_data_model())
+    rows = model.renew()
+    print(f"{model.shown}: {', '.join(f'{count} {view}' for view, count in rows.items())}")
+    if follow:
+        model.keep_fresh(threading.Event(), _tell)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

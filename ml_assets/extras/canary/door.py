@@ -7,6 +7,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.released_model.gates.decide import policy_digest
+from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.planner.candidate_runs import CANARY, CandidateRun, candidate_up_to
 from ml_assets.extras.canary.canary_report.asset import canary_report
 from ml_assets.extras.canary.canary_report.checks import CHECK, canary
@@ -29,6 +30,16 @@ def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
 def checks(pipeline: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
     """The gate that decides on the report."""
     return [canary(pipeline)]
+
+
+def jobs(_pipeline: Pipeline) -> Sequence[AssetJob]:
+    """None of their own: ``automation/jobs.py`` has it."""
+    return ()
+
+
+def sensors(_pipeline: Pipeline) -> Sequence[dg.SensorDefinition]:
+    """None of their own: landing and code change ask for it."""
+    return ()
 
 
 def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from ml_assets.assets.trained_model.cost.jobs import jobs_of
 from ml_assets.assets.trained_model.cost.money import HOUR
 from ml_assets.assets.trained_model.cost.split import PARTS
+from ml_assets.errors import counted
 from ml_assets.extras.cost.bill import Line, bill
 from ml_assets.reports.drawing import Axis, Stack, Tone, column_chart, number
 from ml_assets.reports.picture import Picture
@@ -45,6 +46,22 @@ def pictures_of(pipeline: Pipeline) -> list[Picture]:
         StorageError: a record cannot be read.
     """
     return machine_pictures(months(bill(jobs_of(pipeline, pipeline.settings.prices), "month", {})))
+
+
+def this_month(pipeline: Pipeline, now: datetime) -> tuple[str, str]:
+    """What the machines of a pipeline cost in the month of a moment, and how long they ran.
+
+    Raises:
+        StorageError: a record cannot be read.
+    """
+    lines = bill(jobs_of(pipeline, pipeline.settings.prices), "month", {})
+    line = next((one for one in lines if one.name == f"{now:%Y-%m}"), None)
+    if line is None:
+        return "nothing", "no machine was used"
+    hours, jobs = f"{number(line.node_time / HOUR)} node-hours", f"in {counted(line.jobs, 'job')}"
+    if line.unpriced or line.machines is None:
+        return hours, f"{jobs}; their price is not known (ML_ASSETS_PRICES)"
+    return f"{float(line.machines):,.2f}", f"{hours} {jobs}"
 
 
 def months(lines: Sequence[Line]) -> list[Month]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
+from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.planner.plan import Plan
 from ml_assets.extras.online.asset import online_features
 from ml_assets.extras.online.open import open_online
@@ -19,6 +20,16 @@ def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
 
 def checks(_pipeline: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
     """None of their own: the asset yields its check."""
+    return ()
+
+
+def jobs(_pipeline: Pipeline) -> Sequence[AssetJob]:
+    """None of their own: it is a step of the walk."""
+    return ()
+
+
+def sensors(_pipeline: Pipeline) -> Sequence[dg.SensorDefinition]:
+    """None of their own: landing and code change ask for it."""
     return ()
 
 

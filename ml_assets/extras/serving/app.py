@@ -1,6 +1,8 @@
 """The routes of the server: the Open Inference Protocol, rows by column name, metrics."""
 
 import asyncio
+import re
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,7 +16,6 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from ml_assets.adapters.same_origin import LOOPBACK
-from ml_assets.assets.released_model.predict import named_predictions
 from ml_assets.assets.released_model.released import refusal_since
 from ml_assets.errors import MlAssetsError, RowsRefused, SpecError
 from ml_assets.extras.serving import open_inference
@@ -24,10 +25,13 @@ from ml_assets.extras.serving.encoding import Columns
 from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel
+from ml_assets.extras.serving.traffic import Part, Traffic, together
 
 if TYPE_CHECKING:
     from ml_assets.extras.online.features import Features
 
+_REQUEST = "x-request-id"
+_IS_NAME = re.compile(r"[\x21-\x7e]{1,100}")
 _LARGE = 64 << 10
 """Bytes of a body that is read in a thread: the event loop answers others meanwhile."""
 
@@ -63,6 +67,7 @@ class Server:
     """The routes and what they answer from."""
 
     following: Following
+    traffic: Traffic
     limits: Limits
     metrics: Metrics
     draining: bool = False
@@ -121,8 +126,10 @@ class Server:
     async def metadata(self, version: str | None = None) -> Response:
         """Inputs and outputs of the model."""
         served = self._served(version)
+        answering = [served, self.following.canary] if version is None else [served]
+        versions = [one.version for one in answering if one is not None]
         manifest = served.release.manifest
-        return JSONResponse(open_inference.model_metadata(self.name, [served.version], manifest))
+        return JSONResponse(open_inference.model_metadata(self.name, versions, manifest))
 
     async def infer(self, request: Request, version: str | None = None) -> Response:
         """Tensors in, tensors out."""
@@ -131,8 +138,14 @@ class Server:
             body = await self._body(request)
             length = request.headers.get(open_inference.HEADER_LENGTH)
             asked = await _read(body, lambda: open_inference.read_inference(body, length))
-            named = await self._predicted(served, asked.columns, asked.rows)
-        content, head = open_inference.write_inference(asked, self.name, served.version, named)
+            name = _name_of(request, asked.id)
+            pinned = served if version is not None else None
+            parts = await self._predicted(name, asked.columns, asked.rows, pinned)
+        named, by_canary = together(parts, asked.rows), _canary_of(parts)
+        served, mixed = parts[0].served, len(parts) > 1
+        said = {"canary": _said_of(by_canary)} if by_canary and mixed else {}
+        answer = open_inference.write_inference(asked, self.name, served.version, named, said)
+        content, head = answer
         if head is None:
             return Response(content, media_type="application/json")
         headers = {open_inference.HEADER_LENGTH: str(head)}
@@ -151,16 +164,25 @@ class Server:
             body = await self._body(request)
             asked = await _read(body, lambda: open_inference.read_document(body))
             rows = await self._rows(asked)
-            there = [row for row in rows if row is not None]
-            found = await self._by_row(served, there) if there else []
-        answers = iter(found)
-        said = [next(answers) if row is not None else None for row in rows]
-        release = served.release
-        known = {"pipeline": self.name, "model": release.model.digest, "version": served.version}
+            name = _name_of(request)
+            there = [n for n, row in enumerate(rows) if row is not None]
+            parts = await self._by_row(name, [row for row in rows if row is not None])
+        answers = dict(zip(there, _by_place(parts, len(there)), strict=True))
+        champion = next((part.served for part in parts if part.stage != "canary"), served)
+        release, by_canary = champion.release, _canary_of(parts)
+        known = {"pipeline": self.name, "model": release.model.digest, "version": champion.version}
         since = refusal_since(release)
-        noted = {"note": since} if since else {}
+        noted: dict[str, Any] = {"note": since} if since else {}
+        if by_canary:
+            noted["canary"] = _said_of(by_canary, there)
         return JSONResponse(
-            {**known, "ledger_line": release.entry.seq, **noted, "predictions": said}
+            {
+                **known,
+                "ledger_line": release.entry.seq,
+                **noted,
+                "predictions": [answers.get(n) for n in range(len(rows))],
+            },
+            headers={_REQUEST: name},
         )
 
     async def _rows(self, asked: Any) -> Sequence[dict[str, Any] | None]:
@@ -176,7 +198,8 @@ class Server:
         if kind == "rows":
             return given
         run = asyncio.get_running_loop().run_in_executor
-        return await run(self._online, lambda: self._features.look_up_many(given))
+        found = await run(self._online, lambda: self._features.look_up_many(given))
+        return [row and {**entity, **row} for entity, row in zip(given, found, strict=True)]
 
     @cached_property
     def _features(self) -> "Features":
@@ -184,12 +207,12 @@ class Server:
 
         return open_features(self.name, self.following.pipeline.settings)
 
-    async def _by_row(self, served: ServedModel, rows: Sequence[dict[str, Any]]) -> list[Any]:
+    async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[Part]:
+        if not rows:
+            return []
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name) for row in rows] for name in names}
-        found = await self._predicted(served, columns, len(rows))
-        plain = {n: v if isinstance(v, list) else v.tolist() for n, v in found.items()}
-        return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+        return await self._predicted(request, columns, len(rows), None)
 
     # --- both ---------------------------------------------------------------------------------
 
@@ -203,19 +226,19 @@ class Server:
 
     def _served(self, version: str | None) -> ServedModel:
         """The release that answers; a version may be named by the beginning of its digest."""
-        served = self.following.served
-        short = version is not None and len(version) < len(served.version)
-        if short or not served.release.model.digest.startswith(version or ""):
-            raise NotHere(f"There is no version {version!r} here; {served.version} answers.")
-        return served
+        served, canary = self.following.served, self.following.canary
+        for one in (served, canary) if version is not None else (served,):
+            short = version is not None and len(version) < len(served.version)
+            if one is not None and not short and one.digest.startswith(version or ""):
+                return one
+        raise NotHere(f"There is no version {version!r} here; {served.version} answers.")
 
     async def _predicted(
-        self, served: ServedModel, columns: Columns, count: int
-    ) -> open_inference.Outputs:
+        self, request: str, columns: Columns, count: int, pinned: ServedModel | None
+    ) -> list[Part]:
         if count > self.limits.queue_rows:
             raise TooLarge(f"{count} rows at once, {self.limits.queue_rows} are taken: send fewer.")
-        found = await served.predict(columns, count)
-        return named_predictions(found, served.release.manifest)
+        return await self.traffic.predict(columns, count, request, pinned)
 
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity") != "identity":
@@ -230,6 +253,34 @@ class Server:
 
 async def _read(body: bytes, reading: Callable[[], T]) -> T:
     return await asyncio.to_thread(reading) if len(body) > _LARGE else reading()
+
+
+def _name_of(request: Request, said: str | None = None) -> str:
+    """What the caller calls a request, in its body or its header; else a name of our own."""
+    given = said or request.headers.get(_REQUEST, "")
+    return given if _IS_NAME.fullmatch(given) else uuid.uuid4().hex
+
+
+def _canary_of(parts: Sequence[Part]) -> Part | None:
+    return next((part for part in parts if part.stage == "canary"), None)
+
+
+def _said_of(by_canary: Part, places: Sequence[int] | None = None) -> dict[str, Any]:
+    """Which rows of an answer are the canary's.
+
+    Args:
+        places: of the rows that were asked for, where some have no answer.
+    """
+    rows = [places[n] if places else n for n in by_canary.places]
+    return {"version": by_canary.served.version, "rows": rows}
+
+
+def _by_place(parts: Sequence[Part], count: int) -> list[dict[str, Any]]:
+    """The outputs of each row, by name."""
+    if not parts:
+        return []
+    plain = {n: v if isinstance(v, list) else v.tolist() for n, v in together(parts, count).items()}
+    return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
 
 
 async def _refused(_request: Request, error: Exception) -> Response:

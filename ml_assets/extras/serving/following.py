@@ -2,7 +2,7 @@
 
 The release that answers stays until the next one is verified, loaded and tried. What cannot be
 taken up is told and tried again; only a recall silences the server, for it says that what answers
-must not be used.
+must not be used. Where the spec has a rollout, the model in canary is followed beside it.
 """
 
 import asyncio
@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ml_assets.assets.released_model.released import find_release
-from ml_assets.errors import MlAssetsError, Recalled
+from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
+from ml_assets.extras.serving.abort import abort_canary
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.golden import golden_vectors
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel
-from ml_assets.records.loading import LoadedRelease
+from ml_assets.records.loading import LoadedRelease, load_release
 from ml_assets.store.pipeline_context import Pipeline
 
 _LONGEST_SECONDS = 60.0
@@ -24,6 +25,10 @@ _LONGEST_SECONDS = 60.0
 
 class NotServing(MlAssetsError):
     """Nothing answers: no release is loaded yet, or it was recalled."""
+
+
+class CanaryNotServing(MlAssetsError):
+    """The model in canary cannot be taken up; the champion answers alone."""
 
 
 @dataclass
@@ -36,9 +41,14 @@ class Following:
     every: float
     """Seconds between two looks at the ledger."""
     tell: Callable[[str], None]
+    canary: ServedModel | None = None
+    """The model in canary, where it answers."""
     _served: ServedModel | None = None
+    _aborted: dict[str, str] = field(default_factory=dict)
+    """Models that traffic showed to be bad -> why; out, whether the ledger has the line or not."""
     _why_not: str = "the release is being verified and tried"
-    _seen: frozenset[tuple[str, str]] = frozenset()
+    _seen: frozenset[tuple[str, str]] | None = None
+    """The lines and recalls that were looked at; None: none yet."""
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
     _store: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     """One thread reads the stores, so that no look waits in the way of a request."""
@@ -63,6 +73,7 @@ class Following:
 
         Raises:
             MlAssetsError: it cannot be taken up; what answered before still does.
+            CanaryNotServing: the model in canary cannot; the release of the ledger answers.
         """
         run = asyncio.get_running_loop().run_in_executor
         news = await run(self._store, self._news)
@@ -73,8 +84,21 @@ class Following:
             await self._take_up(release)
         else:
             self._served.release = release
-        self.metrics.serves(release)
+        self._show()
+        if self.pipeline.spec.release.rollout is not None:
+            await self._follow_canary()
         self._seen = seen
+
+    async def abort(self, canary: ServedModel, reason: str) -> None:
+        """Take the model in canary out at once, and write the line of the ledger.
+
+        Where the line cannot be written now, it is tried again; the model is out meanwhile.
+        """
+        self._aborted[canary.digest] = reason
+        self.metrics.aborts.inc()
+        self.tell(f"{self.pipeline.name}: model {canary.version} is out of canary: {reason}")
+        self._withdraw_canary()
+        self._seen = None  # the next look writes the line
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -85,14 +109,17 @@ class Following:
                 await self.look()
                 failed = 0
             except MlAssetsError as error:
-                failed = min(failed + 1, 10)
+                most = 3 if isinstance(error, CanaryNotServing) else 10  # the champion is followed
+                failed = min(failed + 1, most)
                 self.metrics.refusals.inc()
                 self.tell(f"not taken up: {error}")
                 if isinstance(error, Recalled):
+                    self._withdraw_canary()
                     self._withdraw(str(error))
 
     async def end(self) -> None:
         """Answer whoever waits, and end every process."""
+        self._withdraw_canary()
         self._withdraw("the server ends")
         await asyncio.gather(*self._closing)
         self._store.shutdown()
@@ -107,6 +134,19 @@ class Following:
         return None if found == self._seen else (find_release(self.pipeline), found)
 
     async def _take_up(self, release: LoadedRelease) -> None:
+        if self.canary is not None and self.canary.release.model == release.model:
+            served, self.canary = self.canary, None  # promoted: it answers already
+            served.release = release
+        else:
+            served = await self._tried(release)
+        self._withdraw("another release takes its place")  # in one breath: no request comes between
+        self._served = served
+        self.metrics.switches.inc()
+        line = release.entry.seq
+        self.tell(f"{self.pipeline.name}: model {served.version} answers (ledger line {line})")
+
+    async def _tried(self, release: LoadedRelease) -> ServedModel:
+        """A model that says of its golden vectors what it has to say."""
         run = asyncio.get_running_loop().run_in_executor
         served = ServedModel.of(self.pipeline, release, self.limits, self.metrics)
         try:
@@ -114,16 +154,66 @@ class Following:
         except BaseException:
             await served.close()
             raise
-        self._withdraw("another release takes its place")  # in one breath: no request comes between
-        self._served = served
-        self.metrics.switches.inc()
-        line = release.entry.seq
-        self.tell(f"{self.pipeline.name}: model {served.version} answers (ledger line {line})")
+        return served
 
     def _withdraw(self, why: str) -> None:
         before, self._served, self._why_not = self._served, None, why
-        self.metrics.serves(None)
+        self._close(before)
+
+    def _close(self, before: ServedModel | None) -> None:
+        self._show()
         if before is not None:
             closing = asyncio.create_task(before.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
+
+    def _show(self) -> None:
+        self.metrics.serves([one.release for one in (self._served, self.canary) if one])
+
+    # --- the model in canary ------------------------------------------------------------------
+
+    async def _follow_canary(self) -> None:
+        """Take up the model in canary, or let go of one that is not there any more."""
+        run = asyncio.get_running_loop().run_in_executor
+        try:
+            release = await run(self._store, self._in_canary)
+            if self.canary is not None and (
+                release is None or release.model != self.canary.release.model
+            ):
+                self._withdraw_canary()
+            if release is not None and self.canary is None:
+                await self._take_up_canary(release)
+        except MlAssetsError as error:
+            self._withdraw_canary()
+            raise CanaryNotServing(f"the model in canary answers nothing: {error}") from error
+
+    def _in_canary(self) -> LoadedRelease | None:
+        """The model in canary, verified; a bad one is out, and its line written."""
+        try:
+            release = load_release(
+                self.pipeline.store, self.pipeline.objects, self.pipeline.name, "canary"
+            )
+        except NothingReleased:
+            return None
+        reason = self._aborted.get(release.model.digest)
+        if reason is None:
+            return release
+        line = abort_canary(self.pipeline, release.model.digest, reason)
+        if line is not None:
+            self.tell(f"{self.pipeline.name}: aborted in ledger line {line.seq}")
+        return None
+
+    async def _take_up_canary(self, release: LoadedRelease) -> None:
+        champion = self.served.release.manifest
+        if (release.manifest.task, release.manifest.classes) != (champion.task, champion.classes):
+            raise CanaryNotServing("its outputs are not the champion's")
+        served = await self._tried(release)
+        self.canary = served
+        self._show()
+        line = release.entry.seq
+        self.tell(f"{self.pipeline.name}: model {served.version} is in canary (ledger line {line})")
+
+    def _withdraw_canary(self) -> None:
+        before, self.canary = self.canary, None
+        if before is not None:
+            self._close(before)

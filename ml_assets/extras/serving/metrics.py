@@ -1,5 +1,7 @@
 """What the server counts, for Prometheus."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from ml_assets.records.loading import LoadedRelease
@@ -24,16 +26,20 @@ class Metrics:
         )
         self.waiting = Gauge("waiting_rows", "Rows that wait or are computed.", **of)
         self.restarts = Gauge("model_restarts", "Deaths of the process of the model.", **of)
-        self.release = Gauge(
-            "release", "1: the release that answers.", ["model", "ledger_line"], **of
-        )
+        self.release = Gauge("release", "1: it answers.", ["stage", "model", "ledger_line"], **of)
         self.switches = Counter("switches", "Releases that were taken up.", **of)
         self.refusals = Counter(
             "refusals", "Times that what the ledger names could not be taken up.", **of
         )
 
-    def serves(self, release: LoadedRelease | None) -> None:
-        """Say which release answers; None: none does."""
+        self.canary_errors = Counter(
+            "canary_errors", "Rows that the canary could not answer; the champion did.", **of
+        )
+        self.aborts = Counter("aborts", "Models in canary that traffic showed to be bad.", **of)
+
+    def serves(self, releases: Sequence[LoadedRelease]) -> None:
+        """Say which models answer."""
         self.release.clear()
-        if release is not None:
-            self.release.labels(release.model.digest, str(release.entry.seq)).set(1)
+        for one in releases:
+            line = one.entry
+            self.release.labels(line.stage or "", one.model.digest, str(line.seq)).set(1)

@@ -8,6 +8,7 @@ tensors is spoken, since its clients use it unasked.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -96,9 +97,16 @@ def read_document(body: bytes) -> Any:
 
 
 def write_inference(
-    inference: Inference, name: str, version: str, found: Outputs
+    inference: Inference,
+    name: str,
+    version: str,
+    found: Outputs,
+    parameters: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[bytes, int | None]:
     """The answer, and the length of its JSON where binary tensors follow.
+
+    Args:
+        parameters: what the answer says beside its outputs.
 
     Raises:
         RowsRefused: an output is asked for that there is not.
@@ -117,6 +125,8 @@ def write_inference(
         else:
             outputs.append({**tensor, "data": _plain(values)})
     answer: dict[str, Any] = {"model_name": name, "model_version": version, "outputs": outputs}
+    if parameters:
+        answer["parameters"] = dict(parameters)
     if inference.id is not None:
         answer["id"] = inference.id
     head = json.dumps(answer).encode()

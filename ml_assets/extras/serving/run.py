@@ -11,8 +11,9 @@ import uvicorn
 from ml_assets.errors import MlAssetsError
 from ml_assets.extras.serving.app import Server
 from ml_assets.extras.serving.batching import Limits
-from ml_assets.extras.serving.following import Following
+from ml_assets.extras.serving.following import CanaryNotServing, Following
 from ml_assets.extras.serving.metrics import Metrics
+from ml_assets.extras.serving.traffic import Traffic
 from ml_assets.store.pipeline_context import Pipeline
 
 _MOST_CONNECTIONS = 1024
@@ -47,7 +48,8 @@ async def _answer(
 ) -> None:
     metrics = Metrics()
     following = Following(pipeline, limits, metrics, listening.follow, tell)
-    server = Server(following, limits, metrics)
+    traffic = Traffic(following, limits, tell)
+    server = Server(following, traffic, limits, metrics)
     config = uvicorn.Config(
         server.app(listening.tokens),
         host=listening.host,
@@ -60,13 +62,15 @@ async def _answer(
         server_header=False,
     )
     http = _Http(config, server, listening.drain)
-    beside = asyncio.create_task(_follow(following, http))
+    beside = [asyncio.create_task(one) for one in (_follow(following, http), traffic.run())]
     try:
         await http.serve()
     finally:
-        beside.cancel()
-        failed = (await asyncio.gather(beside, return_exceptions=True))[0]
+        for one in beside:
+            one.cancel()
+        failed = (await asyncio.gather(*beside, return_exceptions=True))[0]
         await following.end()
+        await traffic.end()
     if isinstance(failed, MlAssetsError):
         raise failed
 
@@ -75,6 +79,8 @@ async def _follow(following: Following, http: "_Http") -> None:
     """The first release has to hold; what cannot be taken up later does not end the server."""
     try:
         await following.look()
+    except CanaryNotServing as error:
+        following.tell(f"not taken up: {error}")
     except MlAssetsError:
         http.should_exit = True
         raise

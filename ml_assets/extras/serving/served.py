@@ -45,8 +45,12 @@ class ServedModel:
         return cls(release, encoder, warm, batcher, metrics)
 
     @property
+    def digest(self) -> str:
+        return self.release.model.digest
+
+    @property
     def version(self) -> str:
-        return self.release.model.digest[:VERSION]
+        return self.digest[:VERSION]
 
     async def predict(self, columns: Columns, count: int) -> Predictions:
         """Predictions [rows, outputs] of rows by column.

@@ -24,7 +24,12 @@ def problems(entries: Sequence[LedgerEntry]) -> tuple[str, ...]:
     found: list[str] = []
     for place, entry in enumerate(entries):
         before = entries[:place]
-        said = [*_number(entry, place), *_move(entry, before), *_override(entry, before)]
+        said = [
+            *_number(entry, place),
+            *_move(entry, before),
+            *_abort(entry, before),
+            *_override(entry, before),
+        ]
         found += [f"line {entry.seq}: {one}" for one in said]
     return tuple(found)
 
@@ -85,6 +90,12 @@ def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str
 def _is_recalled(before: Sequence[LedgerEntry], model: str | None) -> bool:
     said = [e.kind for e in before if e.model == model and e.kind in ("recall", "lift")]
     return said[-1:] == ["recall"]
+
+
+def _abort(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
+    there = stages(before).get("canary")
+    if entry.kind == "abort" and there != entry.model:
+        yield f"it aborts {_short(entry.model)} in canary, where {_short(there)} was"
 
 
 def _override(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:

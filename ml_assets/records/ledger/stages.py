@@ -19,10 +19,12 @@ def stages(entries: Sequence[LedgerEntry]) -> dict[Target, str]:
     """Stage -> digest of the model that is there.
 
     A model that moves on leaves the stages before. One line does both: there is no moment with
-    two models in a stage, or in which the next one is not there yet.
+    two models in a stage, or in which the next one is not there yet. An abort empties canary.
     """
     found: dict[Target, str] = {}
-    for entry in moves(entries):
+    for entry in entries:
+        if entry.kind == "abort" and found.get("canary") == entry.model:
+            del found["canary"]
         for before in ORDER[: ORDER.index(entry.stage)] if entry.stage else ():
             if found.get(before) == entry.model:
                 del found[before]
@@ -100,17 +102,30 @@ def standing_override(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry
     return override_line(entries, line) if line and refused else None
 
 
-def rolled_back_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
-    """The rollback that took a model out of its stage, where nobody has put it back since.
+def put_out_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | None:
+    """The rollback or the abort that took a model out of its stage, where nobody has put it back
+    since.
 
     Its decision may still fit all evidence, for the champion is again the one that it was compared
-    with; a person's word has come in between.
+    with; a person's word, or what traffic showed, has come in between.
     """
-    for entry in reversed(moves(entries)):
-        if entry.model == model:
+    for entry in reversed(entries):
+        if entry.kind == "abort" and entry.model == model:
+            return entry
+        if entry.kind == "stage" and entry.model == model:
             return None
         if entry.because == "rollback" and entry.replaced == model:
             return entry
+    return None
+
+
+def standing_abort(entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """The newest abort, where no other model came to canary since."""
+    for entry in reversed(entries):
+        if entry.kind == "abort":
+            return entry
+        if entry.stage == "canary":
+            return None
     return None
 
 

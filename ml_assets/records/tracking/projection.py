@@ -4,12 +4,14 @@ A mark in the state folder says which move MLflow was told of; a kill between th
 leaves it behind, and the next command that looks tells MLflow again.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.ledger.stages import moves, stages
+from ml_assets.records.ledger.stages import stages
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
+from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.objects import write_whole
 from ml_assets.store.snapshots import SnapshotStore
 
@@ -37,7 +39,7 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
             return done
     done = tracking.set_stage_aliases(pipeline, lambda: stages(read(store, pipeline)))
     if isinstance(done, Logged):
-        newest = max((move.seq for move in moves(entries)), default=0)
+        newest = _newest_move(entries)
         _mark(tracking.home, pipeline).parent.mkdir(parents=True, exist_ok=True)
         write_whole(_mark(tracking.home, pipeline), str(newest).encode())
     return done
@@ -45,10 +47,15 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
 
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
     """Whether MLflow was not told of the newest move; MLflow itself is not asked, nor loaded."""
-    newest = max((move.seq for move in moves(read(store, pipeline))), default=0)
+    newest = _newest_move(read(store, pipeline))
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""
     return newest > (int(told) if told.isdigit() else 0)
+
+
+def _newest_move(entries: Sequence[LedgerEntry]) -> int:
+    """The newest line that changed what is in a stage; 0 where none did."""
+    return max((e.seq for e in entries if e.kind in ("stage", "abort")), default=0)
 
 
 def _mark(home: Path, pipeline: str) -> Path:

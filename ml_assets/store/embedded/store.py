@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 
 import polars as pl
 
@@ -332,12 +331,7 @@ class EmbeddedWorkspace:
         self._working.enter_context(self._store.working())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._working.close()
 
     def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:

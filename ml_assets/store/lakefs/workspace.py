@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 from ml_assets.errors import StorageError
 from ml_assets.store.embedded import trees
@@ -74,12 +73,7 @@ class LakeFsWorkspace:
         self._api.create_branch(self._branch, self.base)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(StorageError):  # it hurts nobody; gc collects it
             self._api.delete_branch(self._branch)
 

@@ -92,6 +92,11 @@ class S3Objects(LocalObjects):
         self.place.write("/".join(parts), data)
         return target
 
+    def delete(self, *parts: str) -> None:
+        """See ``LocalObjects.delete``."""
+        self.place.discard("/".join(parts))
+        super().delete(*parts)
+
     def refresh(self, kind: str) -> None:
         """See ``LocalObjects.refresh``: what is newer there, or not here, is brought.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ml_assets.errors import RowsRefused
@@ -113,6 +113,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(inputs=json_values, more=json_values, rest=st.binary(max_size=20))
 def test_nothing_but_a_refusal_comes_of_nonsense(inputs: object, more: object, rest: bytes) -> None:
     head = json.dumps({"inputs": inputs, "outputs": more, "parameters": more}).encode()

@@ -9,11 +9,12 @@ from ml_assets.records.ledger.chain import read, register
 from ml_assets.records.ledger.stages import (
     champion,
     find_model,
-    rolled_back_line,
+    put_out_line,
     serving_at,
     stage_line,
     stage_of,
     stages,
+    standing_abort,
 )
 from ml_assets.spec.records import LedgerEntry
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, refused, released
@@ -88,11 +89,25 @@ def test_every_moment_has_the_champion_of_the_last_move_before_it():
 
 def test_a_model_is_held_by_a_rollback_until_a_move_puts_it_back():
     walk = lines((A, "production"), (B, "production"), (A, "production", B), (B, "production", A))
-    assert rolled_back_line(walk[:2], B) is None
-    assert rolled_back_line(walk[:3], B) == walk[2]
-    assert rolled_back_line(walk[:3], A) is None
-    assert rolled_back_line(walk, B) is None
-    assert rolled_back_line(walk, A) == walk[3]
+    assert put_out_line(walk[:2], B) is None
+    assert put_out_line(walk[:3], B) == walk[2]
+    assert put_out_line(walk[:3], A) is None
+    assert put_out_line(walk, B) is None
+    assert put_out_line(walk, A) == walk[3]
+
+
+def test_an_abort_empties_canary_and_holds_its_model_until_another_one_comes():
+    walk = lines((A, "production"), (B, "canary"))
+    out = walk[1].model_copy(update={"seq": 3, "kind": "abort", "stage": None})
+    after = (*walk, out)
+    assert stages(after) == {"production": A}
+    assert stage_line(after, "canary") is None
+    assert stage_of(after, B) == "archived"
+    assert put_out_line(after, B) == out == standing_abort(after)
+    assert put_out_line(after, A) is None
+    then = (*after, *lines(*[(C, "canary")] * 4)[3:])
+    assert standing_abort(then) is None
+    assert put_out_line(then, B) == out
 
 
 def test_a_model_is_named_by_a_beginning_that_only_it_has(store):

@@ -80,11 +80,14 @@ def summary(results: Sequence[GateResult]) -> str:
 
 
 def policy_digest(gates: Sequence[GateSpec], release: ReleaseSpec) -> str:
-    """Digest of everything a decision is made by; a decision under another policy is stale."""
+    """Digest of everything a decision is made by; a decision under another policy is stale.
+
+    How traffic is shared out decides nothing.
+    """
     return digest_of(
         {
             "gates": [gate.model_dump(mode="json") for gate in gates],
-            "release": release.model_dump(mode="json"),
+            "release": release.model_dump(mode="json", exclude={"rollout"}),
         }
     )
 

@@ -1,0 +1,275 @@
+"""The data model in SQL: views over what the API lists, in a database of its own.
+
+What counts is in the snapshot store and the ledger; this is a projection of them, which may be
+deleted at any time. Views can only be read; what they read is renewed by ``renew``.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ml_assets.errors import MlAssetsError, SettingsError
+from ml_assets.extras.api import lists
+from ml_assets.settings import Settings
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.load import pipeline_folders
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+Row = dict[str, Any]
+_ALL = 1 << 31
+EVERY = 30.0
+"""Seconds between two looks at what is new."""
+VIEWS: Mapping[str, Mapping[str, str]] = {
+    "pipelines": {
+        "pipeline_id": "key",
+        "description": "text",
+        "owner": "text",
+        "sources": "json",
+        "model_type": "text",
+        "releases_to": "text",
+    },
+    "experiments": {
+        "experiment_id": "key",
+        "pipeline_id": "text",
+        "runs": "integer",
+        "last_run": "time",
+        "url": "text",
+    },
+    "runs": {
+        "run_id": "key",
+        "experiment_id": "key",
+        "began": "time",
+        "status": "text",
+        "failed_stage": "text",
+        "failed_reason": "text",
+        "started_by": "text",
+        "experiment": "text",
+        "hypothesis": "text",
+        "goal": "text",
+        "model_version": "text",
+        "metrics": "json",
+        "url": "text",
+    },
+    "model_versions": {
+        "name": "key",
+        "version": "key",
+        "stage": "text",
+        "registered": "time",
+        "passed": "boolean",
+        "reason": "text",
+        "ledger_line": "integer",
+        "override_author": "text",
+        "recall": "text",
+    },
+}
+"""View -> its columns, each with its kind."""
+_OF_PIPELINE = {
+    "pipelines": "pipeline_id",
+    "experiments": "pipeline_id",
+    "runs": "experiment_id",
+    "model_versions": "name",
+}
+"""View -> the column that names the pipeline: an experiment has its name."""
+
+
+@dataclass
+class DataModel:
+    """The views in one database.
+
+    Args:
+        url: as SQLAlchemy takes it: ``sqlite:///...`` or ``postgresql+psycopg://...``.
+    """
+
+    settings: Settings
+    url: str = field(repr=False)
+
+    @classmethod
+    def of(cls, settings: Settings, url: str | None) -> "DataModel":
+        """The views at an address; None: in a file of the state folder."""
+        return cls(settings, url or f"sqlite:///{settings.home / 'data_model.db'}")
+
+    def renew(self) -> dict[str, int]:
+        """Bring the views up to what is true now: rows of each.
+
+        A pipeline of which nothing changed costs a look at its newest commit. One that cannot be
+        read stays as it was.
+
+        Raises:
+            SettingsError: the database does not answer.
+        """
+        import sqlalchemy as sa
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            engine = sa.create_engine(self.url, poolclass=sa.NullPool)
+            with engine.begin() as connection:
+                tables = _made(connection)
+                states = tables["state"]
+                known = connection.execute(sa.select(states.c.pipeline_id, states.c.state))
+                seen = {name: state for name, state in known}
+                names = sorted(pipeline_folders(self.settings))
+                for name in (*names, *(seen.keys() - {*names})):
+                    self._renew(connection, tables, name, seen.get(name), gone=name not in names)
+                return {
+                    view: connection.scalar(sa.select(sa.func.count()).select_from(tables[view]))
+                    or 0
+                    for view in VIEWS
+                }
+        except (SQLAlchemyError, ModuleNotFoundError) as error:
+            raise SettingsError(
+                f"The data model cannot be written to {self.shown}: {_plain(error)}. Set"
+                " ML_ASSETS_DATA_MODEL to the URL of a database that answers, or unset it for a"
+                " file of the state folder."
+            ) from error
+
+    @property
+    def shown(self) -> str:
+        """The address without its password."""
+        from sqlalchemy.engine import make_url
+
+        return make_url(self.url).render_as_string(hide_password=True)
+
+    def keep_fresh(self, ended: threading.Event, tell: Callable[[str], None]) -> None:
+        """Renew again and again, until it is ended; what fails is told once and tried again."""
+        told = ""
+        while not ended.wait(EVERY):
+            try:
+                self.renew()
+                told = ""
+            except MlAssetsError as error:
+                if str(error) != told:
+                    tell(str(error))
+                told = str(error)
+
+    def _renew(
+        self,
+        connection: "sa.Connection",
+        tables: "Mapping[str, sa.Table]",
+        name: str,
+        seen: str | None,
+        *,
+        gone: bool,
+    ) -> None:
+        if gone:
+            _replace(connection, tables, name, {}, None)
+            return
+        try:
+            pipeline = open_pipeline(name, self.settings)
+            state = _state(pipeline)
+            rows = {} if state == seen else _rows(self.settings, pipeline)
+        except MlAssetsError:
+            return
+        if rows:
+            _replace(connection, tables, name, rows, state)
+
+
+def _state(pipeline: Pipeline) -> str:
+    """Changes with whatever the views show of a pipeline."""
+    store, name = pipeline.store, pipeline.name
+    commit = store.resolve()
+    folders = (f"ledger/{name}/", f"experiments/{name}/", "recalls/")
+    files = [[e.path, e.digest] for folder in folders for e in store.list(commit, folder)]
+    return digest_of([files, pipeline.spec.model_dump(mode="json")])
+
+
+def _rows(settings: Settings, pipeline: Pipeline) -> dict[str, list[Row]]:
+    shown = lists.pipelines(settings, None, _ALL).items
+    return {
+        "pipelines": [one for one in shown if one["pipeline_id"] == pipeline.name],
+        "experiments": [lists.experiment(pipeline)],
+        "runs": [_run(one) for one in lists.runs(pipeline, None, _ALL).items],
+        "model_versions": [_version(one) for one in _versions(pipeline)],
+    }
+
+
+def _versions(pipeline: Pipeline) -> Sequence[Row]:
+    return lists.model_versions(pipeline, None, _ALL).items
+
+
+def _run(shown: Row) -> Row:
+    failed = shown["failed"] or {}
+    more = {"failed_stage": failed.get("stage"), "failed_reason": failed.get("reason")}
+    return {**shown, **more, "started_by": shown["trigger"]}
+
+
+def _version(shown: Row) -> Row:
+    return {**shown, "override_author": (shown["override"] or {}).get("author")}
+
+
+def _made(connection: "sa.Connection") -> "dict[str, sa.Table]":
+    """The tables behind the views, and the views; made where they are missing."""
+    import sqlalchemy as sa
+
+    kinds: Mapping[str, Any] = {
+        "key": sa.String(200),
+        "text": sa.Text(),
+        "integer": sa.Integer(),
+        "boolean": sa.Boolean(),
+        "time": sa.DateTime(timezone=True),
+        "json": sa.JSON(),
+    }
+    metadata = sa.MetaData()
+    tables = {
+        view: sa.Table(
+            f"ml_assets_{view}",
+            metadata,
+            *(
+                sa.Column(name, kinds[kind], primary_key=kind == "key", nullable=kind != "key")
+                for name, kind in columns.items()
+            ),
+        )
+        for view, columns in VIEWS.items()
+    }
+    tables["state"] = sa.Table(
+        "ml_assets_state",
+        metadata,
+        sa.Column("pipeline_id", sa.String(200), primary_key=True),
+        sa.Column("state", sa.String(64)),
+    )
+    metadata.create_all(connection)
+    there = sa.inspect(connection).get_view_names()
+    # Postgres lets simple views be written through; one with an offset is read
+    read = " OFFSET 0" if connection.dialect.name == "postgresql" else ""
+    for view in VIEWS.keys() - {*there}:
+        connection.execute(sa.text(f"CREATE VIEW {view} AS SELECT * FROM ml_assets_{view}{read}"))
+    return tables
+
+
+def _replace(
+    connection: "sa.Connection",
+    tables: "Mapping[str, sa.Table]",
+    name: str,
+    rows: Mapping[str, Sequence[Row]],
+    state: str | None,
+) -> None:
+    """All rows of a pipeline by others, in the same transaction."""
+    for view, column in _OF_PIPELINE.items():
+        table = tables[view]
+        connection.execute(table.delete().where(table.c[column] == name))
+        found = [_stored(view, row) for row in rows.get(view, ())]
+        if found:
+            connection.execute(table.insert(), found)
+    states = tables["state"]
+    connection.execute(states.delete().where(states.c.pipeline_id == name))
+    if state is not None:
+        connection.execute(states.insert(), {"pipeline_id": name, "state": state})
+
+
+def _stored(view: str, row: Row) -> Row:
+    kinds = VIEWS[view]
+    return {
+        name: datetime.fromisoformat(row[name])
+        if kind == "time" and row[name] is not None
+        else row[name]
+        for name, kind in kinds.items()
+    }
+
+
+def _plain(error: BaseException) -> str:
+    """The driver's words, without the statement and its values."""
+    return str(getattr(error, "orig", None) or error).splitlines()[0]

@@ -1,0 +1,159 @@
+"""What a rollout adds to a pipeline: the log of predictions as a table, and word of an abort."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.runs import Selection
+from ml_assets.adapters.stores import StoresResource
+from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
+from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
+from ml_assets.extras.serving.predictions.asset import hours, predictions
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import standing_abort
+from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
+from ml_assets.store.pipeline_context import Pipeline
+
+CHECK = "canary_in_traffic"
+SECONDS_BETWEEN_TICKS = 30
+_ABOUT = "Whether the model in canary was taken out because of what its traffic showed."
+
+
+def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
+    """The table of served predictions, and what came true of them."""
+    return [predictions(pipeline), online_evaluation(pipeline)]
+
+
+def checks(declared: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
+    """The check that alerts people, as one runs it by hand; the sensor keeps it up to date."""
+
+    @dg.asset_check(asset=asset_key(declared, "promoted_model"), name=CHECK, description=_ABOUT)
+    def check(stores: StoresResource) -> dg.AssetCheckResult:
+        told = _told(stores.open(declared))
+        return dg.AssetCheckResult(
+            passed=told is None, severity=dg.AssetCheckSeverity.ERROR, description=told or _FINE
+        )
+
+    return [check]
+
+
+def jobs(pipeline: Pipeline) -> Sequence[AssetJob]:
+    """What makes an hour of the table, and what evaluates a period."""
+    about = {
+        PREDICTIONS_STAGE: "Makes tables of the predictions that were served.",
+        ONLINE_STAGE: "Holds what was served to the labels that have come since.",
+    }
+    return [
+        dg.define_asset_job(
+            _job_name(pipeline, stage),
+            selection=dg.AssetSelection.assets(asset_key(pipeline, stage)),
+            description=said,
+            tags=run_tags(pipeline, "by hand", {}),
+        )
+        for stage, said in about.items()
+    ]
+
+
+def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
+    """One makes a table of each hour that is over and tells of an abort; one evaluates periods."""
+
+    @dg.sensor(
+        name=f"{declared.name}__served",
+        description="Makes tables of the predictions that were served; tells of a model that its"
+        " traffic took out of canary.",
+        job_name=_job_name(declared, PREDICTIONS_STAGE),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        tags={"pipeline": declared.name},
+    )
+    def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
+        return served_tick(stores.open(declared, keeps_objects=True), context.cursor)
+
+    @dg.sensor(
+        name=f"{declared.name}__labels",
+        description="Holds what was served to labels, when they have come.",
+        job_name=_job_name(declared, ONLINE_STAGE),
+        minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        tags={"pipeline": declared.name},
+    )
+    def labels(stores: StoresResource) -> dg.SensorResult:
+        return labels_tick(stores.open(declared))
+
+    return [evaluate, labels]
+
+
+def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
+    """One look: one run for the periods whose features are newer than their evaluation."""
+    state = pipeline.now()
+    hours = state.partitions(pipeline.address(PREDICTIONS_STAGE))
+    begin = datetime.strptime(f"{min(hours)}+0000", "%Y-%m-%dT%H%z") if hours else None
+    due: list[StageRecord] = []
+    for features in state.recent(pipeline.address("feature_set")):
+        made = state.record(pipeline.address(ONLINE_STAGE, partition=features.partition))
+        seen = {(one.key, one.partition, one.version) for one in made.inputs} if made else set()
+        known = (features.key, features.partition, features.data_version) in seen
+        if begin is not None and not known and features.time >= begin:
+            due.append(features)
+    if not due:
+        return dg.SensorResult(skip_reason="No period has labels that were not looked at.")
+    first, last = due[0].partition, due[-1].partition
+    span = (first, last) if first is not None and last is not None else None
+    asked = Selection((asset_key(pipeline, ONLINE_STAGE),), partitions=span)
+    said = {"why": f"features up to {last or 'now'} are new"}
+    request = dg.RunRequest(
+        run_key=digest_of([[one.partition, one.data_version] for one in due])[:32],
+        tags=run_tags(pipeline, "labels", {**said, **asked.tags}),
+    )
+    return dg.SensorResult(run_requests=[request])
+
+
+def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
+    """One look: a run for each hour that is over, and an evaluation where the answer is new."""
+    told = _told(pipeline) or _FINE
+    new = told != cursor and not (cursor is None and told == _FINE)
+    evaluation = dg.AssetCheckEvaluation(
+        asset_key(pipeline, "promoted_model"),
+        CHECK,
+        told == _FINE,
+        metadata={},
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=told,
+    )
+    found = closed_hours(pipeline.objects, pipeline.name, datetime.now(UTC))
+    requests = [_request(pipeline, hour) for hour in found]
+    return dg.SensorResult(
+        run_requests=requests or None,
+        skip_reason=None if requests else f"{told} No hour of predictions waits.",
+        dynamic_partitions_requests=[hours(pipeline).build_add_request(found)] if found else None,
+        cursor=told,
+        asset_events=[evaluation] if new else [],
+    )
+
+
+_FINE = "No model was taken out of canary."
+
+
+def _told(pipeline: Pipeline) -> str | None:
+    line = standing_abort(read(pipeline.store, pipeline.name))
+    if line is None:
+        return None
+    return (
+        f"Model {line.model[:12]} was taken out of canary on {line.time:%Y-%m-%d %H:%M} UTC (ledger"
+        f" line {line.seq}): {line.reason}"
+    )
+
+
+def _request(pipeline: Pipeline, hour: str) -> dg.RunRequest:
+    parts = parts_of(pipeline.objects, pipeline.name, hour)
+    tags = run_tags(pipeline, "served", {"why": f"predictions [{hour}] were served"})
+    return dg.RunRequest(run_key=digest_of([hour, parts])[:32], partition_key=hour, tags=tags)
+
+
+def _job_name(pipeline: Pipeline, stage: str) -> str:
+    return f"{pipeline.name}__{stage}"

@@ -1,0 +1,145 @@
+"""The prediction log of a server: who answered which row what, and when.
+
+Rows wait in memory and go to the object store as Parquet files, one folder for each hour; the asset
+``predictions`` makes tables of them. A process that is killed loses the seconds since the last one.
+"""
+
+import asyncio
+import io
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ml_assets.errors import MlAssetsError
+from ml_assets.spec.gates import Target
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.pipeline_context import Pipeline
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FOLDER = "predictions"
+"""Of the object store: ``predictions/<pipeline>/<hour>/<part>.parquet``."""
+KEY = ("moment", "request", "row")
+"""What names one prediction."""
+_HOUR = "%Y-%m-%dT%H"
+_IS_HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}")
+_SETTLED = timedelta(minutes=2)
+"""After the end of an hour: a request that began in it has ended, and its rows are written."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Rows of one request that one model answered."""
+
+    moment: datetime
+    request: str
+    rows: Sequence[int]
+    stage: Target
+    model: str
+    seconds: float
+    key: Mapping[str, Sequence[object]]
+    """Columns of the features' key, as far as the request has them."""
+    outputs: Mapping[str, Sequence[float | str]]
+
+
+@dataclass
+class PredictionLog:
+    """What one server answered, until it is written."""
+
+    pipeline: Pipeline
+    every: float = 5.0
+    """Seconds between two files."""
+    most: int = 200_000
+    """Answers that wait while the object store is away; later ones are lost, and counted."""
+    lost: int = 0
+    _waiting: list[Answered] = field(default_factory=list)
+    _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    _server: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    _parts: int = 0
+
+    def add(self, answered: Answered) -> None:
+        """Remember an answer; it is written within seconds."""
+        if len(self._waiting) < self.most:
+            self._waiting.append(answered)
+        else:
+            self.lost += 1
+
+    async def flush(self) -> None:
+        """Write what waits.
+
+        Raises:
+            MlAssetsError, OSError: it cannot be written; it waits on.
+        """
+        taken, self._waiting = self._waiting, []
+        run = asyncio.get_running_loop().run_in_executor
+        hours = dict.fromkeys(one.moment.strftime(_HOUR) for one in taken)
+        for hour in hours:
+            of_it = [one for one in taken if one.moment.strftime(_HOUR) == hour]
+            try:
+                await run(self._writer, self._write, hour, of_it)
+            except (MlAssetsError, OSError):
+                self._waiting = [*of_it, *self._waiting]
+                raise
+
+    def close(self) -> None:
+        self._writer.shutdown()
+
+    def _write(self, hour: str, answered: Sequence[Answered]) -> None:
+        import polars as pl
+
+        content = io.BytesIO()
+        frames = [_frame(one, self.pipeline.spec.features.key) for one in answered]
+        pl.concat(frames, how="diagonal").write_parquet(content)
+        self._parts += 1
+        part = f"{self._server}-{os.getpid()}-{self._parts:06d}.parquet"
+        place = (FOLDER, self.pipeline.name, hour, part)
+        self.pipeline.objects.write_bytes(content.getvalue(), *place)
+
+
+def _frame(answered: Answered, names: Sequence[str]) -> "pl.DataFrame":
+    """One row for each prediction; values of the key as text, whatever the request calls them."""
+    import polars as pl
+
+    count = len(answered.rows)
+    key = {name: answered.key.get(name) or [None] * count for name in names}
+    text = {name: [None if v is None else str(v) for v in values] for name, values in key.items()}
+    moment = pl.Series([answered.moment] * count, dtype=pl.Datetime("us", "UTC"))
+    return pl.DataFrame(
+        {
+            "moment": moment,
+            "request": [answered.request] * count,
+            "row": pl.Series(answered.rows, dtype=pl.Int32),
+            "stage": [answered.stage] * count,
+            "model": [answered.model] * count,
+            "seconds": pl.Series([answered.seconds] * count, dtype=pl.Float64),
+            "key": pl.DataFrame(text, schema=dict.fromkeys(names, pl.String)).to_struct("key"),
+            **{name: list(values) for name, values in answered.outputs.items()},
+        }
+    )
+
+
+def parts_of(objects: LocalObjects, pipeline: str, hour: str) -> list[str]:
+    """The names of the files of an hour, in their order."""
+    folder = objects.path(FOLDER, pipeline, hour)
+    return sorted(file.name for file in folder.glob("*.parquet")) if folder.is_dir() else []
+
+
+def closed_hours(objects: LocalObjects, pipeline: str, now: datetime) -> list[str]:
+    """The hours that have files and take no more, oldest first."""
+    objects.refresh(f"{FOLDER}/{pipeline}")
+    folder = objects.path(FOLDER, pipeline)
+    names = [one.name for one in folder.iterdir()] if folder.is_dir() else []
+    hours = sorted(name for name in names if _IS_HOUR.fullmatch(name))
+    return [h for h in hours if is_closed(h, now) and parts_of(objects, pipeline, h)]
+
+
+def is_closed(hour: str, now: datetime) -> bool:
+    """Whether nothing comes to an hour any more."""
+    begin = datetime.strptime(hour, _HOUR).replace(tzinfo=UTC)
+    return now > begin + timedelta(hours=1) + _SETTLED

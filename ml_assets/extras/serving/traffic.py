@@ -1,0 +1,235 @@
+"""Who answers a row: the champion, or the model in canary for its share of the entities.
+
+The hash of an entity decides, so the same entity is answered by the same model. What the canary
+cannot answer is answered by the champion, and counted against the canary.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ml_assets.assets.released_model.predict import named_predictions
+from ml_assets.errors import MlAssetsError
+from ml_assets.extras.serving.batching import Limits, Predictions
+from ml_assets.extras.serving.encoding import Columns
+from ml_assets.extras.serving.following import Following
+from ml_assets.extras.serving.open_inference import Outputs
+from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
+from ml_assets.extras.serving.served import ServedModel
+from ml_assets.extras.serving.watch import Watch
+from ml_assets.spec.gates import Target
+from ml_assets.spec.rollout import RolloutSpec
+
+_LOOK_SECONDS = 1.0
+_PATIENCE = 0.2
+"""The share of a request's time in which the canary has to answer; the champion gets the rest."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of a request that one model answered."""
+
+    served: ServedModel
+    stage: Target
+    places: Sequence[int]
+    found: Predictions
+    seconds: float
+
+
+@dataclass
+class Traffic:
+    """Shares rows out, watches what the models make of them, and logs it."""
+
+    following: Following
+    limits: Limits
+    tell: Callable[[str], None]
+    log: PredictionLog | None = None
+    _watch: Watch | None = None
+    _watched: tuple[str, str] | None = None
+    _told: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        if self.rollout is not None and self.log is None:
+            self.log = PredictionLog(self.following.pipeline)
+
+    @property
+    def rollout(self) -> RolloutSpec | None:
+        return self.following.pipeline.spec.release.rollout
+
+    async def predict(
+        self, columns: Columns, count: int, request: str, version: ServedModel | None = None
+    ) -> list[Part]:
+        """Who answered which rows what.
+
+        Args:
+            columns: name -> the values of ``count`` rows.
+            request: its name; where rows lack their entity, it is their entity.
+            version: who is to answer all of them; None: the hash of each entity decides.
+
+        Raises:
+            RowsRefused: they are not what the model reads.
+            QueueFull: too many rows wait.
+            MlAssetsError: the model cannot say.
+        """
+        champion, canary = self.following.served, self.following.canary
+        mine: list[int] = []
+        if version is None and canary is not None and self.rollout is not None:
+            mine = self._of_canary(self.rollout, columns, count, request)
+        if canary is None or not mine:
+            answering = version or champion
+            parts = [await self._by(answering, self._stage(answering), columns, range(count))]
+        else:
+            chosen = frozenset(mine)
+            rest = [place for place in range(count) if place not in chosen]
+            asked = [self._by(champion, "production", columns, rest)] if rest else []
+            asked.append(self._by_canary(canary, champion, columns, mine))
+            parts = list(await asyncio.gather(*asked))
+        if canary is not None and version is None:
+            self._observe(champion, canary, parts)
+        self._note(parts, columns, request)
+        return parts
+
+    async def run(self) -> None:
+        """Look at the canary each second and write the log, until cancelled."""
+        flushed = time.monotonic()
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            reason = self._watch.reason() if self._watch else None
+            canary = self.following.canary
+            if reason and canary and self._watched and self._watched[1] == canary.digest:
+                self._watch = self._watched = None
+                await self.following.abort(canary, f"in its traffic as canary: {reason}")
+            if self.log and time.monotonic() - flushed > self.log.every:
+                flushed = time.monotonic()
+                await self._flush(self.log)
+
+    async def end(self) -> None:
+        """Write the rest of the log."""
+        if self.log is not None:
+            await self._flush(self.log)
+            self.log.close()
+
+    async def _flush(self, log: PredictionLog) -> None:
+        try:
+            await log.flush()
+            self._told = ""
+            if log.lost:
+                self.tell(f"{log.lost} answers are not in the prediction log: it waited too long")
+                log.lost = 0
+        except (MlAssetsError, OSError) as error:  # a store that is away silences no server
+            if self._told != str(error):
+                self.tell(f"the prediction log waits: {error}")
+            self._told = str(error)
+
+    def _stage(self, served: ServedModel) -> Target:
+        return "canary" if served is self.following.canary else "production"
+
+    def _of_canary(
+        self, rollout: RolloutSpec, columns: Columns, count: int, request: str
+    ) -> list[int]:
+        """The places of the rows whose entity is the canary's."""
+        name = self.following.pipeline.name
+        given = [columns.get(column) for column in rollout.entity]
+        entities: list[Sequence[object]] = [[request]] * count
+        if all(values is not None for values in given):
+            entities = [list(row) for row in zip(*(v for v in given if v is not None), strict=True)]
+        return [n for n, entity in enumerate(entities) if draw(name, entity) < rollout.share]
+
+    async def _by(
+        self, served: ServedModel, stage: Target, columns: Columns, places: Sequence[int]
+    ) -> Part:
+        whole = isinstance(places, range)
+        taken = columns if whole else _rows(columns, places)
+        began = time.perf_counter()
+        found = await served.predict(taken, len(places))
+        return Part(served, stage, places, found, time.perf_counter() - began)
+
+    async def _by_canary(
+        self, canary: ServedModel, champion: ServedModel, columns: Columns, places: Sequence[int]
+    ) -> Part:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self.limits.seconds * _PATIENCE):
+                return await self._by(canary, "canary", columns, places)
+        except (MlAssetsError, TimeoutError):
+            waited = time.perf_counter() - began
+            instead = await self._by(champion, "production", columns, places)
+            self._watch_of(champion, canary).canary.could_not(len(places), waited)
+            self.following.metrics.canary_errors.inc(len(places))
+            return instead
+
+    def _observe(self, champion: ServedModel, canary: ServedModel, parts: Sequence[Part]) -> None:
+        watch = self._watch_of(champion, canary)
+        for part in parts:
+            seen = watch.canary if part.stage == "canary" else watch.champion
+            seen.answered(part.found, part.seconds)
+
+    def _watch_of(self, champion: ServedModel, canary: ServedModel) -> Watch:
+        """What was seen of these two; it begins again where one of them is another."""
+        both = (champion.digest, canary.digest)
+        if self._watch is None or self._watched != both:
+            assert self.rollout is not None
+            task = self.following.pipeline.spec.label.task
+            self._watch, self._watched = Watch(self.rollout.abort, task), both
+        return self._watch
+
+    def _note(self, parts: Sequence[Part], columns: Columns, request: str) -> None:
+        if self.log is None:
+            return
+        names = self.following.pipeline.spec.features.key
+        key = {name: columns[name] for name in names if name in columns}
+        for part in parts:
+            mine = _rows(key, part.places)
+            plain = {n: v if isinstance(v, list) else v.tolist() for n, v in outputs(part).items()}
+            self.log.add(
+                Answered(
+                    datetime.now(UTC),
+                    request,
+                    part.places,
+                    part.stage,
+                    part.served.digest,
+                    part.seconds,
+                    mine,
+                    plain,
+                )
+            )
+
+
+def draw(pipeline: str, entity: Sequence[object]) -> float:
+    """Where an entity stands between 0 and 1: always the same, whoever asks, and evenly spread.
+
+    A number is the same as 7 and as 7.0: protocols differ in how they send it.
+    """
+    plain = [int(v) if isinstance(v, float) and v.is_integer() else v for v in entity]
+    digest = hashlib.sha256(json.dumps([pipeline, *plain]).encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def outputs(part: Part) -> Outputs:
+    """What a part's rows were answered, by the outputs' names."""
+    return named_predictions(part.found, part.served.release.manifest)
+
+
+def together(parts: Sequence[Part], count: int) -> Outputs:
+    """The outputs of all rows of a request, in their order."""
+    if len(parts) == 1:
+        return outputs(parts[0])
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, values in outputs(part).items():
+            words = isinstance(values, list)
+            into = found.setdefault(name, [""] * count if words else np.zeros(count))
+            for place, value in zip(part.places, values, strict=True):
+                into[place] = value
+    return found
+
+
+def _rows(columns: Mapping[str, Sequence[object]], places: Sequence[int]) -> dict[str, list[Any]]:
+    return {name: [values[place] for place in places] for name, values in columns.items()}

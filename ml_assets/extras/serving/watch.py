@@ -1,0 +1,129 @@
+"""Whether a model in canary is bad, by its traffic alone: errors, latency, predictions.
+
+Each is held to the spec's bound and to what chance explains, for the same question is asked every
+second. A question to counts: nothing here reads a clock, a store or a model.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ml_assets.spec.rollout import AbortSpec
+from ml_assets.spec.training import Task
+
+Floats = NDArray[np.float64]
+_MOST = 1000
+"""Rows that are remembered of each model, the newest."""
+_Z = 3.3
+"""Deviations of chance that are allowed: one false alarm in two thousand looks."""
+_ALPHA = 1e-3
+_SLOW = 0.95
+"""The quantile of the champion's times that an answer is held to."""
+_SLACK = 0.02
+"""A probability that moves by less has not moved; of a number a tenth of the champion's spread."""
+
+
+@dataclass
+class Seen:
+    """What one model answered lately."""
+
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))
+    predictions: deque[Floats] = field(default_factory=lambda: deque(maxlen=_MOST))
+    """[outputs] of each row."""
+    failed: deque[bool] = field(default_factory=lambda: deque(maxlen=_MOST))
+
+    def answered(self, predictions: Floats, seconds: float) -> None:
+        """Rows [rows, outputs] of one request."""
+        self.predictions.extend(predictions)
+        self.seconds.extend([seconds] * len(predictions))
+        self.failed.extend([False] * len(predictions))
+
+    def could_not(self, rows: int, seconds: float) -> None:
+        """It had no answer for the rows of a request."""
+        self.seconds.extend([seconds] * rows)
+        self.failed.extend([True] * rows)
+
+
+@dataclass
+class Watch:
+    """The model in canary beside the champion, as traffic shows them."""
+
+    limits: AbortSpec
+    task: Task
+    champion: Seen = field(default_factory=Seen)
+    canary: Seen = field(default_factory=Seen)
+
+    def reason(self) -> str | None:
+        """Why the canary is bad, in a sentence; None where nothing shows that it is."""
+        if min(len(self.canary.failed), len(self.champion.failed)) < self.limits.rows:
+            return None
+        return self._errors() or self._latency() or self._shift()
+
+    def _errors(self) -> str | None:
+        failed, rows = sum(self.canary.failed), len(self.canary.failed)
+        if surely(failed, rows) <= self.limits.errors:
+            return None
+        return (
+            f"errors: it could not answer {failed} of {rows} rows, {self.limits.errors:.1%} are"
+            " allowed"
+        )
+
+    def _latency(self) -> str | None:
+        usual = float(np.quantile(np.array(self.champion.seconds), _SLOW))
+        bound = self.limits.slower * usual
+        slow, rows = sum(one > bound for one in self.canary.seconds), len(self.canary.seconds)
+        if surely(slow, rows) <= 1 - _SLOW:
+            return None
+        return (
+            f"latency: {slow} of {rows} rows took more than {1000 * bound:.0f} ms,"
+            f" {self.limits.slower:g} times the champion's 95th percentile"
+        )
+
+    def _shift(self) -> str | None:
+        if len(self.canary.predictions) < self.limits.rows:
+            return None
+        of, against = np.array(self.canary.predictions), np.array(self.champion.predictions)
+        if of.shape[1] != against.shape[1]:
+            return f"predictions: it has {of.shape[1]} outputs, the champion {against.shape[1]}"
+        outputs = of.shape[1]
+        chance = math.sqrt(
+            math.log(2 * outputs / _ALPHA) / 2 * (1 / len(of) + 1 / len(against))
+        )  # Dvoretzky, Kiefer, Wolfowitz, of two samples
+        moved = [gap(of[:, n], against[:, n], self._slack(against[:, n])) for n in range(outputs)]
+        if max(moved) <= self.limits.shift + chance:
+            return None
+        return (
+            f"predictions: the share below some value differs by {max(moved):.2f} from the"
+            f" champion's, {self.limits.shift:g} is allowed and {chance:.2f} may be chance"
+            f" ({len(of)} rows)"
+        )
+
+    def _slack(self, champion: Floats) -> float:
+        probability = self.task in ("binary", "multiclass")
+        return _SLACK if probability else float(champion.std()) / 10
+
+
+def surely(hits: int, rows: int) -> float:
+    """The share that hits out of rows show at least (Wilson's bound)."""
+    if not rows or not hits:
+        return 0.0
+    share, square = hits / rows, _Z * _Z
+    middle = share + square / (2 * rows)
+    wide = _Z * math.sqrt(share * (1 - share) / rows + square / (4 * rows * rows))
+    return (middle - wide) / (1 + square / rows)
+
+
+def gap(one: Floats, other: Floats, slack: float) -> float:
+    """The largest difference of the shares below a value, where a move by ``slack`` is none."""
+    return max(_above(one, other, slack), _above(other, one, slack))
+
+
+def _above(one: Floats, other: Floats, slack: float) -> float:
+    """How far the share of ``one`` below a value exceeds that of ``other`` below it and slack."""
+    at = np.sort(one)
+    below = np.arange(1, len(at) + 1) / len(at)
+    reached = np.searchsorted(np.sort(other), at + slack, side="right") / len(other)
+    return float(max(0.0, (below - reached).max()))

@@ -1,0 +1,153 @@
+"""What a server logged becomes a table by hour, each row once, and an abort is told."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from ml_assets.actions.home_page import Tile, states
+from ml_assets.assets.released_model.promote import Released, release
+from ml_assets.definitions import build
+from ml_assets.extras.serving.abort import abort_canary
+from ml_assets.extras.serving.door import CHECK, served_tick
+from ml_assets.extras.serving.prediction_log import FOLDER, Answered, PredictionLog
+from ml_assets.records.ledger.audit import problems
+from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.ledger.stages import put_out_line, stages
+from ml_assets.spec.gates import CanarySpec, ReleaseSpec
+from ml_assets.spec.records import Evidence
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+from ml_assets_tests.records.conftest import A, B, decision, evidence
+from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.world import World
+
+ROLLOUT = "  release: {to: production, canary: {periods: 1}, rollout: {entity: [order]}}\n"
+THEN = datetime.now(UTC) - timedelta(hours=3)
+HOUR = f"{THEN:%Y-%m-%dT%H}"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    found = World(tmp_path)
+    deliveries.plant(found.pipelines, found.sources)
+    spec = found.pipelines / "deliveries" / "defs.yaml"
+    spec.write_text(spec.read_text() + ROLLOUT)
+    return found
+
+
+def log(pipeline: Pipeline, *requests: str) -> None:
+    """What one server writes of a few requests of two rows."""
+
+    async def written() -> None:
+        server = PredictionLog(pipeline)
+        for request in requests:
+            key, outputs = {"order": [7, 8]}, {"probability": [0.25, 0.5]}
+            server.add(Answered(THEN, request, [0, 1], "canary", A, 0.004, key, outputs))
+        await server.flush()
+        server.close()
+
+    asyncio.run(written())
+
+
+def released(pipeline: Pipeline, about: Evidence, spec: ReleaseSpec) -> None:
+    passed = decision(about).model_copy(update={"pipeline": pipeline.name})
+    record_decision(pipeline.store, passed, "me")
+    outcome = release(pipeline.store, pipeline.name, about, spec, author="me", run="")
+    assert isinstance(outcome, Released)
+
+
+def canary_tile(world: World) -> Tile:
+    """Of the first page."""
+    tiles = states(world.settings)["deliveries"].tiles
+    return next(tile for tile in tiles if tile.name == "canary")
+
+
+def make(world: World, hour: str) -> None:
+    with dg.DagsterInstance.ephemeral() as instance, pytest.MonkeyPatch.context() as environment:
+        world.enter(environment)
+        defs = build(world.settings, only="deliveries")
+        instance.add_dynamic_partitions("deliveries__served_hours", [hour])
+        job = defs.resolve_job_def("deliveries__predictions")
+        assert job.execute_in_process(instance=instance, partition_key=hour).success
+
+
+def test_an_hour_that_is_over_becomes_a_table_with_each_row_once(world: World) -> None:
+    pipeline = open_pipeline("deliveries", world.settings)
+    log(pipeline, "first", "second")
+    log(pipeline, "third")
+    (request,) = served_tick(pipeline, None).run_requests or ()
+    assert request.partition_key == HOUR
+    make(world, HOUR)
+    address = pipeline.address("predictions", partition=HOUR)
+    rows = pipeline.now().scan(address).collect()
+    assert rows["request"].to_list() == ["first", "first", "second", "second", "third", "third"]
+    assert rows["key"].struct.field("order").to_list() == ["7", "8"] * 3
+    assert rows["probability"].to_list() == [0.25, 0.5] * 3
+    assert set(rows["stage"]) == {"canary"} and set(rows["model"]) == {A}
+    record = pipeline.now().record(address)
+    assert record and record.attributes["requests"] == 3
+    assert [one.key for one in record.inputs] == ["served", "deliveries/trained_model"]
+    assert record.inputs[1].version == A
+    assert not list(pipeline.objects.path(FOLDER, "deliveries", HOUR).iterdir())
+    assert not served_tick(pipeline, None).run_requests
+
+    log(pipeline, "late")  # a file that comes after is added
+    make(world, HOUR)
+    assert pipeline.now().scan(address).collect()["request"].n_unique() == 4
+
+
+def test_an_hour_that_goes_on_waits(world: World) -> None:
+    pipeline = open_pipeline("deliveries", world.settings)
+    log(pipeline, "first")
+    folder = pipeline.objects.path(FOLDER, "deliveries")
+    (folder / HOUR).rename(folder / f"{datetime.now(UTC):%Y-%m-%dT%H}")
+    assert not served_tick(pipeline, None).run_requests
+
+
+def test_what_waits_too_long_is_counted_and_what_failed_to_be_written_waits(world: World) -> None:
+    pipeline = open_pipeline("deliveries", world.settings)
+    folder = pipeline.objects.path(FOLDER)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("no folder")
+
+    async def written() -> None:
+        server = PredictionLog(pipeline, most=2)
+        for request in ("first", "second", "third"):
+            server.add(Answered(THEN, request, [0], "canary", A, 0.004, {}, {"probability": [1.0]}))
+        assert server.lost == 1
+        with pytest.raises(OSError):
+            await server.flush()
+        folder.unlink()
+        await server.flush()
+        server.close()
+
+    asyncio.run(written())
+    (part,) = pipeline.objects.path(FOLDER, "deliveries", HOUR).iterdir()
+    assert pl.read_parquet(part)["request"].to_list() == ["first", "second"]
+
+
+def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) -> None:
+    pipeline = open_pipeline("deliveries", world.settings)
+    released(pipeline, evidence(A), ReleaseSpec())
+    released(pipeline, evidence(B, champion=A), ReleaseSpec(canary=CanarySpec()))
+    assert canary_tile(world).value == "5% of traffic"
+    quiet = served_tick(pipeline, None)
+    assert not quiet.asset_events
+    assert abort_canary(pipeline, A, "it is the champion") is None, "only what is in canary"
+    line = abort_canary(pipeline, B, "in its traffic as canary: errors")
+    assert line and line.kind == "abort"
+    assert abort_canary(pipeline, B, "again") is None
+    entries = read(pipeline.store, "deliveries")
+    assert stages(entries) == {"production": A}
+    assert problems(entries) == ()
+    assert put_out_line(entries, B) == line
+    told = served_tick(pipeline, quiet.cursor)
+    (evaluation,) = told.asset_events
+    assert isinstance(evaluation, dg.AssetCheckEvaluation)
+    assert (evaluation.check_name, evaluation.passed) == (CHECK, False)
+    assert "errors" in (evaluation.description or "")
+    assert not served_tick(pipeline, told.cursor).asset_events
+    assert (canary_tile(world).value, "errors" in canary_tile(world).said) == ("out", True)
