@@ -83,8 +83,8 @@ def test_the_page_says_whether_they_are_worth_their_cost(world: World) -> None:
 
 def test_the_model_is_held_against_a_rule_of_the_teams_and_a_declared_number(world: World) -> None:
     html = Path(world.cli("models", "report", "irises").strip()).read_text()
-    assert "asked for against petals" in html
-    assert "above the 0.5000 asked for against botanist, declared: a walk, May 1936" in html
+    assert " of petals" in html
+    assert "above the 0.5000 of botanist, declared: a walk, May 1936" in html
     assert "botanist is declared, not scored: a walk, May 1936" in html
 
 

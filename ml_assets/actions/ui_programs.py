@@ -14,6 +14,8 @@ SOCKET = "code-location.sock"
 """Where the code location answers, in the folder that the programs share."""
 _QUIET = ("--log-level", "warning")
 """Every look of a sensor would be a line: what people must know is a warning."""
+_QUIET_DAEMON = ("--log-level", "error")
+"""Its one warning, of a state folder without history, is none. What could not look tells alerts."""
 _QUIET_WEB = ("--dagster-log-level", "warning")
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -36,7 +38,7 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
         environment={"ML_ASSETS_UI_HOSTS": hosts},
     )
     daemon = Path(sysconfig.get_path("scripts"), "dagster-daemon")
-    yield Program("Dagster's daemon", (str(daemon), "run", *_QUIET, "-w", str(workspace)))
+    yield Program("Dagster's daemon", (str(daemon), "run", *_QUIET_DAEMON, "-w", str(workspace)))
 
 
 def mlflow_program(settings: Settings) -> Iterator[Program]:

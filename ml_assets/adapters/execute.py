@@ -82,7 +82,7 @@ def execute(
             raise told from error
         progress.follow_to_the_end(result.run_id)
         if not result.success:
-            raise Interrupted(_INTERRUPTED) if interrupted else _failure(result)
+            raise Interrupted(_INTERRUPTED) if interrupted else _failure(result, pipeline)
     return result.run_id
 
 
@@ -128,15 +128,16 @@ _INTERRUPTED = "the run was interrupted"
 _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
-def _failure(result: dg.ExecuteInProcessResult) -> MlAssetsError:
+def _failure(result: dg.ExecuteInProcessResult, pipeline: str) -> MlAssetsError:
     failures = [event for event in result.all_events if event.is_step_failure]
     blocked = _blocked(result, failures, "__canary")
     if blocked:
         return RefusedByGate("The model stays in canary:\n" + "\n".join(blocked))
     blocked = _blocked(result, failures, "__gates")
     if blocked:
-        number = counted(len(blocked), "gate")
-        return RefusedByGate(f"The model was refused by {number}:\n" + "\n".join(blocked))
+        said = f"The model was refused by {counted(len(blocked), 'gate')}:"
+        look = f"the evidence: ml-assets models report {pipeline} --open"
+        return RefusedByGate("\n".join([said, *blocked, look]))
     blocked = _blocked(result, failures, "__sanity")
     if blocked:
         number = counted(len(blocked), "sanity check")

@@ -138,6 +138,11 @@ def pictures(shown: "Sequence[Picture | Table]") -> dict[str, Any]:
     return {"pictures": dg.MetadataValue.md(album(shown))} if shown else {}
 
 
+def glance(picture: str) -> dict[str, Any]:
+    """The most telling picture, on the asset page itself; nothing where there is none."""
+    return {"at_a_glance": dg.MetadataValue.md(picture)} if picture else {}
+
+
 def data_card(card: "Card | None") -> dict[str, Any]:
     """The data card under one button of an asset page; nothing where there is none."""
     from ml_assets.reports.card import card_pictures

@@ -12,6 +12,7 @@ from ml_assets.cli.data_quality import contract, quarantine
 from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.output import hand_out, row_format, tell_page
 from ml_assets.cli.session import opened, prepared_settings
+from ml_assets.errors import counted
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def checkout(state: str, key: str | None, into: Path, as_json: bool) -> None:
     if as_json:
         _print_json({"commit": commit, "folder": str(folder), "files": files})
         return
-    print(f"{files:,} files of {state} ({commit[:12]}) in {folder}")
+    print(f"{counted(files, 'file')} of {state} ({commit[:12]}) in {folder}")
 
 
 def _store() -> "SnapshotStore":
@@ -244,7 +245,7 @@ def _print_tables(found: "list[Table]", *, whole: bool) -> None:
     for key, parts in by_key(found).items():
         rows = sum(part.rows or 0 for part in parts)
         many = f"{len(parts):,} partitions" if parts[0].partition else ""
-        print(f"{key:48} {many:>16} {f'{rows:,} rows' if rows else '':>18}".rstrip())
+        print(f"{key:48} {many:>16} {counted(rows, 'row') if rows else '':>18}".rstrip())
         for part in parts if whole and parts[0].partition else ():
             size = f"{part.rows or 0:,} rows"
             print(f"  {part.partition:46} {part.version[:12]:>16} {size:>18}")
@@ -264,11 +265,11 @@ def _rows(each: "Difference") -> str:
         case (None, None):
             return ""
         case (None, after):
-            return f"{after:,} rows"
+            return counted(after, "row")
         case (before, None):
-            return f"{before:,} rows before"
+            return f"{counted(before, 'row')} before"
         case (before, after):
-            return f"{before:,} -> {after:,} rows"
+            return f"{before:,} -> {counted(after, 'row')}"
 
 
 data = CommandGroup(

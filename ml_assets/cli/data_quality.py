@@ -13,7 +13,7 @@ from ml_assets.cli import options
 from ml_assets.cli.groups import CommandGroup
 from ml_assets.cli.output import tell_page
 from ml_assets.cli.session import prepared_settings, working_session
-from ml_assets.errors import one_line
+from ml_assets.errors import counted, one_line
 
 if TYPE_CHECKING:
     from ml_assets.actions.quarantine import Kept
@@ -51,7 +51,7 @@ def propose(
         return
     write_suite(suite, out, force=force)
     number = len(suite["expectations"])
-    print(f"{number} expectations to {out}: read them, and edit", file=sys.stderr)
+    print(f"{counted(number, 'expectation')} written to {out}: read and edit them", file=sys.stderr)
 
 
 @click.command
@@ -144,7 +144,7 @@ def release(pipeline: str, table: str, partition: str | None, author: str, reaso
             tell=print,
         )
     stay = sum(answer.kept.rows - answer.passes for answer in answers)
-    print(f"{released:,} rows released, {stay:,} stay in quarantine")
+    print(f"{counted(released, 'row')} released, {stay:,} stay in quarantine")
     print(f"what is made from them is due: ml-assets run {pipeline}")
 
 
@@ -156,7 +156,9 @@ quarantine.subject("Commands", show, release)
 
 def _print_table(pipeline: str, table: str, kept: "list[Kept]") -> None:
     rows = sum(one.rows for one in kept)
-    print(f"{pipeline}/{table}: {rows:,} rows kept back in {len(kept)} partitions")
+    print(
+        f"{pipeline}/{table}: {counted(rows, 'row')} kept back in {counted(len(kept), 'partition')}"
+    )
     widest = max(one.share for one in kept)
     for one in kept:
         name = one.partition or "all"

@@ -95,7 +95,7 @@ def run_pipeline(session: Session, request: "Request", *, verbose: bool = False)
     pipeline = open_pipeline(request.pipeline, session.settings)
     with screen(verbose=verbose) as tell:
         PipelineRun(pipeline, session.defs, session.instance, tell).run(request)
-    print(f"\ndone in {time.monotonic() - started:.0f} s")
+    print(f"done in {time.monotonic() - started:.0f} s")
     print_release(pipeline, session.settings)
     print("look: ml-assets ui")
     if not request.through:

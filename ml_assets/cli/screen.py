@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ml_assets.errors import counted, visible
 
@@ -15,27 +15,38 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _STEP = "> "
-_PLANS = ("make  ", "skip  ")
+_VERBS = {"make": "made", "skip": "skipped"}
+_PARTITIONS = re.compile(r" \[(?:.*: (?P<number>\d+) partitions|[^\]]*)\]$")
+"""``feature_set [2024-01-01 .. 2024-03-01: 3 partitions]``, ``feature_set [2024-01-01]``."""
 _OF = re.compile(r"  (?:.*\((?=\d+ of \d+\)$)|(?:step|round) )(?P<done>\d+) of (?P<all>\d+)")
 """``  air/feature_set [2024-01]: 720 rows (3 of 18)``, ``  step 20 of 240, ...``."""
 _PARTS = 4
-
-
-class Screen(Protocol):
-    """Shows a run."""
-
-    def tell(self, line: str) -> None:
-        """Show a line, or what it says of how far the work is."""
-        ...
+_OF_DAGSTER = "  warning: Dependencies for step "
+"""What did not run because something before it failed: the error at the end says what, and why."""
 
 
 @contextmanager
 def screen(*, verbose: bool) -> Iterator[Callable[[str], None]]:
-    """What a run tells its lines to.
+    """What a run tells its lines to. Where the run ends well, a table says what was made.
 
     Args:
         verbose: every line is shown as it is: one for each partition and check.
     """
+    summary = Summary()
+    with _shown(verbose=verbose) as show:
+
+        def tell(line: str) -> None:
+            summary.keep(line)
+            show(line)
+
+        yield tell
+    print()
+    for verb, what in summary.rows():
+        print(visible(f"{verb:7}  {what}"))
+
+
+@contextmanager
+def _shown(*, verbose: bool) -> Iterator[Callable[[str], None]]:
     if verbose:
         yield _print
     elif sys.stdout.isatty():
@@ -43,6 +54,49 @@ def screen(*, verbose: bool) -> Iterator[Callable[[str], None]]:
             yield shown.tell
     else:
         yield Lines().tell
+
+
+class Summary:
+    """What a run made and what it skipped, a line for each reason to skip."""
+
+    def __init__(self) -> None:
+        self._verbs: dict[tuple[str, str], list[str]] = {}
+
+    def keep(self, line: str) -> None:
+        """Keep what is planned: ``make  air/feature_set [2024-01-01]: never made``."""
+        verb, _, rest = line.partition("  ")
+        if verb not in _VERBS:
+            return
+        what, _, why = rest.partition(": ")
+        if "]: " in rest:  # the partitions hold a colon themselves
+            what, _, why = rest.rpartition("]: ")
+            what += "]"
+        self._verbs.setdefault((verb, "" if verb == "make" else why), []).append(what)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """``("made", "raw_snapshot (3 tables, 45 partitions), ...")``, then what was skipped."""
+        ordered = sorted(self._verbs.items(), key=lambda one: one[0][0])
+        if ordered and ordered[0][0][0] == "skip":
+            ordered = [(("make", ""), ["nothing: all of it is there"]), *ordered]
+        return [
+            (_VERBS[verb], ", ".join(_by_stage(what)) + (f": {why}" if why else ""))
+            for (verb, why), what in ordered
+        ]
+
+
+def _by_stage(planned: list[str]) -> Iterator[str]:
+    """The stages of what is planned, each once."""
+    stages: dict[str, list[str]] = {}
+    for what in planned:
+        name = _PARTITIONS.sub("", what)
+        stage = name.split("/")[1] if "/" in name else name
+        stages.setdefault(stage, []).append(what)
+    for stage, found in stages.items():
+        tables = {_PARTITIONS.sub("", what) for what in found}
+        sizes = [int(of["number"] or 1) for what in found if (of := _PARTITIONS.search(what))]
+        said = [counted(len(tables), "table")] if len(tables) > 1 else []
+        said += [counted(sum(sizes), "partition")] if sizes else []
+        yield f"{stage} ({', '.join(said)})" if said else stage
 
 
 class Lines:
@@ -53,6 +107,8 @@ class Lines:
 
     def tell(self, line: str) -> None:
         """Print the line, unless it is one of many."""
+        if line.startswith(_OF_DAGSTER):
+            return
         if line.startswith(_STEP):
             self._shown = 0
         elif line.startswith("  "):
@@ -69,20 +125,18 @@ class Lines:
 
 
 class Bars:
-    """A bar for each step; plans are summed up at the end."""
+    """A bar for each step; what is not right, and what came between the steps, above them."""
 
     def __init__(self, progress: "Progress") -> None:
         self._progress = progress
         self._task: TaskID | None = None
-        self._made: list[str] = []
-        self._skipped: dict[str, list[str]] = {}
 
     def tell(self, line: str) -> None:
-        """Move a bar, keep the line for the end, or print it above the bars."""
+        """Move a bar, or print the line above the bars."""
+        if line.startswith(_OF_DAGSTER) or line.partition("  ")[0] in _VERBS:
+            return  # the table at the end says what was made
         if line.startswith(_STEP):
             self._begin(line.removeprefix(_STEP))
-        elif line.startswith(_PLANS):
-            self._keep(line)
         elif (far := _OF.match(line)) and not _is_trouble(line):
             self._move(far)
         elif not line.startswith("  ") or _is_trouble(line):
@@ -95,15 +149,6 @@ class Bars:
             self._progress.update(self._task, total=total, completed=total)
             self._task = None
 
-    def table(self) -> list[tuple[str, str]]:
-        """What was made and what was skipped, for people."""
-        made = [("made", what) for what in self._made]
-        skipped = [
-            ("skipped", f"{counted(len(what), 'asset')}: {why}")
-            for why, what in self._skipped.items()
-        ]
-        return [*made, *skipped]
-
     def _begin(self, step: str) -> None:
         self.end()
         self._task = self._progress.add_task(visible(step.replace("__", "/")), total=None)
@@ -114,23 +159,11 @@ class Bars:
         done, whole = (int(far[name]) for name in ("done", "all"))
         self._progress.update(self._task, completed=done, total=whole)
 
-    def _keep(self, line: str) -> None:
-        verb, _, rest = line.partition("  ")
-        what, _, why = rest.partition(": ")
-        if "]" in rest:  # the partitions hold a colon themselves
-            what, _, why = rest.rpartition("]: ")
-            what += "]"
-        if verb == "make":
-            self._made.append(f"{what}  ({why})")
-        else:
-            self._skipped.setdefault(why, []).append(what)
-
 
 @contextmanager
 def _bars() -> Iterator[Bars]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    from rich.table import Table
 
     console = Console(file=sys.__stdout__)  # ours escapes what steers a terminal
     columns = (
@@ -143,12 +176,6 @@ def _bars() -> Iterator[Bars]:
         shown = Bars(progress)
         yield shown
         shown.end()
-    rows = shown.table()
-    if rows:
-        table = Table.grid(padding=(0, 2))
-        for row in rows:
-            table.add_row(*(visible(cell) for cell in row))
-        console.print(table, markup=False, highlight=False)
 
 
 def _is_trouble(line: str) -> bool:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from ml_assets.errors import counted
 from ml_assets.reports.drawing import (
     Axis,
     Bar,
@@ -61,7 +62,7 @@ def _rows(records: Sequence[StageRecord]) -> list[Picture]:
     stack = Stack("rows", [float(record.rows or 0) for record in records])
     chart = column_chart("Rows by partition", [stack], _time(records), Axis("rows", 0.0))
     total = sum(record.rows or 0 for record in records)
-    return [Picture("Rows", f"{total:,} in {len(records)} partitions.", chart)]
+    return [Picture("Rows", f"{total:,} in {counted(len(records), 'partition')}.", chart)]
 
 
 def _contract(records: Sequence[StageRecord]) -> list[Picture]:

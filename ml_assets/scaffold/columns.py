@@ -24,6 +24,8 @@ _NO_VALUE = (
     "?",
 )
 """Texts that mean "no value" where all other values of a column are numbers or times."""
+_STAND_INS = frozenset({-99, *(sign * (10**n - 1) for n in range(3, 7) for sign in (1, -1))})
+"""Numbers that instruments write where they measured nothing: -99, -999, 9999, ..."""
 _COUNT = re.compile(
     r"(^|_)(id|no|nr|num|number|count|n|code|key|index|row|year|month|day|hour|minute|week|weekday"
     r"|zip|rank|level|grade|version)(_|$)"
@@ -54,8 +56,9 @@ def typed_text(raw: pl.DataFrame, zone: str) -> Typed:
     seen: dict[str, None] = {}
     columns: list[pl.Series] = []
     zoneless: list[str] = []
+    stand_ins = _stand_ins(raw)
     for column in raw:
-        told = [text for text in _NO_VALUE if (column == text).any()]
+        told = [text for text in (*_NO_VALUE, *stand_ins) if (column == text).any()]
         known = column.set(column.is_in(told).fill_null(False), None) if told else column
         dtype, written = _type_of(known, zone)
         if dtype == "string":
@@ -70,6 +73,49 @@ def typed_text(raw: pl.DataFrame, zone: str) -> Typed:
     texts = [name for name in frame.columns if frame.schema[name] == pl.String]
     frame = frame.with_columns(pl.col(texts).replace(dict.fromkeys(seen, None)))
     return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless))
+
+
+def _stand_ins(raw: pl.DataFrame) -> tuple[str, ...]:
+    """Texts of numbers that mean "no value" in every column of numbers that holds them."""
+    found: dict[str, None] = {}
+    kept: set[str] = set()
+    for column in raw:
+        numbers = column.cast(pl.Float64, strict=False)
+        if numbers.null_count() > column.null_count() + column.is_in(list(_NO_VALUE)).sum():
+            continue
+        odd = numbers.is_in([float(one) for one in _STAND_INS]).fill_null(False)
+        texts = column.filter(odd).unique().to_list()
+        rest = numbers.filter(~odd).drop_nulls()
+        for text in texts:
+            if _is_far(float(text), rest, column, text):
+                found[text] = None
+            else:
+                kept.add(text)
+    return tuple(text for text in found if text not in kept)
+
+
+def _is_far(number: float, rest: pl.Series, column: pl.Series, text: str) -> bool:
+    """It comes more than once, and lies further from the others than they from each other."""
+    low, high = rest.min(), rest.max()
+    if not (isinstance(low, float) and isinstance(high, float) and (column == text).sum() > 1):
+        return False
+    return max(low - number, number - high) > high - low
+
+
+def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
+    """The columns of text whose values are all times or dates as what they say.
+
+    A database such as SQLite has no type for them.
+    """
+    found: list[pl.Series] = []
+    for column in frame:
+        text = column.drop_nulls()
+        if column.dtype == pl.String and len(text):
+            dtype, _ = _time_of(text, zone)
+            if dtype != "string":
+                typed, _ = type_text(column.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)
+                found.append(typed[_ONE].alias(column.name))
+    return frame.with_columns(found)
 
 
 def whole_or_not(frame: pl.DataFrame) -> pl.DataFrame:

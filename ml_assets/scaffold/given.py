@@ -11,7 +11,7 @@ from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header
 from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows
 from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
 from ml_assets.errors import SourceError, SpecError, counted
-from ml_assets.scaffold.columns import typed_text, whole_or_not
+from ml_assets.scaffold.columns import typed_text, whole_or_not, with_times
 from ml_assets.scaffold.dated_names import Cadence, dated, missing
 from ml_assets.settings import SQL_PREFIX, Settings
 
@@ -221,7 +221,7 @@ def _check_separator(file: Path, text: str) -> None:
         if other in header and "," not in header:
             raise SpecError(
                 f"{file} has one column, {header.strip()[:80]!r}: is it separated by {other!r}?"
-                " Commas are expected."
+                " Write it with commas between the values, and points in the numbers."
             )
 
 
@@ -243,4 +243,4 @@ def _database(named: str, settings: Settings) -> Given:
     more = len(rows) == _MOST_ROWS
     notes = (f"looked at the first {_MOST_ROWS:,} rows",) if more else ()
     source = {"kind": "sql", "connection": connection, "table": table}
-    return Given(whole_or_not(frame), source, notes=notes)
+    return Given(with_times(whole_or_not(frame), "UTC"), source, notes=notes)

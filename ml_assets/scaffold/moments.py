@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, counted
 from ml_assets.scaffold.given import Given
 
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|at|ts|when)($|_)", re.IGNORECASE)
 _MOST_KEYS = 12
 """Columns that are tried for a key, by two and by three."""
+_RARE = 0.01
+"""The share of rows up to which a time that repeats is told as what is wrong."""
 _IN_PLACE = 0.95
 """The share of rows that lie in the partition of their file, by the column that says when."""
 
@@ -94,8 +96,23 @@ def find_key(
         if not frame.select(pl.struct(names).is_duplicated().any()).item():
             return names
     raise SpecError(
-        f"No column tells the rows apart, nor do two or three; the table has {frame.columns}. Name"
-        " the columns that do: --key COLUMN[,COLUMN]"
+        f"{_nearly(frame, time)}No column tells the rows apart, nor do two or three; the table has"
+        f" {frame.columns}. Name the columns that do: --key COLUMN[,COLUMN]"
+    )
+
+
+def _nearly(frame: pl.DataFrame, time: str | None) -> str:
+    """Where the time tells nearly all rows apart: which it does not, and why that may be."""
+    if time is None:
+        return ""
+    twice = frame[time].filter(frame[time].is_duplicated()).unique(maintain_order=True)
+    if len(twice) > _RARE * len(frame):
+        return ""
+    moments = f"{counted(len(twice), 'moment')} of {time!r} {'is' if len(twice) == 1 else 'are'}"
+    return (
+        f"{moments} there more than once, {twice[0]} for one. Local times repeat for an hour when"
+        " the clocks go back: write times with their offset, such as +02:00, or leave the rows of"
+        " one of the two hours out. "
     )
 
 

@@ -55,7 +55,7 @@ class DriftBounds(Frozen):
 class RetrainSpec(Frozen):
     """What the drift sensor may start by itself."""
 
-    on: tuple[DriftKind, ...] = Field(default=_ACTED_ON, strict=False, min_length=1)
+    kinds: tuple[DriftKind, ...] = Field(default=_ACTED_ON, strict=False, min_length=1)
     """Kinds of drift that ask for a new model. Not ``nulls``: a source that lost its values is
     mended, not learned."""
     cooldown: Duration = timedelta(days=1)

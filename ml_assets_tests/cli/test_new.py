@@ -247,7 +247,7 @@ def test_a_table_that_is_not_separated_by_commas_is_recognized(
 ) -> None:
     pl.read_csv(houses).write_csv(houses, separator=";")
     assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 1
-    assert "is it separated by ';'? Commas are expected" in capsys.readouterr().err
+    assert "is it separated by ';'? Write it with commas" in capsys.readouterr().err
 
 
 def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(

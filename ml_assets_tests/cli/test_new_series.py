@@ -135,7 +135,7 @@ def test_a_model_that_persistence_beats_is_refused(
     assert main(["run", "air"]) == 3
     said = capsys.readouterr()
     assert "beats_persistence" in said.err
-    assert "against persistence" in said.err
+    assert "of persistence" in said.err
 
 
 def test_a_table_with_times_is_split_by_them(

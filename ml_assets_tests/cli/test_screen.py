@@ -10,6 +10,7 @@ from ml_assets.cli.screen import screen
 
 TOLD = (
     "make  air/raw_snapshot/raw_rows [2023-01-01 .. 2023-03-01: 30 partitions]: never made",
+    "make  air/raw_snapshot/raw_days [2023-01-01]: never made",
     "skip  air/feature_set [2023-01-01 .. 2023-03-01: 30 partitions]: same code, same inputs",
     "skip  air/trained_model: same code, same inputs",
     "> air__raw_snapshot__raw_rows",
@@ -20,7 +21,12 @@ TOLD = (
     "  warning: the outcome of 3 rows is not known",
     "  [warn] splits_alike: the label differs",
     "  [fail] champion: worse \x1b[31m",
+    "  warning: Dependencies for step air__gates failed: ['air__report']. Not executing.",
 )
+TABLE = [
+    "made     raw_snapshot (2 tables, 31 partitions)",
+    "skipped  feature_set (30 partitions), trained_model: same code, same inputs",
+]
 
 
 def test_short_lines_say_what_is_made_how_far_it_is_and_what_is_wrong(
@@ -30,19 +36,39 @@ def test_short_lines_say_what_is_made_how_far_it_is_and_what_is_wrong(
         for line in TOLD:
             tell(line)
     said = capsys.readouterr().out.splitlines()
-    assert said[:4] == list(TOLD[:4])
+    assert said[:5] == list(TOLD[:5])
     far = [line for line in said if " of 30)" in line]
-    assert far[0] == TOLD[4] and far[-1].endswith("(30 of 30)")
+    assert far[0] == TOLD[5] and far[-1].endswith("(30 of 30)")
     assert len(far) == 4, "the first, then every fourth"
     assert not any("[pass]" in line or "baseline" in line for line in said)
-    assert [line[:8] for line in said[-3:]] == ["  warnin", "  [warn]", "  [fail]"]
+    assert [line[:8] for line in said[-6:-3]] == ["  warnin", "  [warn]", "  [fail]"]
+    assert said[-3:] == ["", *TABLE]
+    assert not any("Dependencies" in line for line in said)
 
 
 def test_verbose_is_every_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     with screen(verbose=True) as tell:
         for line in TOLD:
             tell(line)
-    assert capsys.readouterr().out.splitlines() == [*"\n".join(TOLD).splitlines()]
+    assert capsys.readouterr().out.splitlines() == [*"\n".join(TOLD).splitlines(), "", *TABLE]
+
+
+def test_what_failed_has_no_table_of_what_was_made(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeError), screen(verbose=False) as tell:
+        tell(TOLD[0])
+        raise RuntimeError
+    assert capsys.readouterr().out.splitlines() == [TOLD[0]]
+
+
+def test_where_nothing_was_due_the_table_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with screen(verbose=False) as tell:
+        tell("skip  air/trained_model: same code, same inputs")
+        tell("skip  drift_report: same periods, same release")
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "made     nothing: all of it is there",
+        "skipped  trained_model: same code, same inputs",
+        "skipped  drift_report: same periods, same release",
+    ]
 
 
 class Terminal(io.StringIO):
@@ -68,10 +94,8 @@ def test_a_terminal_has_a_bar_for_each_step_and_a_table_at_the_end(
     assert "air/evaluation_report" in shown
     assert "[fail] champion: worse \\x1b[31m" in shown, "data does nothing to the terminal"
     assert "1,444 rows" not in shown and "baseline" not in shown
-    made, skipped = shown.splitlines()[-2:]
-    assert made.split("  ")[0].endswith("made")
-    assert "30 partitions]  (never made)" in made
-    assert "2 assets: same code, same inputs" in skipped
+    assert "Dependencies" not in shown
+    assert shown.splitlines()[-2:] == TABLE
 
 
 def test_the_command_line_loads_no_bars_before_it_draws_them() -> None:

@@ -39,6 +39,29 @@ def test_texts_that_mean_no_value_are_those_of_columns_that_hold_something_else(
     assert found.frame["word"].to_list() == [None, "a", "?"], "as the source will read it"
 
 
+@pytest.mark.parametrize(
+    ("texts", "means_nothing"),
+    [
+        (["119.6", "-999.0", "118.2", "-999.0"], True),
+        (["119.6", "-999.0", "118.2"], False),  # once: it may be so
+        (["-1500", "-999", "-999", "2000"], False),  # it lies among the others
+        (["1", "2", "9999", "9999"], True),
+        (["-999", "-999"], False),  # there is nothing else
+    ],
+)
+def test_a_number_far_from_all_others_that_instruments_write_means_no_value(
+    texts: list[str], means_nothing: bool
+) -> None:
+    found = typed_text(pl.DataFrame({"level": texts}), "UTC")
+    assert (len(found.null_values) == 2) == means_nothing
+    assert (found.frame["level"].null_count() == 2) == means_nothing
+
+
+def test_a_number_that_is_one_in_another_column_stays_one() -> None:
+    raw = pl.DataFrame({"a": ["1", "2", "999", "999"], "b": ["998", "999", "999", "1000"]})
+    assert typed_text(raw, "UTC").null_values == ("",)
+
+
 def test_times_without_a_zone_are_named_and_of_the_zone_that_is_said() -> None:
     raw = pl.DataFrame({"at": ["2024-07-01 12:00"], "then": ["2024-07-01T12:00:00Z"]})
     found = typed_text(raw, "Europe/Berlin")

@@ -623,7 +623,7 @@ def test_drift_needs_partitions_and_an_alarm_that_can_be() -> None:
     from ml_assets.spec.drift import DriftSpec, RetrainSpec
 
     assert DriftSpec().retrain is None
-    assert "nulls" not in RetrainSpec().on, "lost values are mended, not learned"
+    assert "nulls" not in RetrainSpec().kinds, "lost values are mended, not learned"
     with pytest.raises(ValueError, match="alarm_at 4 of 3 windows can never be"):
         DriftSpec(windows=3, alarm_at=4)
     watched = changed(changed(SPEC, "drift", {}), "partitions", {"cadence": "none"})

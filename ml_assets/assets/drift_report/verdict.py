@@ -138,7 +138,7 @@ def decide(
     alarm = report.alarm
     if alarm is None:
         return Wait(summary(report))
-    if not set(alarm.kinds) & set(spec.on):
+    if not set(alarm.kinds) & set(spec.kinds):
         kinds = ", ".join(alarm.kinds)
         return Wait(f"an alarm in {kinds} asks for no training ({alarm.reason}): mend the source")
     kept = f"the alarm of {alarm.period} is kept ({alarm.reason})"

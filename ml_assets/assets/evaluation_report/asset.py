@@ -6,7 +6,7 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.launcher import LauncherResource
-from ml_assets.adapters.metadata import model_links, numbers, pictures, record_metadata
+from ml_assets.adapters.metadata import glance, model_links, numbers, pictures, record_metadata
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Published, Work
@@ -56,6 +56,7 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
 
 def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
     from ml_assets.assets.evaluation_report.pictures import (
+        at_a_glance,
         evaluation_pictures,
         origins_table,
         suspects_table,
@@ -71,6 +72,7 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
     said = report.recommendation
     return dg.MaterializeResult(
         metadata={
+            **glance(at_a_glance(report)),
             **pictures(shown),
             "metrics": dg.MetadataValue.md(metrics_markdown(report)),
             **({"recommendation": said.reason} if said else {}),

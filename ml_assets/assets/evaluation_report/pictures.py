@@ -7,6 +7,7 @@ import polars as pl
 from ml_assets.assets.evaluation_report.quality_pictures import quality
 from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Bar, Series, Tone, bar_chart, line_chart
+from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.rows import Estimate, estimate_chart
 from ml_assets.reports.wording import digits, order, title, with_ends
@@ -242,15 +243,28 @@ def lead_metric(slices: Sequence[SliceMetrics]) -> str:
     return next((name for name in LEADING if name in measured), LEADING[0])
 
 
-def _bars(report: EvaluationReport, metric: MetricName, start: float) -> Picture:
+def at_a_glance(report: EvaluationReport) -> str:
+    """Markdown of the first of these bars, as small as an asset page shows it by itself."""
+    for name, start in _BARS:
+        if name in report.metrics:
+            side = "higher" if HIGHER_IS_BETTER[name] else "lower"
+            return glance_at_bars(f"{title(name)}, {side} is better", _values(report, name), start)
+    return ""
+
+
+def _values(report: EvaluationReport, metric: MetricName) -> list[Bar]:
     own = report.metrics[metric]
     bars = [Bar("this model", own.value, own.low, own.high, "one")]
     if report.champion is not None and metric in report.champion.metrics:
         bars.append(Bar("champion", report.champion.metrics[metric], tone="two"))
-    bars += [
-        Bar(name, values[metric]) for name, values in report.baselines.items() if metric in values
-    ]
+    others = report.baselines.items()
+    return [*bars, *(Bar(name, values[metric]) for name, values in others if metric in values)]
+
+
+def _bars(report: EvaluationReport, metric: MetricName, start: float) -> Picture:
     side = "Higher is better" if HIGHER_IS_BETTER[metric] else "Lower is better"
     origin = "; bars begin at 0.5, which is guessing" if start else ""
     name = f"{title(metric)} of the model and the baselines"
-    return Picture(title(metric), f"{side}{origin}.", bar_chart(name, bars, start=start))
+    return Picture(
+        title(metric), f"{side}{origin}.", bar_chart(name, _values(report, metric), start=start)
+    )

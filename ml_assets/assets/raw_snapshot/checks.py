@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome
+from ml_assets.errors import counted
 from ml_assets.spec.schema_change import changes_in_words, column_changes
 from ml_assets.spec.sources import SourceSpec
 
@@ -30,7 +31,7 @@ def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutc
     ordered = noted if source.kind == "files" and source.format in _ORDERED else ()
     changes = next(filter(None, (column_changes(names, declared) for names in ordered)), {})
     if not changes:
-        said = f"{len(source.columns)} columns, as declared"
+        said = f"{counted(len(source.columns), 'column')}, as declared"
         return CheckOutcome(CHECK, True, False, _named({}), said)
     return CheckOutcome(
         CHECK,

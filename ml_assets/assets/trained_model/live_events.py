@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ml_assets.adapters.declared import materialization
-from ml_assets.adapters.metadata import pictures, place, recovery_metadata
+from ml_assets.adapters.metadata import glance, pictures, place, recovery_metadata
 from ml_assets.adapters.run_journal import words_of
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.pictures import (
     LIVE_POINTS,
     decoded_rows,
+    losses_at_a_glance,
     pace_numbers,
     training_pictures,
 )
@@ -158,10 +159,12 @@ class EventSinks:
         """What was told so far, as an asset page shows it."""
         label, first = self.pipeline.spec.label, self.story.first_rows
         shown = training_pictures(self.story, label.task, label.classes, LIVE_POINTS)
+        small = glance(losses_at_a_glance(self.story))
         if first is None:
-            return pictures(shown)
+            return {**small, **pictures(shown)}
         preprocessing = load_schema(self.job.data).preprocessing
-        return pictures([*shown, decoded_rows(first, preprocessing, label.classes)])
+        rows = decoded_rows(first, preprocessing, label.classes)
+        return {**small, **pictures([*shown, rows])}
 
     def _open_run(self) -> str | Unavailable:
         """The session's run; also the moment to deliver what waits of other sessions."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.reports.drawing import Axis, Series, Stack, Tone, column_chart, line_chart
+from ml_assets.reports.glance import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.program.events import FirstRows, FixedBatch
@@ -77,13 +78,14 @@ def _read(value: float | str | None, nothing: float) -> str:
     return "0" if abs(value) < nothing else f"{value:.4g}"
 
 
+def losses_at_a_glance(story: TrainingStory) -> str:
+    """Markdown of the losses, as small as an asset page shows it by itself; empty: none yet."""
+    series = _loss_series(story, HISTORY_POINTS)
+    return glance_at_lines("Loss, step by step", series) if series else ""
+
+
 def _losses(story: TrainingStory, points: int) -> list[Picture]:
-    names: dict[str, Tone] = {"train_loss": "one", "validation_loss": "two"}
-    series = [
-        Series(name.replace("_", " "), _thin(story.curve(name), points), tone)
-        for name, tone in names.items()
-        if story.curve(name)
-    ]
+    series = _loss_series(story, points)
     if not series:
         return []
     low, high = _loss_range(series)
@@ -95,6 +97,15 @@ def _losses(story: TrainingStory, points: int) -> list[Picture]:
         return [Picture("Loss", "", chart)]
     step, least = min(curve, key=lambda point: point[1])
     return [Picture("Loss", f"Lowest validation loss {least:.4f}, at step {step:.0f}.", chart)]
+
+
+def _loss_series(story: TrainingStory, points: int) -> list[Series]:
+    names: dict[str, Tone] = {"train_loss": "one", "validation_loss": "two"}
+    return [
+        Series(name.replace("_", " "), _thin(story.curve(name), points), tone)
+        for name, tone in names.items()
+        if story.curve(name)
+    ]
 
 
 def _learning_rate(story: TrainingStory, points: int) -> list[Picture]:

@@ -13,7 +13,7 @@ import polars as pl
 
 from ml_assets.assets.training_set.moments import moments
 from ml_assets.assets.training_set.split_rows import SplitRows
-from ml_assets.errors import quoted
+from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, SplitBias
 from ml_assets.spec.pipeline import LabelSpec
@@ -57,8 +57,9 @@ def find_bias(
     told = "; ".join(f"{worst[c][1]} (effect {worst[c][0]:.2f})" for c in ranked[:5])
     said = f"the furthest from train: {told or 'nothing'}"
     if past:
+        differ = f"{counted(len(past), 'column')} differ{'s' if len(past) == 1 else ''}"
         said = (
-            f"{len(past)} columns are further from train than {bound:g}: {told}. Split"
+            f"{differ} from train by an effect above {bound:g}: {told}. Split"
             " otherwise, or name what is known to differ in leaks.split_bias.except_for"
         )
     return LeakFinding(
@@ -87,8 +88,8 @@ class _Spread:
         self.numbers = moments(rows, numbers)
         counts = {name: Counter[str | None]() for name in words}
         for frame in rows.each(words):
-            for name, counted in counts.items():
-                counted.update(dict(frame[name].cast(pl.String).value_counts().iter_rows()))
+            for name, count in counts.items():
+                count.update(dict(frame[name].cast(pl.String).value_counts().iter_rows()))
         self.shares: _Shares = {
             name: {word: count / counted.total() for word, count in counted.items()}
             for name, counted in counts.items()

@@ -12,7 +12,7 @@ from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.validated_table.checks import contract_checks
 from ml_assets.assets.validated_table.contract.suite import contract_of
-from ml_assets.errors import DataRejected
+from ml_assets.errors import DataRejected, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.spec.rows_released import RowsReleased
@@ -154,7 +154,8 @@ def _rejected(address: Address, found: "Audit", kept: str) -> DataRejected:
     failed = [r for r in found.results if not r.passed and r.severity == "critical"]
     listed = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
     return DataRejected(
-        f"{address}: {len(failed)} critical expectations failed; nothing was published.\n"
+        f"{address}: {counted(len(failed), 'critical expectation')} failed;"
+        " nothing was published.\n"
         f"{listed}\n"
         f"    The rows are kept at {kept} (main): ml-assets data quarantine show"
         f" {address.pipeline} {address.source}. Mend the source, or change the contract."

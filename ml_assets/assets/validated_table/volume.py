@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 
 from ml_assets.assets.validated_table.contract.results import ExpectationResult
+from ml_assets.errors import counted
 from ml_assets.spec.sources import VolumeSpec
 
 CHECK_NAME = "volume"
@@ -63,10 +64,10 @@ def volume_words(spec: VolumeSpec) -> str:
 
 def _reason(rows: int, before: Mapping[str, int], change: float | None, spec: VolumeSpec) -> str:
     if change is None:
-        return f"{rows:,} rows; there is no partition before to compare with"
+        return f"{counted(rows, 'row')}; there is no partition before to compare with"
     usual = f"{median(before.values()):,.6g}"
     named = ", ".join(before) if len(before) < 4 else f"{len(before)} of them"
     return (
-        f"{rows:,} rows against {usual}, {volume_words(spec)} ({named}): {change:+.1%},"
+        f"{counted(rows, 'row')} against {usual}, {volume_words(spec)} ({named}): {change:+.1%},"
         f" within {spec.within:.0%} was expected"
     )

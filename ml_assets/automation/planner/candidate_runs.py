@@ -189,7 +189,7 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
     record = state.record(state.address(DRIFT_STAGE))
     if record is not None and record.run_key == wanted:
         return f"{windows.newest} is judged against the release, and has not changed since"
-    reason = f"{windows.newest} is published, and was not held to the release"
+    reason = f"{windows.newest} came after the release, and was not compared with it yet"
     selection = Selection((asset_key(pipeline, DRIFT_STAGE),))
     return candidate_up_to(DRIFT, selection, windows.newest, reason, wanted)
 

@@ -126,7 +126,7 @@ def test_a_declared_number_is_a_bound_and_its_source_is_told(report, measured, v
     gate = BeatsBaseline(kind="baseline", name="g", metric="auc", baseline="human")
     result = only(gate, report, measured)
     assert (result.passed, result.bound) == (fine, 0.72)
-    assert result.reason.endswith("against human, declared: two planners, May")
+    assert result.reason.endswith("0.7200 of human, declared: two planners, May")
 
 
 def test_without_a_champion_the_gate_passes_and_says_why(report, measured):

@@ -73,6 +73,16 @@ def test_a_whole_table_is_read_without_a_window(tmp_path: Path):
     assert read(fill(tmp_path / "w.db"), spec, None).frame.height == len(ROWS)
 
 
+def test_times_in_a_column_of_text_are_times_and_what_is_none_is_named(tmp_path: Path):
+    spec = source(partitioned=False, watermark=None)
+    url = fill(tmp_path / "w.db", [*ROWS, ("2013-01-15 08:00", "LGA", 5)], "TEXT")
+    found = read(url, spec, None).frame["select"].sort()
+    assert found.dtype.is_temporal()
+    assert found[-1] == datetime(2013, 1, 15, 8, tzinfo=UTC)
+    message = refusal(fill(tmp_path / "w.db", [("soon", "EWR", 1)], "TEXT"), spec, None)
+    assert "column 'select': «'soon'» is not datetime" in message
+
+
 def test_the_receipt_follows_the_rows_of_its_range_only_and_not_their_order(tmp_path: Path):
     def receipt(rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
         url = fill(tmp_path / "w.db", rows)

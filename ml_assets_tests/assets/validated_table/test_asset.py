@@ -146,7 +146,7 @@ def test_rows_that_pass_after_a_fix_are_released_and_the_rest_stays(
 
     contract(world, max_value=6000)
     assert main((*RELEASE, *BY)) == 0
-    assert "1 rows released, 1 stay in quarantine" in capsys.readouterr().out
+    assert "1 row released, 1 stay in quarantine" in capsys.readouterr().out
     after = record()
     assert after.data_version != before.data_version
     assert rows("quarantine")["load"].to_list() == [99999.0]

@@ -17,7 +17,13 @@ from ml_assets.assets.raw_snapshot.readers.sql_database import (
     open_database,
     table_of,
 )
-from ml_assets.assets.raw_snapshot.schema import SQL_VALUES, Reading, check_names, from_values
+from ml_assets.assets.raw_snapshot.schema import (
+    SQL_VALUES,
+    Reading,
+    check_names,
+    from_text,
+    from_values,
+)
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
@@ -153,13 +159,25 @@ def _bound(column: "sa.Column[Any]", instant: datetime) -> datetime:
     return utc if getattr(column.type, "timezone", False) else utc.replace(tzinfo=None)
 
 
+_TEXT = {str, type(None)}
+"""What a database hands out for times that it has no type for, as SQLite does."""
+_ZONE = "UTC"
+"""That of times which are written without one, as of those that have a type."""
+
+
 def _frame(rows: Sequence[Any], source: SqlSource, title: str) -> pl.DataFrame:
-    values = dict(zip(source.columns, zip(*rows, strict=True), strict=True))
+    columns = zip(*rows, strict=True)
+    values: dict[str, Sequence[object]] = dict(zip(source.columns, columns, strict=True))
 
     def place(row: int) -> str:
         named = ", ".join(f"{column} = {values[column][row]!s}" for column in source.key)
         return f"the row with {named}"
 
+    for column, dtype in source.columns.items():
+        if dtype in ("date", "datetime") and {type(one) for one in values[column]} <= _TEXT:
+            text = pl.DataFrame({column: pl.Series(values[column], dtype=pl.String)})
+            told = from_text(text, {column: dtype}, title, place, _ZONE)
+            values[column] = told[column].to_list()
     return from_values(values, source.columns, title, place, accept=SQL_VALUES)
 
 

@@ -61,11 +61,9 @@ def baseline(gate: BeatsBaseline, report: EvaluationReport) -> GateResult:
     limit = base + gate.margin if higher else base - gate.margin
     fine = value > limit if higher else value < limit
     side = "above" if higher else "below"
-    by = "" if gate.margin == 0 else f" ({base:.4f} with a margin of {gate.margin:g})"
-    reason = (
-        f"{_is(gate.metric, held)}, {side if fine else f'not {side}'} the {limit:.4f}"
-        f" asked for against {gate.baseline}{by}"
-    )
+    margin = "" if gate.margin == 0 else f" with a margin of {gate.margin:g}"
+    of = f"{base:.4f} of {gate.baseline}{margin}"
+    reason = f"{_is(gate.metric, held)}, {side if fine else f'not {side}'} the {of}"
     if gate.baseline in report.sources:
         reason += f", declared: {report.sources[gate.baseline]}"
     return result(gate.name, fine, value, limit, reason, seen_in)

@@ -58,6 +58,8 @@ def share_result(
     """
     share = (judged - broken) / judged if judged else 1.0
     mostly = expectation.kwargs.get("mostly", 1.0)
+    asked = "all" if mostly == 1 else f"a share of {mostly:.10g}"
+    verb = "are" if " must be " in words else "do"
     return ExpectationResult(
         check_name=expectation.check_name,
         type=expectation.type,
@@ -65,6 +67,6 @@ def share_result(
         passed=share >= mostly if passed is None else passed,
         rows_failed=broken,
         observed=share,
-        reason=f"{words}; {judged - broken:,} of {judged:,} do: {share:.6g},"
-        f" at least {mostly:.10g} is expected",
+        reason=f"{words}; {judged - broken:,} of {judged:,} {verb}, {asked} of them"
+        f" {'have to' if mostly == 1 else 'has to'}",
     )

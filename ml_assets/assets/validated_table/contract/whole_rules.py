@@ -18,7 +18,7 @@ from ml_assets.assets.validated_table.contract.values import (
     within,
     without_nan,
 )
-from ml_assets.errors import quoted
+from ml_assets.errors import counted, quoted
 
 _SHOWN_VALUES = 5
 
@@ -157,10 +157,12 @@ def _row_count(expectation: Expectation, rows: int) -> WholeFinding:
     kwargs = expectation.kwargs
     if "value" in kwargs:
         expected = f"{kwargs['value']:,} are expected"
-        return WholeFinding(rows == kwargs["value"], rows, f"{rows:,} rows; {expected}")
+        return WholeFinding(rows == kwargs["value"], rows, f"{counted(rows, 'row')}; {expected}")
     low, high = kwargs.get("min_value"), kwargs.get("max_value")
     span = f"{'0' if low is None else low} to {'any number' if high is None else high}"
-    return WholeFinding(within(rows, kwargs, kwargs), rows, f"{rows:,} rows; {span} are expected")
+    return WholeFinding(
+        within(rows, kwargs, kwargs), rows, f"{counted(rows, 'row')}; {span} are expected"
+    )
 
 
 def _columns(expectation: Expectation, schema: pl.Schema) -> WholeFinding:
@@ -182,7 +184,7 @@ def _columns(expectation: Expectation, schema: pl.Schema) -> WholeFinding:
             kwargs = {"min_value": kwargs["value"], "max_value": kwargs["value"]}
             said = f"{kwargs['min_value']} are expected"
     passed = bool(within(len(names), kwargs, kwargs))
-    return WholeFinding(passed, len(names), f"{len(names)} columns; {said}")
+    return WholeFinding(passed, len(names), f"{counted(len(names), 'column')}; {said}")
 
 
 def _column_set(kwargs: Mapping[str, Any], names: list[str]) -> WholeFinding:
@@ -198,7 +200,7 @@ def _column_set(kwargs: Mapping[str, Any], names: list[str]) -> WholeFinding:
     return WholeFinding(
         not missing and not (extra and exact),
         differs or "as expected",
-        f"{len(found)} columns, {differs or 'as expected'}; {rule} are expected:"
+        f"{counted(len(found), 'column')}, {differs or 'as expected'}; {rule} are expected:"
         f" {', '.join(sorted(expected))}",
     )
 
@@ -210,4 +212,4 @@ def _column_order(expected: list[str], names: list[str]) -> WholeFinding:
     )
     said = "as expected" if passed else f"they differ from place {same + 1} on"
     rule = f"in this order are expected: {', '.join(expected)}"
-    return WholeFinding(passed, said, f"{len(names)} columns, {said}; {rule}")
+    return WholeFinding(passed, said, f"{counted(len(names), 'column')}, {said}; {rule}")

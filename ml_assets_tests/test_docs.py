@@ -1,0 +1,219 @@
+"""Every block of code in the README and in docs/ is executed by a test, or says why it is not.
+
+A block is held by its kind: YAML by the spec's own models, JSON by the parser, Python by running
+it, shell by the command line (each command of ours is one that it takes, and one that a test runs).
+What is held elsewhere, or by nobody, says so in a comment right above it:
+
+    <!-- run by: FILE::TEST -->        <!-- not run: REASON -->
+"""
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from pydantic import TypeAdapter
+
+from ml_assets.spec.documents import read_yaml
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search import SearchSpec
+from ml_assets.spec.window import Window
+from ml_assets_tests.cli.words import KNOWN, wrong_in_a_page
+
+TESTS = Path(__file__).parent
+PROJECT = TESTS.parent
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+WHOLE = {"tutorial.md": "test_tutorial.py", "reference.md": "test_reference.py"}
+"""Pages that a test of their own holds from the first line to the last."""
+_FENCE = re.compile(
+    r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S
+)
+_OURS = ("export", "cd", ".", "head", "mkdir")
+_SHELL = re.compile(r"\s(?:&&?|\|)(?:\s|$)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    line: int
+    kind: str
+    body: str
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks_of(page: str, text: str) -> Iterator[Block]:
+    for found in _FENCE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield Block(page, line, found["kind"], found["body"], found["mark"] or "")
+
+
+BLOCKS = [
+    block
+    for page in PAGES
+    if page.name not in WHOLE
+    for block in blocks_of(page.name, page.read_text())
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_a_block_is_executed_or_says_why_not(block: Block) -> None:
+    assert trouble(block) == []
+
+
+@pytest.mark.parametrize("page", WHOLE)
+def test_a_page_with_a_test_of_its_own_is_what_that_test_reads(page: str) -> None:
+    assert page in (TESTS / WHOLE[page]).read_text()
+
+
+def trouble(block: Block) -> list[str]:
+    """What keeps a block from being one that is executed, or that says why it is not."""
+    how, _, said = block.mark.partition(": ")
+    if how == "not run":
+        return [] if len(said.split()) > 2 else [f"{said!r} is no reason"]
+    if how == "run by":
+        return _missing_test(said)
+    if block.mark:
+        return [f"{block.mark!r}: 'run by: FILE::TEST' or 'not run: REASON' is expected"]
+    match block.kind:
+        case "yaml":
+            return list(_wrong_spec(block.body))
+        case "json":
+            json.loads(block.body)
+            return []
+        case "python":
+            exec(compile(block.body, str(block), "exec"), _names())
+            return []
+        case "sh":
+            return list(_not_run(block.body))
+        case "text":
+            return []  # what is printed, or a sketch
+        case _:
+            return [f"a block of {block.kind or 'no kind'}: say what it is, or who runs it"]
+
+
+def _missing_test(said: str) -> list[str]:
+    file, _, test = said.partition("::")
+    path = TESTS / file
+    if not path.is_file():
+        return [f"there is no file {file}"]
+    return [] if f"def {test}(" in path.read_text() else [f"{file} has no test {test!r}"]
+
+
+def _wrong_spec(text: str) -> Iterator[str]:
+    """Each part of a spec, by the model of its field; sources may stand without their head."""
+    part = read_yaml(text)
+    if "search" in part:
+        TypeAdapter(SearchSpec).validate_python(part["search"])
+        return
+    if text.startswith(" "):
+        part = {"sources": part}
+    if "type" in part:
+        part = part["attributes"]
+    for name, value in part.items():
+        field = PipelineSpec.model_fields.get(name)
+        if field is None:
+            yield f"a spec has no {name!r}"
+            continue
+        typed: Any = field.annotation
+        for one in field.metadata:
+            typed = _with(typed, one)
+        TypeAdapter(typed).validate_python(tuple(value) if isinstance(value, list) else value)
+
+
+def _with(typed: Any, metadata: Any) -> Any:
+    from typing import Annotated
+
+    return Annotated[typed, metadata]
+
+
+def _names() -> dict[str, Any]:
+    """What a fragment of Python finds around it."""
+    at = [datetime(2024, 1, 1, hour, tzinfo=UTC) for hour in range(6)]
+    rows = pl.DataFrame({"time": at, "station": "north", "pm25": [float(n) for n in range(6)]})
+    import dagster as dg
+
+    return {"Mapping": Mapping, "pl": pl, "Window": Window, "rows": rows, "dg": dg}
+
+
+def _not_run(script: str) -> Iterator[str]:
+    """Commands that are none of ours, and those of ours that no test runs."""
+    for line in script.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        while words and re.match(r"\w+=", words[0]):  # the environment
+            words = words[1:]
+        if not words or words[0] in _OURS:
+            continue
+        if words[0].rpartition("/")[2] != "ml-assets" or _SHELL.search(line.split(" #")[0]):
+            yield f"no test runs {line.strip()!r}: mark it"
+        elif (path := _path(words[1:])) not in run_by_tests():
+            yield f"no test runs ml-assets {' '.join(path)}"
+    yield from wrong_in_a_page(f"```sh\n{script}```")
+
+
+def _path(words: list[str]) -> tuple[str, ...]:
+    """The command that words begin with."""
+    length = 0
+    while length < len(words) and tuple(words[: length + 1]) in KNOWN:
+        length += 1
+    return tuple(words[:length])
+
+
+@cache
+def run_by_tests() -> set[tuple[str, ...]]:
+    """The commands of ml-assets that a test calls: ``world.cli("release", "history", ...)``."""
+    found: set[tuple[str, ...]] = set()
+    for file in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call | ast.List | ast.Tuple):
+                held = node.args if isinstance(node, ast.Call) else node.elts
+                words = [one.value if isinstance(one, ast.Constant) else None for one in held]
+                for start in range(len(words)):
+                    found.add(_path([str(word) for word in words[start:]]))
+    return found
+
+
+WRONG = {
+    "no mark on what is none of ours": ("sh", "kubectl get pods\n", ""),
+    "a command that no test runs": ("sh", "ml-assets release burn\n", ""),
+    "two commands in a line": ("sh", "ml-assets status p | grep x\n", ""),
+    "a reason that is none": ("sh", "kubectl get pods\n", "not run: no"),
+    "a test that is not there": ("sh", "make test\n", "run by: test_docs.py::test_it"),
+    "another mark": ("sh", "make test\n", "skipped: it is long, you know"),
+    "a field that there is not": ("yaml", "lable: {column: a}\n", ""),
+    "a block without a kind": ("", "a\n", ""),
+}
+
+
+@pytest.mark.parametrize(("kind", "body", "mark"), WRONG.values(), ids=list(WRONG))
+def test_a_block_that_nobody_runs_is_seen(kind: str, body: str, mark: str) -> None:
+    comment = f"<!-- {mark} -->\n" if mark else ""
+    (block,) = blocks_of("page.md", f"Text.\n\n{comment}```{kind}\n{body}```\n")
+    assert trouble(block)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "error"),
+    [
+        ("yaml", "label: {column: a, task: regresion}\n", ValueError),
+        ("yaml", "sources: {a: {kind: files, path: 1}}\n", ValueError),
+        ("json", "{a: 1}\n", ValueError),
+        ("python", "from ml_assets import nothing_there\n", ImportError),
+    ],
+)
+def test_a_block_that_does_not_work_fails(kind: str, body: str, error: type[Exception]) -> None:
+    (block,) = blocks_of("page.md", f"```{kind}\n{body}```\n")
+    with pytest.raises(error):
+        trouble(block)
