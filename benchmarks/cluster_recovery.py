@@ -26,7 +26,7 @@ from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.kubernetes.names import job_name
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.supervisor import descendants
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.spec.program.events import Checkpoint, Event, Metrics, Progress
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, TWO_NODES, Stage

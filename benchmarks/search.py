@@ -24,9 +24,9 @@ from typing import Any
 
 from figures import tell
 
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler, pruner
 from ml_assets.assets.hyperparameter_search.page import study_page
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.samplers import Proposal, Sampler, pruner
 from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
 from ml_assets.launch.events import session_events
 from ml_assets.launch.local.launcher import LocalLauncher

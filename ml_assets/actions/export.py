@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.released_model.bundle import Evidence, write_bundle
-from ml_assets.assets.released_model.released import find_release
+from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.errors import StorageError
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of

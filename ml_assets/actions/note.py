@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.records.experiments import (
+from ml_assets.records.run_folders import (
     HypothesisVerdict,
     Note,
     RunStory,

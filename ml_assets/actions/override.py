@@ -1,8 +1,8 @@
 """An override from the command line: the line in the ledger, and the report's page in red."""
 
+from ml_assets.assets.released_model.evaluation_page_file import write_report
 from ml_assets.assets.released_model.override import override
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.report import write_report
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.settings import Settings

@@ -14,9 +14,9 @@ import dagster as dg
 
 from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.launch.events import session_events
-from ml_assets.launch.session import SESSIONS_TAG
+from ml_assets.launch.session_name import SESSIONS_TAG
 from ml_assets.records.data_steps import data_step_files
-from ml_assets.records.experiments import (
+from ml_assets.records.run_folders import (
     DATA,
     FAILED,
     MODEL,

@@ -15,7 +15,7 @@ import dagster as dg
 from ml_assets.adapters.execute import progress_line
 from ml_assets.errors import UnknownRun
 from ml_assets.launch.events import attempt_numbers
-from ml_assets.launch.session import SESSIONS_TAG
+from ml_assets.launch.session_name import SESSIONS_TAG
 from ml_assets.store.objects import LocalObjects
 
 LATEST = "latest"

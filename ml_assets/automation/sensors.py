@@ -45,7 +45,7 @@ def drift_sensors(declared: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefin
         tags={"pipeline": declared.name},
     )
     def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
-        from ml_assets.automation.drift import drift_tick
+        from ml_assets.automation.drift_tick import drift_tick
 
         now = datetime.now(UTC)
         pipeline = stores.open(declared)
@@ -78,7 +78,7 @@ def _sensor(
         stores: StoresResource,
     ) -> dg.SensorResult:
         from ml_assets.assets.raw_snapshot.outside import Sources
-        from ml_assets.automation.ticks import LOOKS, tick
+        from ml_assets.automation.data_ticks import LOOKS, tick
 
         pipeline = stores.open(declared)
         found = Sources.of(pipeline)

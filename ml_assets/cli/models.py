@@ -14,7 +14,7 @@ from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.cli.tune_batch import tune_batch
 
 if TYPE_CHECKING:
-    from ml_assets.records.experiments import HypothesisVerdict
+    from ml_assets.records.run_folders import HypothesisVerdict
 
 VERDICTS = ("confirmed", "rejected", "open")
 
@@ -127,7 +127,7 @@ def report(pipeline: str, open_page: bool) -> None:
     """Write the evaluation report and say where it is."""
     settings = prepared_settings()
 
-    from ml_assets.assets.released_model.report import write_report
+    from ml_assets.assets.released_model.evaluation_page_file import write_report
     from ml_assets.store.pipeline_context import open_pipeline
 
     page = write_report(open_pipeline(pipeline, settings))

@@ -248,7 +248,7 @@ def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: b
     settings = prepared_settings()
 
     from ml_assets.actions.rollback import roll_back
-    from ml_assets.assets.released_model.whole_rollback import Asked
+    from ml_assets.assets.released_model.rollback import Asked
 
     def quiet(_line: str) -> None:
         """A program reads the JSON alone."""
@@ -283,7 +283,7 @@ def export(pipeline: str, to: Path | None) -> None:
     holds all of it to the certificate, on any machine, without a store.
     """
     from ml_assets.actions.export import export_release
-    from ml_assets.assets.released_model.released import refusal_since
+    from ml_assets.assets.released_model.find_release import refusal_since
 
     done = export_release(opened(pipeline), to)
     since = refusal_since(done.release)

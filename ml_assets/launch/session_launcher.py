@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from ml_assets.launch.attempts import AttemptRunner, SessionWork, run_session
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import (
     MeasureJob,
     OnEvent,
@@ -18,7 +17,8 @@ from ml_assets.launch.launcher import (
     never,
 )
 from ml_assets.launch.recovery import Budgets, spread_over
-from ml_assets.launch.session import (
+from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.launch.session_name import (
     measure_session,
     program_of,
     sanity_session,

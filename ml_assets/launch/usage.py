@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.launch.events import EventReader, attempt_numbers
 from ml_assets.launch.failure import Ending
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.settings import PriceClass
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Request, TrainRequest, TrainResult

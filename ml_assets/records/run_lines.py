@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ml_assets.records.experiments import RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import override_line, stage_of
+from ml_assets.records.run_folders import RunStory
 from ml_assets.records.run_stories import LAST, stories
 from ml_assets.records.tracking.links import Links, report_name
 from ml_assets.reports.run_rows import Row, RunStatus

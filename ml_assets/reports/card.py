@@ -8,7 +8,7 @@ from math import floor, sqrt
 from ml_assets.reports.drawing import Axis, Series, line_chart, number
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import Picture, Table
-from ml_assets.reports.rows import Estimate, Strip, estimate_chart, strip_chart
+from ml_assets.reports.row_charts import Estimate, Strip, estimate_chart, strip_chart
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.store.table_statistics import Column, Grouped, Numbers, TableStatistics
 

@@ -15,7 +15,7 @@ from ml_assets.reports.drawing import (
     line_chart,
 )
 from ml_assets.reports.picture import Picture
-from ml_assets.reports.rows import Spark, spark_chart
+from ml_assets.reports.row_charts import Spark, spark_chart
 from ml_assets.spec.records import StageRecord
 
 COLUMNS = 8

@@ -2,15 +2,7 @@
 
 from ml_assets.settings.addresses import LakeFs, is_lakefs, is_s3, lakefs_place, read_lakefs
 from ml_assets.settings.cluster import Cluster, read_cluster
-from ml_assets.settings.prices import (
-    PRICE_CLASSES,
-    PriceClass,
-    Prices,
-    price_class,
-    prices_of,
-    read_prices,
-)
-from ml_assets.settings.state import (
+from ml_assets.settings.environment import (
     DEMO_PIPELINES,
     SQL_PREFIX,
     Launcher,
@@ -21,6 +13,14 @@ from ml_assets.settings.state import (
     read_settings,
     read_signing,
     state_folder,
+)
+from ml_assets.settings.prices import (
+    PRICE_CLASSES,
+    PriceClass,
+    Prices,
+    price_class,
+    prices_of,
+    read_prices,
 )
 
 __all__ = [

@@ -46,7 +46,7 @@ from ml_assets.spec.training import Boosted
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
 from ml_assets.training.orphans import end_with_parent
-from ml_assets.training.recovery import failures, generation, ranks_here, standing_verdict
+from ml_assets.training.peers import failures, generation, ranks_here, standing_verdict
 from ml_assets.training.stop import BadRequest, Stopped
 
 _REPORTED = (

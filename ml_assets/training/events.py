@@ -32,7 +32,7 @@ from ml_assets.spec.program.events import (
 )
 from ml_assets.spec.program.identity import Node
 from ml_assets.store.objects import write_whole
-from ml_assets.training.recovery import generation
+from ml_assets.training.peers import generation
 from ml_assets.training.rows.arrays import Rows
 
 FAILED_RANK_OFFSET = 10_000_000

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from ml_assets.spec.program import TrainRequest
 from ml_assets.training.distributed.ranks import JOIN_SECONDS, Ranks, wait_at_most
-from ml_assets.training.recovery import HeartbeatWriter
+from ml_assets.training.peers import HeartbeatWriter
 from ml_assets.training.stop import PeerLost, PeerSilent, Stopped, peer_trouble
 
 QUIET_SECONDS = 720.0

@@ -23,7 +23,7 @@ from ml_assets.training.losses import prediction_losses, row_weights
 from ml_assets.training.meter import Meter
 from ml_assets.training.models.families import predictions
 from ml_assets.training.optimization import learning_rate
-from ml_assets.training.recovery import generation
+from ml_assets.training.peers import generation
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import idle_share, tensors
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network

@@ -18,7 +18,7 @@ import dagster as dg
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.automation.housekeeping.collect import CollectionResult, Housekeeping
 from ml_assets.graph.publish import Draft, Work
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import champion
 from ml_assets.settings import Retention, Settings, read_settings

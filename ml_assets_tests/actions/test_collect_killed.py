@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.automation.housekeeping import run_logs
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.spec.program import ModelManifest
 from ml_assets.store.objects import TRASH, verify

@@ -14,7 +14,7 @@ from ml_assets.adapters.run_journal import word_tags, words_of
 from ml_assets.assets.released_model.override import Overridden, override
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
-from ml_assets.records.experiments import Words
+from ml_assets.records.run_folders import Words
 from ml_assets.records.run_lines import rows
 from ml_assets.records.run_stories import find
 from ml_assets.records.tracking.outbox import Outbox

@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from dagster._core.test_utils import freeze_time
 
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
 from ml_assets.spec.program import ModelManifest

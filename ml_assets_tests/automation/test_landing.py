@@ -11,8 +11,8 @@ import pytest
 
 from ml_assets.actions.reliability import reliability
 from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.automation.data_ticks import Watch, landing
 from ml_assets.automation.tick_failures import COULD_NOT
-from ml_assets.automation.ticks import Watch, landing
 from ml_assets.errors import WindowError
 from ml_assets.extras.online.open import open_online
 from ml_assets.extras.online.store import Served

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.automation.drift import drift_tick
+from ml_assets.automation.drift_tick import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline

@@ -11,9 +11,9 @@ import pytest
 
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch import stall_detection
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.local.launcher import LocalLauncher, LocalRunner
 from ml_assets.launch.local.process import environment
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_launcher import train_request
 from ml_assets.spec.program import World
 from ml_assets_tests.launch.real import STEPS, named, numbered, ranks, torchruns, train_job

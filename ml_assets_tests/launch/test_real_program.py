@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ml_assets.errors import DoesNotFit, TrainingFailed
-from ml_assets.launch import session
+from ml_assets.launch import session_name
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
@@ -36,7 +36,7 @@ def test_another_program_than_the_session_s_is_refused_before_a_step(
     tmp_path, training_set, monkeypatch
 ):
     other = Program(sources="0" * 64, versions={"torch": "1.0.0"})
-    monkeypatch.setattr(session, "program_here", lambda part: other)
+    monkeypatch.setattr(session_name, "program_here", lambda part: other)
     job, events = train_job(training_set), []
     with pytest.raises(TrainingFailed, match="another program than the session's") as caught:
         LocalLauncher(tmp_path / "objects").train(job, events.append)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import ScoreJob
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import MOST_MARKS, marks_of, session_usages, thinned, usage_of
 from ml_assets.spec.program import Ref, TrainRequest
 from ml_assets.spec.program.events import Checkpoint, Metrics, Progress

@@ -22,7 +22,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from ml_assets.actions.verify import verify_pipelines
-from ml_assets.assets.released_model.released import find_release
+from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.errors import MlAssetsError, SettingsError, UntrustedState
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of

@@ -25,7 +25,7 @@ from ml_assets.assets.trained_model.pictures import (
 from ml_assets.reports.data import contract_pictures, feature_pictures, table_pictures
 from ml_assets.reports.drawing import Axis, Stack, column_chart
 from ml_assets.reports.picture import IMAGE_BYTES, Picture, Table, album
-from ml_assets.reports.rows import Bullet, Spark, bullet_chart, spark_chart
+from ml_assets.reports.row_charts import Bullet, Spark, bullet_chart, spark_chart
 from ml_assets.reports.tables import changes_table
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, Ref

@@ -7,7 +7,6 @@ import pytest
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.spec.program import CheckpointManifest, File
-from ml_assets.store.checkpoint_places import discard_all, lying_at, open_checkpoints
 from ml_assets.store.checkpoints import (
     MANIFEST,
     CheckpointStore,
@@ -15,6 +14,7 @@ from ml_assets.store.checkpoints import (
     last_claim,
     whole_checkpoints,
 )
+from ml_assets.store.local_checkpoints import discard_all, lying_at, open_checkpoints
 from ml_assets.store.objects import describe
 from ml_assets.store.s3 import client as s3
 from ml_assets_tests.servers.s3 import BUCKET, S3Server

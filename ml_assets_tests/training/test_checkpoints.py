@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.spec.program import CheckpointManifest
 from ml_assets.spec.program.events import Checkpoint, Failed, Progress, Warning
-from ml_assets.store.checkpoint_places import LocalCheckpoints
 from ml_assets.store.checkpoints import Found, claim_session, whole_checkpoints
+from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.events import EventWriter
 from ml_assets_tests.training.conftest import EVENT, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_exactness import newest, wait_for_step

@@ -12,8 +12,8 @@ from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref, World
 from ml_assets.spec.program.events import Checkpoint, Event, Progress
-from ml_assets.store.checkpoint_places import open_checkpoints
 from ml_assets.store.checkpoints import checkpoint_name, whole_checkpoints
+from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server
 from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_checkpoints import warnings

@@ -8,7 +8,7 @@ import pytest
 from ml_assets.spec.program.events import Failed
 from ml_assets.training.events import EventWriter
 from ml_assets.training.hang import patience
-from ml_assets.training.recovery import failures, standing_verdict
+from ml_assets.training.peers import failures, standing_verdict
 from ml_assets.training.stop import PeerLost, PeerSilent, peer_trouble
 
 

@@ -11,8 +11,8 @@ from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.program import File, Ref, TrainRequest
 from ml_assets.spec.training import LightGbm
 from ml_assets.store import retries
-from ml_assets.store.checkpoint_places import LocalCheckpoints
 from ml_assets.store.checkpoints import whole_checkpoints
+from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.boosting.train import Grower
 from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints

@@ -27,7 +27,7 @@ from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import Plan, plan, retyped
 from ml_assets.automation.planner.selection import model_run
 from ml_assets.errors import EvidenceError, SpecError
-from ml_assets.records.experiments import Words
+from ml_assets.records.run_folders import Words
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
 from ml_assets.spec.load import SPEC_FILE

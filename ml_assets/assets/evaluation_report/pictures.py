@@ -9,7 +9,7 @@ from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Bar, Series, Tone, bar_chart, line_chart
 from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.picture import Picture, Table
-from ml_assets.reports.rows import Estimate, estimate_chart
+from ml_assets.reports.row_charts import Estimate, estimate_chart
 from ml_assets.reports.wording import digits, order, title, with_ends
 from ml_assets.spec.gates import HIGHER_IS_BETTER, LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
@@ -63,8 +63,8 @@ def origin_pictures(report: EvaluationReport) -> list[Picture]:
     if report.origins is None or len(report.origins.origins) < 2:
         return []
     rolled = report.origins
-    drawn: tuple[MetricName, ...] = (*(name for name, _ in _BARS), "skill")
-    known = [name for name in drawn if name in report.metrics]
+    drawn: list[MetricName] = [name for name, _ in _BARS]
+    known: list[MetricName] = [name for name in [*drawn, "skill"] if name in report.metrics]
     return [_over_origins(rolled, name) for name in known if name in (known[0], "skill")]
 
 

@@ -29,7 +29,7 @@ from ml_assets.assets.training_set.window import (
 )
 from ml_assets.errors import WindowError, counted
 from ml_assets.launch.launcher import Launcher, TrainJob
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.spec.evaluation import OriginsSpec
 from ml_assets.spec.gates import ValueBaseline
 from ml_assets.spec.program import Split, TrainResult

@@ -12,7 +12,7 @@ from ml_assets.assets.evaluation_report.judge import ChampionScores
 from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.training_set.shards import NotComparable, write_scoring_set
 from ml_assets.launch.launcher import Launcher, ScoreJob
-from ml_assets.launch.session import score_session
+from ml_assets.launch.session_name import score_session
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import ModelManifest, Ref, ScoreResult, Split

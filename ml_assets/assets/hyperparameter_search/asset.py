@@ -120,7 +120,7 @@ def run_study(
         StoreAway: the database that remembers it went away.
         TrainingFailed: not one trial came to a result.
     """
-    from ml_assets.assets.hyperparameter_search.samplers import Sampler
+    from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.study_memory import answering, held
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import keep_usage, session_usages
 from ml_assets.spec.search import Budget
 from ml_assets.spec.usage import AttemptUsage

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from ml_assets.assets.hyperparameter_search.samplers import Proposal
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session import NOT_IN_THE_RESULT, program_of
+from ml_assets.launch.session_name import NOT_IN_THE_RESULT, program_of
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.pipeline import PipelineSpec

@@ -19,8 +19,8 @@ from ml_assets.assets.hyperparameter_search.hours import (
     usages_of,
     used_by,
 )
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.samplers import Proposal, Sampler
 from ml_assets.errors import (
     DoesNotFit,
     MlAssetsError,
@@ -30,7 +30,7 @@ from ml_assets.errors import (
 )
 from ml_assets.launch.events import session_events
 from ml_assets.launch.launcher import Launcher, TrainJob
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.spec.program import TrainResult
 from ml_assets.spec.program.events import Event, Failed, Metrics
 from ml_assets.spec.study import Study, Trial, TrialEnd

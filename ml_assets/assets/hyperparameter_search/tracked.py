@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.hyperparameter_search.plan import Plan
 from ml_assets.assets.hyperparameter_search.study import LOSS, Running
-from ml_assets.launch.session import program_of
+from ml_assets.launch.session_name import program_of
 from ml_assets.records.run_record import (
     Environment,
     RunInput,

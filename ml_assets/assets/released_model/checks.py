@@ -41,9 +41,9 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
     ) -> Iterator[dg.AssetCheckResult]:
         from ml_assets.assets.evaluation_report.last_release import read_report
         from ml_assets.assets.released_model.current_evidence import current_evidence
+        from ml_assets.assets.released_model.evaluation_page_file import publish_report
         from ml_assets.assets.released_model.gate_evidence import gate_results, held_out
         from ml_assets.assets.released_model.gates.decide import passed, summary
-        from ml_assets.assets.released_model.report import publish_report
         from ml_assets.records.ledger.chain import read, record_decision, register
         from ml_assets.records.ledger.same_margin import refused_by_same_margin
         from ml_assets.records.provenance import provenance_of

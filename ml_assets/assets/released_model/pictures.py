@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ml_assets.reports.drawing import Axis, Reference, Series, banner, line_chart
 from ml_assets.reports.picture import Picture, Table
-from ml_assets.reports.rows import Bullet, bullet_chart
+from ml_assets.reports.row_charts import Bullet, bullet_chart
 from ml_assets.reports.wording import by_a_person, happened, plain_number, title, with_ends
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,

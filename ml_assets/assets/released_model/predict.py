@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.feature_set.new_rows import make_feature_rows, meet_contract
 from ml_assets.assets.raw_snapshot.schema import Columns, name_problems
-from ml_assets.assets.released_model.released import find_release, refusal_since
+from ml_assets.assets.released_model.find_release import find_release, refusal_since
 from ml_assets.assets.released_model.rows_to_predict import Rows, check_keys, check_rows, of_frame
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON

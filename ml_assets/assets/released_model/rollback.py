@@ -1,137 +1,149 @@
-"""Rolling back: a model that was in a stage before takes its place again, in one line.
+"""Rolling back, whole: choose the model, verify its files, try it, switch, tell MLflow.
 
-Which model may come back is a pure function of the ledger; what its files are worth is for the
-caller to find out first.
+The switch is one line of the ledger, and last of what can refuse: until it is written, the model in
+the stage stays. It waits for no run and no lock, for a training may take the night.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+import numpy as np
+import polars as pl
+
+from ml_assets.assets.released_model.origins import records_behind, require_own_sources
+from ml_assets.assets.released_model.predict import score
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.tags import append_move
-from ml_assets.errors import one_line
-from ml_assets.records.ledger.chain import Appended, Declined, Head
-from ml_assets.records.ledger.stages import (
-    champion,
-    decided_move,
-    find_model,
-    moves,
-    put_out_line,
-    stage_line,
-)
-from ml_assets.spec.gates import ReleaseSpec
+from ml_assets.assets.released_model.rollback_line import AlreadyBack, Way, roll_back, way_back
+from ml_assets.assets.released_model.tags import unnamed_releases
+from ml_assets.errors import EvidenceError, MlAssetsError, StorageError, answered
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.origin import Origin, find_origin
+from ml_assets.records.ledger.stages import decided_move, stage_line
+from ml_assets.records.loading import LoadedModel, load_model
+from ml_assets.records.tracking.mlflow import Tracking, Unavailable
+from ml_assets.records.tracking.projection import project_stages
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.layout import Address, read_record, recent_records
+from ml_assets.store.pipeline_context import Pipeline
+
+ROWS = 16
+"""Rows of the newest features: the model has to give a number for each."""
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Way:
-    """From the model in the stage to the one that comes back; equal where it is back already."""
+class Asked:
+    """What somebody wants back, and why."""
 
-    away: str
-    back: str
+    author: str
+    reason: str
+    to: str | None = None
+    """The beginning of a model's digest; None: the one that was in the stage before."""
 
 
 @dataclass(frozen=True)
-class RolledBack:
-    """The model is in the stage again, by this line."""
+class Returned:
+    """The model is in its stage again."""
 
     entry: LedgerEntry
+    origin: Origin
+    was_there: bool
+    """An earlier rollback had moved it already."""
 
 
-@dataclass(frozen=True)
-class AlreadyBack:
-    """The model was in the stage already, by this line."""
-
-    entry: LedgerEntry
-
-
-def way_back(
-    entries: Sequence[LedgerEntry], release: ReleaseSpec, to: str | None = None
-) -> Way | Refused:
-    """Which model a rollback brings back.
-
-    Args:
-        to: the beginning of its digest; None: the newest one that was in the stage before, and
-            that nobody rolled back from since.
+def return_to(
+    pipeline: Pipeline, tracking: Tracking, asked: Asked, tell: Tell, run: str = ""
+) -> Returned:
+    """Roll a pipeline back.
 
     Raises:
+        EvidenceError: there is nothing to go back to, or somebody else was first.
         UnknownModel: the ledger tells of no such model.
+        StorageError: its files are lost or damaged; nothing was moved.
+        MlAssetsError: it cannot predict the features of now; nothing was moved.
     """
-    away = champion(entries, release.to)
-    if away is None:
-        return Refused((f"No model is in {release.to}: there is nothing to roll back from.",))
-    if to is not None:
-        back = find_model(entries, to)
-        why = (
-            f"Model {back[:12]} was never released to {release.to}: there is nothing to go back to."
-            " What passes its gates is released by a run, which asks for more."
+    if nobody := answered("A rollback", asked.author, asked.reason):
+        raise EvidenceError(nobody)
+    way = _unfinished(pipeline) if asked.to is None else None
+    way = way or _way(pipeline, asked.to)
+    origin = find_origin(pipeline.store, pipeline.name, way.back)
+    if origin is None:
+        raise StorageError(
+            f"The records of model {way.back[:12]} are not in the snapshot store any more, so"
+            " nobody can tell what it was made from. Name another model: ml-assets release history"
+            f" {pipeline.name}"
         )
-        return Way(away, back) if decided_move(entries, back, release.to) else Refused((why,))
-    before = dict.fromkeys(e.model for e in reversed(moves(entries, release.to)))
-    for model in before:
-        if model != away and put_out_line(entries, model) is None:
-            return Way(away, model)
-    return Refused(
-        (
-            f"No model was in {release.to} before {away[:12]}, or somebody rolled back from each of"
-            " them. Name one with --to; ml-assets release history shows them.",
-        )
+    model = _verified(pipeline, way.back, origin)
+    tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
+    with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
+        beside.submit(tracking.ensure_database)
+        tell(f"tried: it predicts {try_out(pipeline, model)} rows of the newest features")
+    moved = roll_back(
+        pipeline.store, pipeline.name, way, pipeline.spec.release, asked.author, asked.reason, run
     )
+    if isinstance(moved, Refused):
+        raise EvidenceError("\n".join(moved.reasons))
+    for said in unnamed_releases(pipeline.store, pipeline.name):
+        tell(said)
+    told = project_stages(pipeline.store, tracking, pipeline.name)
+    if isinstance(told, Unavailable):
+        tell(f"MLflow is behind, the next command repairs it: {told.reason}")
+    return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
 
 
-def roll_back(
-    store: SnapshotStore,
-    pipeline: str,
-    way: Way,
-    release: ReleaseSpec,
-    author: str,
-    reason: str,
-    run: str = "",
-) -> RolledBack | AlreadyBack | Refused:
-    """Write the move down, if the model that it leads away from is still the one in the stage.
+def _verified(pipeline: Pipeline, back: str, origin: Origin) -> LoadedModel:
+    """Its decision of then, its certificate, its files and its sources; code may have moved on."""
+    led = decided_move(read(pipeline.store, pipeline.name), back, pipeline.spec.release.to)
+    model = load_model(pipeline.store, pipeline.objects, pipeline.name, back, moved=led)
+    behind = records_behind(pipeline.store, origin.commit, pipeline.name)
+    require_own_sources(behind, pipeline.spec.sources, pipeline.settings)
+    return model
 
-    Args:
-        author: who answers for it.
-        run: the Dagster run id; empty for a command.
+
+def try_out(pipeline: Pipeline, model: LoadedModel) -> int:
+    """Predict a few rows of the newest features; how many.
 
     Raises:
-        StorageError: the ledger is broken.
+        RowsRefused: the features of now lack one that the model reads.
+        StorageError: there are no features, or the model's answers are no numbers.
     """
-
-    def make(head: Head) -> LedgerEntry | Declined[AlreadyBack | Refused]:
-        there = stage_line(head.entries, release.to)
-        if there is not None and there.model == way.back:
-            return Declined(AlreadyBack(there))
-        if there is None or there.model != way.away:
-            return Declined(_overtaken(there, way, release))
-        found = way_back(head.entries, release, way.back)
-        if isinstance(found, Refused):
-            return Declined(found)
-        return LedgerEntry(
-            seq=head.seq,
-            previous=head.previous,
-            kind="stage",
-            model=way.back,
-            stage=release.to,
-            replaced=way.away,
-            because="rollback",
-            author=one_line(author),
-            reason=one_line(reason),
-            run=run,
-            time=datetime.now(UTC),
+    rows = _newest_features(pipeline)
+    predictions = score(pipeline, model, rows)
+    if len(predictions) != len(rows) or not np.isfinite(predictions).all():
+        raise StorageError(
+            f"Model {model.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
+            " newest features: it is not fit to serve, and nothing was moved."
         )
-
-    outcome = append_move(store, pipeline, make)
-    return RolledBack(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
+    return len(rows)
 
 
-def _overtaken(there: LedgerEntry | None, way: Way, release: ReleaseSpec) -> Refused:
-    now = f"{there.model[:12]}, by line {there.seq} of {there.author}" if there else "none"
-    return Refused(
-        (
-            f"Somebody else was first: this rollback leads away from {way.away[:12]} in"
-            f" {release.to}, and there is {now} now. Nothing was moved; look, and ask again.",
-        )
+def _way(pipeline: Pipeline, to: str | None) -> Way:
+    way = way_back(read(pipeline.store, pipeline.name), pipeline.spec.release, to)
+    if isinstance(way, Refused):
+        raise EvidenceError("\n".join(way.reasons))
+    return way
+
+
+def _unfinished(pipeline: Pipeline) -> Way | None:
+    """A rollback that was killed behind its line is finished first: not one step further back."""
+    store = pipeline.store
+    there = stage_line(read(store, pipeline.name), pipeline.spec.release.to)
+    shown_by = Address(pipeline.name, pipeline.spec.release.shown_by)
+    record = read_record(store, store.resolve(), shown_by)
+    if there is None or there.because is None or there.replaced is None or record is None:
+        return None
+    finished = record.attributes.get("seq") == there.seq
+    return None if finished else Way(there.replaced, there.model)
+
+
+def _newest_features(pipeline: Pipeline) -> pl.DataFrame:
+    store, address = pipeline.store, Address(pipeline.name, "feature_set")
+    commit = store.resolve()
+    for record in reversed(recent_records(store, commit, address)):
+        rows = store.scan(commit, address.at(record.partition).table).head(ROWS).collect()
+        if len(rows):
+            return rows
+    raise MlAssetsError(
+        f"{address.key} has no rows to try the model on: ml-assets run {pipeline.name}"
     )

@@ -37,7 +37,7 @@ def examine(
         TrainingFailed: the program ended without a result.
     """
     from ml_assets.assets.trained_model.session_log import remember_session, teller
-    from ml_assets.launch.session import sanity_session
+    from ml_assets.launch.session_name import sanity_session
 
     job = sanity_job(pipeline, data)
     remember_session(context.instance, context.run.run_id, sanity_session(job))

@@ -3,7 +3,7 @@ their names are written where its logs are sought."""
 
 from ml_assets.adapters.step import Instance, RunLog
 from ml_assets.launch.launcher import OnEvent
-from ml_assets.launch.session import SESSIONS_TAG
+from ml_assets.launch.session_name import SESSIONS_TAG
 from ml_assets.spec.program.events import Event, Failed, Progress, Warning
 
 

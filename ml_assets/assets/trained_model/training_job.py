@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from ml_assets.assets.trained_model.initial_weights import InitialWeights
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session import program_of, train_session
+from ml_assets.launch.session_name import program_of, train_session
 from ml_assets.records.run_record import RunRecord, SearchOrigin, environment, run_input, run_record
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost

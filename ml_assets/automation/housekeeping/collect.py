@@ -31,9 +31,9 @@ from ml_assets.automation.housekeeping.retention import (
     run_name,
 )
 from ml_assets.errors import StoreAway, counted
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.settings import Settings
-from ml_assets.store.checkpoint_places import discard_all, lying_at
+from ml_assets.store.local_checkpoints import discard_all, lying_at
 from ml_assets.store.locks import exclusive
 from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets.store.s3.client import S3Place

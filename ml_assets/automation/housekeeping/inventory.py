@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.launch.events import attempt_numbers
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.spec.program import (
     SCHEMA_FILE,
     SHARD_FILE,
@@ -17,7 +17,7 @@ from ml_assets.spec.program import (
     ShardSchema,
     TrainResult,
 )
-from ml_assets.store.checkpoint_places import lying_at
+from ml_assets.store.local_checkpoints import lying_at
 from ml_assets.store.objects import TRASH, LocalObjects
 
 _MANIFESTS: dict[Kind, tuple[str, ...]] = {

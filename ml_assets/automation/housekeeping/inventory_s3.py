@@ -14,7 +14,7 @@ from ml_assets.automation.housekeeping.inventory import (
     shards_of,
 )
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.spec.program import SCHEMA_FILE, Request
 from ml_assets.spec.program.pod import REQUEST, RESULT
 from ml_assets.store.open import EPHEMERAL

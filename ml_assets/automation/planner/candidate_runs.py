@@ -10,8 +10,8 @@ from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.assets.released_model.asset import STAGE as RELEASED
-from ml_assets.automation.planner.decided import put_out, standing_refusal
 from ml_assets.automation.planner.due import model_nodes, under_published_code
+from ml_assets.automation.planner.gates_due import put_out, standing_refusal
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
 from ml_assets.automation.planner.selection import ModelRun, model_run
 from ml_assets.automation.planner.steps import DataStep

@@ -11,8 +11,8 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.feature_set.leak_checks import set_checks
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.window import resolve_window
-from ml_assets.automation.planner.decided import gate_is_due, put_out
 from ml_assets.automation.planner.due import plan_model
+from ml_assets.automation.planner.gates_due import gate_is_due, put_out
 from ml_assets.automation.planner.plan import Item, Plan, contiguous
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.layout import Address

@@ -5,8 +5,7 @@ from typing import Any, TypeVar
 
 from ml_assets.errors import MlAssetsError, UnknownRun
 from ml_assets.extras.api.shapes import Page
-from ml_assets.records import experiments
-from ml_assets.records.experiments import RunStory
+from ml_assets.records import run_folders
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import (
     decision_line,
@@ -16,6 +15,7 @@ from ml_assets.records.ledger.stages import (
     standing_override,
 )
 from ml_assets.records.recalls import recalled
+from ml_assets.records.run_folders import RunStory
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings
 from ml_assets.spec.load import load_spec, pipeline_folders
@@ -69,7 +69,7 @@ def pipelines(settings: Settings, after: str | None, limit: int) -> Page[Documen
 
 def experiment(pipeline: Pipeline) -> Document:
     """A pipeline's experiment: it has the pipeline's name, here and in MLflow."""
-    found = experiments.folders(pipeline.store, pipeline.store.resolve(), pipeline.name)
+    found = run_folders.folders(pipeline.store, pipeline.store.resolve(), pipeline.name)
     return {
         "experiment_id": pipeline.name,
         "pipeline_id": pipeline.name,
@@ -82,9 +82,9 @@ def experiment(pipeline: Pipeline) -> Document:
 def runs(pipeline: Pipeline, after: str | None, limit: int) -> Page[Document]:
     """The runs of a pipeline's model, newest first."""
     commit = pipeline.store.resolve()
-    found = experiments.folders(pipeline.store, commit, pipeline.name)
+    found = run_folders.folders(pipeline.store, commit, pipeline.name)
     chosen, more = page(found, lambda folder: folder.run, after, limit)
-    stories = (experiments.read(pipeline.store, commit, folder) for folder in chosen)
+    stories = (run_folders.read(pipeline.store, commit, folder) for folder in chosen)
     return Page(items=[_run(pipeline, story) for story in stories], next=more)
 
 
@@ -94,10 +94,10 @@ def run(pipeline: Pipeline, run_id: str) -> Document:
     Raises:
         UnknownRun: nothing was written down about it.
     """
-    folder = experiments.folder_of(pipeline.store, pipeline.name, run_id)
+    folder = run_folders.folder_of(pipeline.store, pipeline.name, run_id)
     if folder is None:
         raise UnknownRun(f"{pipeline.name} has no run {run_id!r}.")
-    story = experiments.read(pipeline.store, pipeline.store.resolve(), folder)
+    story = run_folders.read(pipeline.store, pipeline.store.resolve(), folder)
     begun, record, report = story.begun, story.record, story.report
     return {
         **_run(pipeline, story),

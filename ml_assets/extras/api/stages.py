@@ -11,7 +11,7 @@ from ml_assets.adapters.runs import TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch
 from ml_assets.assets.released_model.current_evidence import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
-from ml_assets.assets.released_model.whole_rollback import Asked
+from ml_assets.assets.released_model.rollback import Asked
 from ml_assets.errors import EvidenceError, one_line
 from ml_assets.extras.api.shapes import StageMoved, StageRequest
 from ml_assets.records.ledger.chain import read_head

@@ -15,7 +15,7 @@ from ml_assets.extras.cost.projection import Projection, projection
 from ml_assets.extras.cost.shares import NO_JOB, Share, shares, together
 from ml_assets.extras.cost.stored import Stored, stored
 from ml_assets.records.data_steps import data_steps
-from ml_assets.records.experiments import folder_of, read
+from ml_assets.records.run_folders import folder_of, read
 from ml_assets.settings import Settings, price_class
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN

@@ -5,7 +5,7 @@ from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.extras.prove.reproduction import Reproduction
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.run_record import RunRecord, contradiction
 from ml_assets.spec.program import Ref, TrainRequest

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from ml_assets.assets.hyperparameter_search.asset import study_plan
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.assets.hyperparameter_search.page import published_study, searched_by
-from ml_assets.assets.hyperparameter_search.samplers import Proposal
 from ml_assets.assets.hyperparameter_search.study import LOSS
 from ml_assets.errors import OtherCode, StorageError, UnknownRun
 from ml_assets.extras.prove.reproduction import Reproduction

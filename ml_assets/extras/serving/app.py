@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from ml_assets.adapters.same_origin import LOOPBACK
-from ml_assets.assets.released_model.released import refusal_since
+from ml_assets.assets.released_model.find_release import refusal_since
 from ml_assets.errors import MlAssetsError, RowsRefused, SpecError
 from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access

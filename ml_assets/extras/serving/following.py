@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from ml_assets.assets.released_model.released import find_release
+from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
 from ml_assets.extras.serving.abort import abort_canary
 from ml_assets.extras.serving.batching import Limits

@@ -24,7 +24,6 @@ from ml_assets.launch.events import (
     session_events,
 )
 from ml_assets.launch.failure import Ending
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.diagnosis import PodEvidence, Words, ending_of, held_by
 from ml_assets.launch.kubernetes.following import Following, Over
@@ -50,6 +49,7 @@ from ml_assets.launch.kubernetes.names import (
     slug_of,
 )
 from ml_assets.launch.kubernetes.observations import JobState
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes

@@ -37,7 +37,7 @@ _TELLS = (
     "ml_assets.store.s3.checkpoints",
     "ml_assets.training.events",
     "ml_assets.training.hang",
-    "ml_assets.training.recovery",
+    "ml_assets.training.peers",
     "ml_assets.training.telemetry",
 )
 """Modules that only say how it goes, or carry bytes held to digests: they decide no result."""

@@ -25,7 +25,7 @@ from ml_assets.training.checkpoints.files import (
 )
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.model_folder import write_model
-from ml_assets.training.recovery import HeartbeatWriter
+from ml_assets.training.peers import HeartbeatWriter
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.stop import NonFinite, Notice, NotSaved, SavedAfterNotice, may_pass
 from ml_assets.training.telemetry import memory_peak_mb, milliseconds_since, pace, progress_line

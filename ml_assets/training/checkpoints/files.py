@@ -13,7 +13,6 @@ from pathlib import Path
 from ml_assets.errors import StorageError, StoreAway, StoreRefuses
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
-from ml_assets.store.checkpoint_places import open_checkpoints
 from ml_assets.store.checkpoints import (
     CheckpointStore,
     Found,
@@ -23,6 +22,7 @@ from ml_assets.store.checkpoints import (
     last_claim,
     whole_checkpoints,
 )
+from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets.store.objects import bytes_digest, describe
 from ml_assets.store.retries import persist
 from ml_assets.training.events import EventWriter

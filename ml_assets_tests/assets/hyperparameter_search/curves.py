@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.samplers import Sampler
 from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
 from ml_assets.assets.hyperparameter_search.study_memory import answering
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, TrainResult, World

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.hyperparameter_search.samplers import Proposal
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.errors import StoreAway, TrainingFailed
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets_tests.assets.hyperparameter_search.curves import (
     TENTHS,

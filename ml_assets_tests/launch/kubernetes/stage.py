@@ -14,7 +14,7 @@ from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.store.embedded.trust import given_keys

@@ -11,7 +11,7 @@ from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.kubernetes.names import REQUEST_ANNOTATION, job_name, selector_of
 from ml_assets.launch.kubernetes.rights import NEEDED
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_name import train_session
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets_tests.launch.kubernetes.stage import URI, Stage

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, TrainingInterrupted
-from ml_assets.launch import session, stall_detection
+from ml_assets.launch import session_name, stall_detection
 from ml_assets.launch.events import avoided_nodes
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes import informer, runner
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.supervisor import descendants
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
@@ -134,7 +134,7 @@ def test_an_upgrade_in_mid_training_follows_the_older_program_s_job_to_its_end(s
     worker.kill()
     worker.communicate()
     older, newer = program_here("network"), Program(sources="1" * 64, versions={})
-    monkeypatch.setattr(session, "program_here", lambda part: newer)
+    monkeypatch.setattr(session_name, "program_here", lambda part: newer)
     launcher = stage.launcher()
     found = launcher.under_way(job)
     assert found is not None and found.program == older

@@ -8,9 +8,9 @@ from pydantic_core import to_json
 
 from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import EVENTS_FILE, SessionReader
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.following import Following, recovered
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder, job_manifest
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json

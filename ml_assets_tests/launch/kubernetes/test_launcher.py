@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.kubernetes.names import SESSION_LABEL, selector_of, slug_of
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.launch.session_name import train_session
 from ml_assets.launch.usage import session_usages
 from ml_assets.store.open import mark_of
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage, weights

@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ml_assets.launch.folder import SessionFolder
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session import train_session
+from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.program import TrainOutput, TrainRequest, World
 from ml_assets.store.s3.objects import S3Objects

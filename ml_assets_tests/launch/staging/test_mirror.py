@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from ml_assets.errors import StoreAway
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.canonical import canonical_json

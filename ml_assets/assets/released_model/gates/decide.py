@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ml_assets.assets.released_model.gates import champion as against_champion
-from ml_assets.assets.released_model.gates import cost, evidence, parts, quality
+from ml_assets.assets.released_model.gates import (
+    cost,
+    data_and_holdout,
+    quality,
+    slices_and_calibration,
+)
 from ml_assets.errors import counted
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.gates import (
@@ -107,13 +112,13 @@ def _decide(
         case AgainstChampion():
             return against_champion.champion(gate, report, beside.champion)
         case Slices():
-            return parts.slices(gate, report, beside.champion)
+            return slices_and_calibration.slices(gate, report, beside.champion)
         case Gap():
-            return parts.gap(gate, report)
+            return slices_and_calibration.gap(gate, report)
         case Calibrated():
-            return parts.calibration(gate, report)
+            return slices_and_calibration.calibration(gate, report)
         case Robustness():
-            return parts.robustness(gate, report)
+            return slices_and_calibration.robustness(gate, report)
         case Size():
             return cost.size(gate, report)
         case Latency():
@@ -123,8 +128,8 @@ def _decide(
         case Memory():
             return cost.memory(gate, measured)
         case DataEvidence():
-            return evidence.data_evidence(gate, beside.audits)
+            return data_and_holdout.data_evidence(gate, beside.audits)
         case HoldoutBudget():
-            return evidence.holdout_budget(gate, report, beside.holdout_use)
+            return data_and_holdout.holdout_budget(gate, report, beside.holdout_use)
         case _:
             assert_never(gate)

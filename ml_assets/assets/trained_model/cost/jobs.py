@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from ml_assets.assets.trained_model.cost.money import of_bytes, of_time
 from ml_assets.assets.trained_model.cost.split import PAID, Split, Standing, split_session
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import session_usages
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.run_usage import Whose, run_usages

@@ -7,7 +7,7 @@ from ml_assets.adapters.metadata import markdown
 from ml_assets.assets.trained_model.cost.jobs import Use, session_uses
 from ml_assets.assets.trained_model.cost.money import HOUR, added, in_words, of_time, rounded
 from ml_assets.assets.trained_model.cost.split import PARTS, Part, total
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.reports.picture import Table
 from ml_assets.reports.run_rows import span
 from ml_assets.store.pipeline_context import Pipeline

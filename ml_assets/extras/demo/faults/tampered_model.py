@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ml_assets.assets.released_model.released import find_release
+from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.extras.demo.faults.ground import Ground, InjectionResult
 from ml_assets.spec.program import ModelManifest
 

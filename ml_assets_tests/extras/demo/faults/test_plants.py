@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.released_model.released import unusable
+from ml_assets.assets.released_model.find_release import unusable
 from ml_assets.extras.demo.command import FAULTS, PIPELINE
 from ml_assets.extras.demo.faults.ground import Ground, InjectionResult, Ran, refused_by
 from ml_assets.extras.demo.faults.plants import PLANTS, plant, sentences

@@ -2,7 +2,7 @@
 
 from ml_assets.adapters.declared import Materialization, materialization
 from ml_assets.assets.released_model.page import show_release
-from ml_assets.assets.released_model.whole_rollback import Returned
+from ml_assets.assets.released_model.rollback import Returned
 from ml_assets.store.pipeline_context import Pipeline
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.hyperparameter_search.samplers import Sampler
+from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
 from ml_assets.assets.hyperparameter_search.study_memory import held
 from ml_assets.errors import StorageError
 from ml_assets.spec.search import SearchSpec

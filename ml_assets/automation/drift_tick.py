@@ -13,6 +13,7 @@ import dagster as dg
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
+from ml_assets.automation.data_ticks import at_work, skip
 from ml_assets.automation.jobs import PipelineJobs
 from ml_assets.automation.planner.candidate_runs import (
     DRIFT,
@@ -26,7 +27,6 @@ from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.search import DRIFT_TRIGGER, search_after_refusals
 from ml_assets.automation.tick_failures import why_not
-from ml_assets.automation.ticks import at_work, skip
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion

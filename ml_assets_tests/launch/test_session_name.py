@@ -6,7 +6,7 @@ import re
 import pytest
 
 from ml_assets.launch.launcher import SanityJob, ScoreJob, TrainJob
-from ml_assets.launch.session import (
+from ml_assets.launch.session_name import (
     sanity_session,
     score_session,
     train_session,

@@ -6,13 +6,13 @@ from pathlib import Path
 from ml_assets.adapters.declared import asset_key
 from ml_assets.assets.evaluation_report.label_suspects import read_suspects
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
+from ml_assets.assets.released_model.evaluation_page import Background, render
 from ml_assets.assets.released_model.gate_evidence import gate_results
-from ml_assets.assets.released_model.report_page import Background, render
 from ml_assets.assets.trained_model.cost.jobs import session_uses
 from ml_assets.assets.trained_model.cost.page import numbers
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.events import session_events
-from ml_assets.launch.folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import latest_decision, standing_override

@@ -27,8 +27,8 @@ from ml_assets.spec.program import (
     ScoreResult,
     TrainResult,
 )
-from ml_assets.store.checkpoint_places import open_checkpoints
 from ml_assets.store.checkpoints import CheckpointStore, last_claim, whole_checkpoints
+from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets.store.objects import file_digest, verify, write_whole
 from ml_assets.store.signing import Keys
 
