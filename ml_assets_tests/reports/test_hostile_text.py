@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 import pytest
 from jinja2 import UndefinedError
-from ml_assets_tests.assets.released_model.test_evaluation_page import background, decision_on, week
 
 from ml_assets.actions.home_page import PipelineState, Tile, Verdict
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
@@ -54,6 +53,7 @@ from ml_assets_tests.assets.hyperparameter_search.curves import (
     plan_of,
     studied,
 )
+from ml_assets_tests.assets.released_model.test_evaluation_page import background, decision_on, week
 from ml_assets_tests.reports.test_experiments import ROW
 from ml_assets_tests.worlds import irises
 
