@@ -63,9 +63,10 @@ def origin_pictures(report: EvaluationReport) -> list[Picture]:
     if report.origins is None or len(report.origins.origins) < 2:
         return []
     rolled = report.origins
-    drawn: list[MetricName] = [name for name, _ in _BARS]
-    known: list[MetricName] = [name for name in [*drawn, "skill"] if name in report.metrics]
-    return [_over_origins(rolled, name) for name in known if name in (known[0], "skill")]
+    shown: list[MetricName] = [name for name, _ in _BARS if name in report.metrics][:1]
+    if "skill" in report.metrics:
+        shown.append("skill")
+    return [_over_origins(rolled, metric) for metric in shown]
 
 
 def _over_origins(rolled: OriginReports, metric: MetricName) -> Picture:
