@@ -63,10 +63,10 @@ def origin_pictures(report: EvaluationReport) -> list[Picture]:
     if report.origins is None or len(report.origins.origins) < 2:
         return []
     rolled = report.origins
-    shown: list[MetricName] = [name for name, _ in _BARS if name in report.metrics][:1]
+    pictures = [_over_origins(rolled, name) for name, _ in _BARS if name in report.metrics][:1]
     if "skill" in report.metrics:
-        shown.append("skill")
-    return [_over_origins(rolled, metric) for metric in shown]
+        pictures.append(_over_origins(rolled, "skill"))
+    return pictures
 
 
 def _over_origins(rolled: OriginReports, metric: MetricName) -> Picture:
