@@ -28,10 +28,10 @@ ui: $(VENV)/.installed ## open the asset graph in the browser
 	@$(BIN)/ml-assets ui $(ARGS)
 
 test: $(VENV)/.installed-test ## run the tests, two files at a time
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS)
 
 test-servers: $(VENV)/.installed-test ## run the tests of the tests' own servers: Kubernetes' API, lakeFS
-	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m servers $(ARGS) ml_assets_tests/servers
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m servers $(ARGS) ml_assets_tests/servers
 
 test-cluster: $(VENV)/.installed-test ## hold the cluster of KUBECONFIG to what we claim of Kubernetes, and our client to it
 	@ML_ASSETS_TEST_KUBECONFIG="$${KUBECONFIG:?names no cluster: set it to the file that kubectl uses}" \

@@ -40,24 +40,13 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files are for ``make long``; a file runs on one worker, those of one world on the same.
-
-    Who reads the released world waits for its three runs.
-    """
-    shared: dict[Path, str] = {}
+    """Long files are for ``make long``; who reads the released world waits for its three runs."""
     for item in items:
         if item.path in _LONG:
             item.add_marker(pytest.mark.daemon)
-        used = getattr(item, "fixturenames", ())
-        if "released" in used:
+        if "released" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
-        if worlds := {"made", "released", "whole"} & {*used}:
-            shared[item.path] = min(worlds)  # the red team's released world is made of theirs
-    for item in items:
-        own = item.path.relative_to(_HERE).as_posix()
-        item.add_marker(pytest.mark.xdist_group(shared.get(item.path, own)))
 
 
 def pytest_collection_finish() -> None:

@@ -164,8 +164,13 @@ def _reach(gate: GateSpec, declared: Declared) -> _Found:
             yield (
                 (name,),
                 f"gate {gate.name!r} has {name}: {value:g}, which decides nothing: every model"
-                f" is on one side of it. Give a number between {low:g} and {high:g}",
+                f" is on one side of it. Give a number between {_rounded(low)} and {_rounded(high)}",
             )
+
+
+def _rounded(limit: float) -> str:
+    """A limit as a person writes it: the number next to 0 is 0."""
+    return f"{round(limit, 9) + 0.0:g}"
 
 
 def _limits(gate: GateSpec, declared: Declared) -> Iterator[tuple[str, float, float, float]]:
