@@ -164,7 +164,8 @@ def _reach(gate: GateSpec, declared: Declared) -> _Found:
             yield (
                 (name,),
                 f"gate {gate.name!r} has {name}: {value:g}, which decides nothing: every model"
-                f" is on one side of it. Give a number between {_rounded(low)} and {_rounded(high)}",
+                f" is on one side of it. Give a number between {_rounded(low)} and"
+                f" {_rounded(high)}",
             )
 
 
