@@ -42,6 +42,7 @@ _SEE_NO_ROWS = (
 """Modules of those rooms that meet objects, stamps and the contract's own text."""
 _DRAWS = (
     "reports/drawing.py",
+    "reports/glance.py",
     "reports/parallel.py",
     "reports/picture.py",
     "reports/rows.py",
