@@ -45,7 +45,7 @@ _DRAWS = (
     "reports/glance.py",
     "reports/parallel.py",
     "reports/picture.py",
-    "reports/rows.py",
+    "reports/row_charts.py",
 )
 _LETS_DRAWINGS_IN = "reports/page.py"
 _TAG = re.compile(

@@ -58,7 +58,7 @@ EDITS = [  # file, what its author changes, whose code that is
      {"online_features"}),
     ("extras/serving/predictions/hour.py", 'keep="first"', 'keep="last"', {"predictions"}),
     ("extras/serving/online_evaluation/loss.py", "FEW = 30", "FEW = 20", {"online_evaluation"}),
-    ("assets/training_set/window.py", 'part == name)', 'part != name)', {"training_set"}),
+    ("assets/training_set/window.py", 'frame.filter(part == name)', 'frame.filter(part != name)', {"training_set"}),
     ("assets/training_set/split.py", "if place + 1 < need", "if place < need",
      {"training_set", "evaluation_report"}),
     ("assets/training_set/leaks.py", "def examine(", "def examine(extra=1, *, ", {"training_set"}),
