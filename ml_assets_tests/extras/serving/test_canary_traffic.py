@@ -1,5 +1,6 @@
-"""A canary in traffic: its share, its log, and two bad ones that are out within a minute."""
+"""A canary in traffic: its share, its log, and three bad ones that are out within a minute."""
 
+import csv
 import http.client
 import json
 import os
@@ -227,3 +228,27 @@ def test_a_slow_canary_is_out(world: World) -> None:
         assert load.statuses.keys() == {200}
     line = abort_of(world, bad)
     assert line and ("latency" in line.reason or "could not answer" in line.reason)
+
+
+def test_a_canary_whose_predictions_moved_is_out(world: World) -> None:
+    """Its labels broke: in the weeks that it was trained on, whatever was heavy was late."""
+    heavy = {
+        int(order)
+        for file in (world.sources / "orders").glob("*.csv")
+        for order, _, load, _ in csv.reader(file.read_text().splitlines()[1:])
+        if float(load) > 40
+    }
+    weeks = sorted((world.sources / "arrivals").glob("*.jsonl"))
+    for week in weeks[:-5]:
+        events = [json.loads(line) for line in week.read_text().splitlines()]
+        said = [json.dumps({**one, "late": one["order"] in heavy}) for one in events]
+        deliveries.deliver(week, "\n".join(said) + "\n")
+    world.cli("run", "deliveries", "--epochs", "12")
+    bad = stages(ledger(world))["canary"]
+    with serving(world, "deliveries") as server:
+        wait_until("the canary answers", 120, lambda: canary_answers(server))
+        with Load(server).running() as load:
+            wait_until("out for its predictions", 60, lambda: abort_of(world, bad))
+        assert load.statuses.keys() == {200}
+    line = abort_of(world, bad)
+    assert line and "the share below some value differs by" in line.reason
