@@ -107,6 +107,7 @@ def test_a_spec_without_a_cluster_says_nothing_of_it_and_means_one_node() -> Non
         ({"min_nodes": 0}, "greater than 0"),
         ({"deadline_hours": 0}, "greater than 0"),
         ({"shrink_after_minutes": -1}, "greater than 0"),
+        ({"shrink_after_minutes": 6}, "less than or equal to 5"),
         ({"unschedulable_minutes": 0}, "greater than 0"),
         ({"image": "mine"}, "Extra inputs are not permitted"),
     ],

@@ -129,6 +129,11 @@ def test_the_whole_spec_is_accepted() -> None:
     assert spec.release.to == "production"
 
 
+def test_three_of_the_newest_and_three_of_the_best_checkpoints_are_kept_by_default() -> None:
+    fields = TrainingSpec.model_fields
+    assert (fields["keep_last"].default, fields["keep_best"].default) == (3, 3)
+
+
 def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
     spec = PipelineSpec.model_validate(SPEC)
     assert PipelineSpec.model_validate(spec.model_dump(mode="json")) == spec
