@@ -1,6 +1,5 @@
 """What tests of several rooms use: an S3 server, and two released pipelines to read, not change."""
 
-import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,11 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.daemon)
         if "released" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(600))
-
-
-def pytest_collection_finish() -> None:
-    """The garbage collector need not walk again what thousands of tests were collected from."""
-    gc.freeze()
 
 
 @pytest.fixture
