@@ -8,9 +8,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ml_assets.assets.feature_set.replay import replay
 from ml_assets.cli.main import main
+from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
+from ml_assets.spec.partitions import windows
 from ml_assets.spec.split import TimeSplit
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import open_pipeline
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 12
@@ -121,6 +126,27 @@ def test_a_shift_by_rows_is_found(
     assert "when an empty row lies at" in said.err
     assert "The function counts rows, not time" in said.err
     assert "'pm25_lag_3h' of" in said.err
+
+
+def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air: Path) -> None:
+    assert new(air) == 0
+    file = room / "air" / "features.py"
+    edit(file, (".lazy()\n", ".lazy()\n        .map_batches(whole)\n"))
+    with file.open("a") as more:
+        more.write(
+            "\n\ndef whole(rows: pl.DataFrame) -> pl.DataFrame:\n"
+            '    if rows["temp"].null_count():\n'
+            '        raise ValueError("a row has no temperature")\n'
+            "    return rows\n"
+        )
+    assert main(["run", "air", "--through", "feature_set"]) == 0
+    state = open_pipeline("air", read_settings()).now()
+    newest = windows(state.spec.partitions, START + timedelta(days=DAYS))[-1].key
+    rows = state.scan(Address("air", "feature_set").at(newest)).collect()
+    found = replay(state, newest, rows, random.Random(0))
+    assert found.passed
+    assert "the same, bit for bit; not tried whether it counts rows" in found.reason
+    assert "a row has no temperature" in found.reason
 
 
 def test_a_model_that_persistence_beats_is_refused(

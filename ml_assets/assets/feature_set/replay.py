@@ -37,6 +37,8 @@ class Parity:
     """The first value that differs, in words; empty where all are the same bits."""
     counting: str = ""
     """The first value that changes with an empty row before it, in words; empty where none does."""
+    untried: str = ""
+    """Why nobody knows whether the function counts rows, in words; empty where it was tried."""
 
     @property
     def passed(self) -> bool:
@@ -59,7 +61,8 @@ class Parity:
                 " takes the values of another hour. Use lag and trailing of"
                 " ml_assets.assets.feature_set.history, or polars' windows by time."
             )
-        return f"{what}, replayed with what was known then: the same, bit for bit"
+        same = f"{what}, replayed with what was known then: the same, bit for bit"
+        return f"{same}; {self.untried}" if self.untried else same
 
 
 def replay(state: PipelineState, partition: str | None, rows: pl.DataFrame, draw: Random) -> Parity:
@@ -79,8 +82,14 @@ def replay(state: PipelineState, partition: str | None, rows: pl.DataFrame, draw
     batch = rows.filter(pl.col(spec.decision_at) == moment).head(MOST_ROWS)
     again = _rows_at(state, partition, batch, moment)
     differs = difference(batch, again, spec)
-    counting = "" if differs else _with_empty_rows(state, partition, batch, moment)
-    return Parity(len(batch), moment, differs, counting)
+    if differs:
+        return Parity(len(batch), moment, differs)
+    try:
+        counting = _with_empty_rows(state, partition, batch, moment)
+    except Exception as error:  # a team's function may refuse a row without values
+        untried = f"not tried whether it counts rows: one without values ends in {quoted(error)}"
+        return Parity(len(batch), moment, "", untried=untried)
+    return Parity(len(batch), moment, "", counting)
 
 
 def _with_empty_rows(
@@ -101,10 +110,7 @@ def _with_empty_rows(
     empty = empty_rows(landed, batch, series, moment)
     if empty.is_empty():
         return ""
-    try:
-        again = _rows_at(state, partition, batch, moment, empty)
-    except Exception:  # a team's function may refuse a row without values
-        return ""
+    again = _rows_at(state, partition, batch, moment, empty)
     return counted_rows(batch, again, spec.features, empty[series.time].max())
 
 

@@ -6,6 +6,7 @@ import threading
 import click
 
 from ml_assets.cli import options
+from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.errors import SettingsError
 from ml_assets.settings.access import (
@@ -66,7 +67,7 @@ def api(port: int, host: str) -> None:
 
 @click.command
 @click.option("--follow", is_flag=True, help="Stay, and keep them fresh within a minute.")
-def data_model(follow: bool) -> None:
+def data_model(follow: bool) -> int:
     """Bring the SQL views up to date: pipelines, experiments, runs, model_versions.
 
     Views to read, over what the snapshot store and the ledger say: in a SQLite file of the state
@@ -79,10 +80,13 @@ def data_model(follow: bool) -> None:
     from ml_assets.extras.api.data_model import DataModel
 
     model = DataModel.of(prepared_settings(), read_data_model())
-    rows = model.renew()
-    print(f"{model.shown}: {', '.join(f'{count} {view}' for view, count in rows.items())}")
+    renewed = model.renew()
+    print(f"{model.shown}: {', '.join(f'{count} {view}' for view, count in renewed.rows.items())}")
+    for line in renewed.unread:
+        _tell(line)
     if follow:
         model.keep_fresh(threading.Event(), _tell)
+    return ERROR if renewed.unread else DONE
 
 
 def _tell(line: str) -> None:

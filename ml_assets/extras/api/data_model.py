@@ -77,6 +77,16 @@ _OF_PIPELINE = {
 """View -> the column that names the pipeline: an experiment has its name."""
 
 
+@dataclass(frozen=True)
+class Renewed:
+    """What the views hold now."""
+
+    rows: dict[str, int]
+    """View -> how many."""
+    unread: tuple[str, ...]
+    """A sentence for each pipeline that could not be read."""
+
+
 @dataclass
 class DataModel:
     """The views in one database.
@@ -93,11 +103,11 @@ class DataModel:
         """The views at an address; None: in a file of the state folder."""
         return cls(settings, url or f"sqlite:///{settings.home / 'data_model.db'}")
 
-    def renew(self) -> dict[str, int]:
-        """Bring the views up to what is true now: rows of each.
+    def renew(self) -> "Renewed":
+        """Bring the views up to what is true now.
 
         A pipeline of which nothing changed costs a look at its newest commit. One that cannot be
-        read stays as it was.
+        read stays as it was, and is told.
 
         Raises:
             SettingsError: the database does not answer.
@@ -113,13 +123,20 @@ class DataModel:
                 known = connection.execute(sa.select(states.c.pipeline_id, states.c.state))
                 seen = {name: state for name, state in known}
                 names = sorted(pipeline_folders(self.settings))
-                for name in (*names, *(seen.keys() - {*names})):
-                    self._renew(connection, tables, name, seen.get(name), gone=name not in names)
-                return {
+                for name in seen.keys() - {*names}:
+                    _replace(connection, tables, name, {}, None)
+                unread: list[str] = []
+                for name in names:
+                    try:
+                        self._renew(connection, tables, name, seen.get(name))
+                    except MlAssetsError as error:
+                        unread.append(f"{name} stays as it was: {error}")
+                counted = {
                     view: connection.scalar(sa.select(sa.func.count()).select_from(tables[view]))
                     or 0
                     for view in VIEWS
                 }
+                return Renewed(counted, tuple(unread))
         except (SQLAlchemyError, ModuleNotFoundError) as error:
             raise SettingsError(
                 f"The data model cannot be written to {self.shown}: {_plain(error)}. Set"
@@ -139,12 +156,12 @@ class DataModel:
         told = ""
         while not ended.wait(EVERY):
             try:
-                self.renew()
-                told = ""
+                trouble = "\n".join(self.renew().unread)
             except MlAssetsError as error:
-                if str(error) != told:
-                    tell(str(error))
-                told = str(error)
+                trouble = str(error)
+            if trouble not in ("", told):
+                tell(trouble)
+            told = trouble
 
     def _renew(
         self,
@@ -152,20 +169,11 @@ class DataModel:
         tables: "Mapping[str, sa.Table]",
         name: str,
         seen: str | None,
-        *,
-        gone: bool,
     ) -> None:
-        if gone:
-            _replace(connection, tables, name, {}, None)
-            return
-        try:
-            pipeline = open_pipeline(name, self.settings)
-            state = _state(pipeline)
-            rows = {} if state == seen else _rows(self.settings, pipeline)
-        except MlAssetsError:
-            return
-        if rows:
-            _replace(connection, tables, name, rows, state)
+        pipeline = open_pipeline(name, self.settings)
+        state = _state(pipeline)
+        if state != seen:
+            _replace(connection, tables, name, _rows(self.settings, pipeline), state)
 
 
 def _state(pipeline: Pipeline) -> str:

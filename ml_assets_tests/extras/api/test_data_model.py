@@ -39,8 +39,9 @@ def ask(model: DataModel, query: str) -> list[dict[str, object]]:
 
 
 def test_the_views_say_what_the_ledger_says(model: DataModel, released: World) -> None:
-    rows = model.renew()
-    assert model.renew() == rows
+    renewed = model.renew()
+    assert model.renew() == renewed
+    assert not renewed.unread
     assert PASSWORD not in model.shown and PASSWORD not in repr(model)
     store = open_pipeline("irises", released.settings).store
     entries = read(store, "irises")
@@ -76,6 +77,24 @@ def test_what_changed_is_there_at_the_next_look(model: DataModel, released: Worl
     assert not ask(model, "SELECT * FROM runs")
     model.renew()
     assert ask(model, "SELECT * FROM runs")
+
+
+def test_a_pipeline_that_cannot_be_read_stays_as_it_was_and_is_told(
+    model: DataModel, released: World
+) -> None:
+    before = model.renew()
+    spec = released.pipelines / "deliveries" / "defs.yaml"
+    good = spec.read_text()
+    spec.write_text("type: [\n")
+    try:
+        renewed = model.renew()
+        said = released.streams("ops", "data-model", code=1).stderr
+    finally:
+        spec.write_text(good)
+    assert renewed.rows == before.rows
+    [told] = renewed.unread
+    assert told.startswith("deliveries stays as it was: ")
+    assert "deliveries stays as it was: " in said
 
 
 def test_a_database_that_does_not_answer_is_said_without_its_password(released: World) -> None:
