@@ -173,7 +173,7 @@ class DataModel:
         pipeline = open_pipeline(name, self.settings)
         state = _state(pipeline)
         if state != seen:
-            _replace(connection, tables, name, _rows(self.settings, pipeline), state)
+            _replace(connection, tables, name, _rows(pipeline), state)
 
 
 def _state(pipeline: Pipeline) -> str:
@@ -185,10 +185,9 @@ def _state(pipeline: Pipeline) -> str:
     return digest_of([files, pipeline.spec.model_dump(mode="json")])
 
 
-def _rows(settings: Settings, pipeline: Pipeline) -> dict[str, list[Row]]:
-    shown = lists.pipelines(settings, None, _ALL).items
+def _rows(pipeline: Pipeline) -> dict[str, list[Row]]:
     return {
-        "pipelines": [one for one in shown if one["pipeline_id"] == pipeline.name],
+        "pipelines": [lists.describe(pipeline.spec)],
         "experiments": [lists.experiment(pipeline)],
         "runs": [_run(one) for one in lists.runs(pipeline, None, _ALL).items],
         "model_versions": [_version(one) for one in _versions(pipeline)],

@@ -19,6 +19,7 @@ from ml_assets.records.run_folders import RunStory
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings
 from ml_assets.spec.load import load_spec, pipeline_folders
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -50,21 +51,19 @@ def pipelines(settings: Settings, after: str | None, limit: int) -> Page[Documen
     """The pipelines that the settings name, by name."""
     folders = pipeline_folders(settings)
     names, more = page(sorted(folders), str, after, limit)
-    specs = (load_spec(folders[name]) for name in names)
-    return Page(
-        items=[
-            {
-                "pipeline_id": spec.name,
-                "description": spec.description,
-                "owner": spec.owner,
-                "sources": [*spec.sources],
-                "model_type": spec.model.family,
-                "releases_to": spec.release.to,
-            }
-            for spec in specs
-        ],
-        next=more,
-    )
+    return Page(items=[describe(load_spec(folders[name])) for name in names], next=more)
+
+
+def describe(spec: PipelineSpec) -> Document:
+    """A pipeline as its spec declares it."""
+    return {
+        "pipeline_id": spec.name,
+        "description": spec.description,
+        "owner": spec.owner,
+        "sources": [*spec.sources],
+        "model_type": spec.model.family,
+        "releases_to": spec.release.to,
+    }
 
 
 def experiment(pipeline: Pipeline) -> Document:

@@ -78,14 +78,15 @@ class PredictionLog:
         """
         taken, self._waiting = self._waiting, []
         run = asyncio.get_running_loop().run_in_executor
-        hours = dict.fromkeys(one.moment.strftime(_HOUR) for one in taken)
-        for hour in hours:
+        while taken:
+            hour = taken[0].moment.strftime(_HOUR)
             of_it = [one for one in taken if one.moment.strftime(_HOUR) == hour]
             try:
                 await run(self._writer, self._write, hour, of_it)
             except (MlAssetsError, OSError):
-                self._waiting = [*of_it, *self._waiting]
+                self._waiting = [*taken, *self._waiting]
                 raise
+            taken = [one for one in taken if one.moment.strftime(_HOUR) != hour]
 
     def close(self) -> None:
         self._writer.shutdown()
