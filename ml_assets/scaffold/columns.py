@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.schema import type_text
+from ml_assets.errors import quoted
 from ml_assets.spec.sources import DType
 
 _NO_VALUE = (
@@ -116,6 +117,25 @@ def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
                 typed, _ = type_text(column.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)
                 found.append(typed[_ONE].alias(column.name))
     return frame.with_columns(found)
+
+
+def odd_texts(frame: pl.DataFrame) -> tuple[str, ...]:
+    """What is to be said of columns that a few values make text: most are numbers, or days."""
+    said: list[str] = []
+    for column in frame.select(pl.col(pl.String)):
+        text = column.drop_nulls()
+        readings = {
+            "number": text.cast(pl.Float64, strict=False),
+            "day": text.str.head(10).str.to_date("%Y-%m-%d", strict=False),
+        }
+        for kind, read in readings.items():
+            odd = text.filter(read.is_null())
+            if 0 < len(odd) < len(text) / 2:
+                said.append(
+                    f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, as"
+                    f" {len(text) - len(odd):,} of its {len(text):,} values are"
+                )
+    return tuple(said)
 
 
 def whole_or_not(frame: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from ml_assets.errors import SpecError, counted
+from ml_assets.errors import SpecError, counted, did_you_mean
+from ml_assets.scaffold.columns import odd_texts
 from ml_assets.scaffold.given import Given
 from ml_assets.scaffold.moments import Moments, find_key, find_time, in_their_partitions, step_of
 from ml_assets.spec.automation import duration_text
@@ -109,7 +110,8 @@ def describe(
     named = [label, *key, *([time] if time else [])]
     missing = [name for name in named if name not in frame.columns]
     if missing:
-        raise SpecError(f"The table has no columns {missing}; it has {frame.columns}.")
+        near = did_you_mean(missing[0], frame.columns)
+        raise SpecError(f"The table has no columns {missing}; it has {frame.columns}.{near}")
     if label in (*key, time):
         raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
     typed = frame.select(_typed(frame[name]) for name in frame.columns)
@@ -136,7 +138,7 @@ def describe(
     if not ahead and not any(column.use in ("numeric", "categorical") for column in columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
-    said = (*notes, *given.notes, *_unlabelled(typed[label]))
+    said = (*notes, *given.notes, *odd_texts(typed), *_unlabelled(typed[label]))
     kept = replace(given, frame=typed, notes=())
     return Table(typed, columns, keys, task, classes, said, kept, moments, ahead)
 

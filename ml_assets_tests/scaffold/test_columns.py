@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from ml_assets.scaffold.columns import typed_text
+from ml_assets.scaffold.columns import odd_texts, typed_text
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,18 @@ def test_times_without_a_zone_are_named_and_of_the_zone_that_is_said() -> None:
     found = typed_text(raw, "Europe/Berlin")
     assert found.zoneless == ("at",)
     assert [value.hour for value in found.frame.row(0)] == [10, 12]
+
+
+def test_a_column_that_a_few_values_make_text_is_told_with_one_of_them() -> None:
+    frame = pl.DataFrame(
+        {
+            "price": ["1.5", "2", "three"],
+            "day": ["2024-02-29", "2024-02-30", "2024-03-01 10:00"],
+            "plate": ["007", "012", "013"],
+            "word": ["a", "b", "1"],
+        }
+    )
+    assert odd_texts(frame) == (
+        "price is taken for text: «three» is no number, as 2 of its 3 values are",
+        "day is taken for text: «2024-02-30» is no day, as 2 of its 3 values are",
+    )
