@@ -1,0 +1,1 @@
+"""The only room that speaks Dagster for all others: runs, events, metadata, resources, storage."""
