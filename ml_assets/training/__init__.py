@@ -1,1 +1,1 @@
-"""The training program: torch, and nothing from above; torchrun starts it in processes of its own."""
+"""The training program: torch, and nothing from above. torchrun starts it in its own processes."""
