@@ -47,7 +47,7 @@ def defs_yaml(name: str, table: Table, zone: str, model: str) -> str:
     back = first_partitions(table)
     counts = _partitions_of_splits(table, back)
     return f"""\
-# ml-assets check {name}; ml-assets run {name}. What is left out has a default: docs/add-a-pipeline.md
+# ml-assets check {name}; ml-assets run {name}. Defaults: docs/add-a-pipeline.md
 type: ml_assets.component.TrainingPipeline
 attributes:
   name: {name}
