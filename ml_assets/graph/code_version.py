@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from ml_assets.errors import SpecError
 from ml_assets.graph.stage_code import function_code, stage_code
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.network_code import read_network
@@ -78,7 +79,7 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
         "training_set": [features, spec.label, spec.split, guards],
         "checkpoints": [spec.model, training],
         "trained_model": [spec.model, training],
-        "evaluation_report": [spec.evaluation, *spec.gates],
+        "evaluation_report": [spec.evaluation, *spec.gates, *_slices(spec.drift)],
         "released_model": [release, *spec.gates],
         "canary_report": [spec.evaluation, release, *spec.gates],
         "promoted_model": [release, *spec.gates],
@@ -93,6 +94,11 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
         ],
     }
     return parts[stage]
+
+
+def _slices(drift: DriftSpec | None) -> list[object]:
+    """What the baseline of drift is cut by, where it is not by partitions."""
+    return [drift.size] if drift and (drift.every or drift.rows) else []
 
 
 def _file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """What is watched after a release: how far new data may be from what the release was trained on."""
 
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ml_assets.spec.automation import Duration, Status
-from ml_assets.spec.base import Frozen, Positive
+from ml_assets.spec.automation import Duration, Status, duration_text
+from ml_assets.spec.base import Frozen, Misfit, Positive, unset
 
 DriftKind = Literal[
     "features", "nulls", "categories", "domain", "predictions", "labels", "performance"
@@ -67,8 +68,16 @@ class RetrainSpec(Frozen):
 
 
 class DriftSpec(Frozen):
-    """How new periods are compared with what the release was trained on. Needs ``partitions``."""
+    """How new periods are compared with what the release was trained on.
 
+    A period is a partition. Where rows are read whole it is a slice of them, by ``every`` or by
+    ``rows``, and new is a row whose key the release has not seen.
+    """
+
+    every: Duration | None = Field(default=None, exclude_if=unset)
+    """How long a slice is, by ``features.decision_at``: ``1 week``."""
+    rows: Annotated[int, Field(ge=50)] | None = Field(default=None, exclude_if=unset)
+    """How many rows a slice has, in the order of their key; for rows without a time."""
     windows: Positive = 3
     """The newest periods that are judged together."""
     alarm_at: Positive = 2
@@ -84,6 +93,11 @@ class DriftSpec(Frozen):
     retrain: RetrainSpec | None = None
     """None: drift is shown, and trains nothing."""
 
+    @property
+    def size(self) -> str:
+        """How large a slice is, in words."""
+        return duration_text(self.every) if self.every else f"{self.rows or 0:,} rows"
+
     @model_validator(mode="after")
     def _windows_hold_the_alarm(self) -> Self:
         if self.alarm_at > self.windows:
@@ -91,3 +105,29 @@ class DriftSpec(Frozen):
                 f"alarm_at {self.alarm_at} of {self.windows} windows can never be: raise 'windows'"
             )
         return self
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Periods, oldest first: days and partitions as they are written, rows by their number."""
+    return sorted(names, key=lambda name: (len(name.partition("-")[0]), name))
+
+
+def period_problems(drift: DriftSpec | None, cadence: str) -> Iterator[Misfit]:
+    """Periods that there are not, or of two kinds at once."""
+    if drift is None:
+        return
+    cut = [name for name in ("every", "rows") if getattr(drift, name) is not None]
+    if cadence != "none":
+        for name in cut:
+            said = f"drift.{name} cuts rows that are read whole; here a period is a partition"
+            yield Misfit(("drift", name), f"{said}: remove it")
+        return
+    if len(cut) != 1:
+        said = (
+            "there are no partitions, so say how new rows are cut into periods: by time,"
+            " drift: {every: 1 week}, or by number, drift: {rows: 500}"
+        )
+        yield Misfit(("drift",), said)
+    if drift.seasonal is not None:
+        said = "drift.seasonal counts partitions, and there are none: remove it, or set partitions"
+        yield Misfit(("drift", "seasonal"), said)

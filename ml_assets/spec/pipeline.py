@@ -22,7 +22,7 @@ from ml_assets.spec.consistency import (
     gate_problems,
     objective_problems,
 )
-from ml_assets.spec.drift import DriftSpec
+from ml_assets.spec.drift import DriftSpec, period_problems
 from ml_assets.spec.evaluation import EvaluationSpec, origin_problems, simple_model_problems
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec, TableSpec, online_problems
 from ml_assets.spec.gates import AgainstChampion, GateSpec, ReleaseSpec
@@ -89,6 +89,7 @@ class PipelineSpec(Frozen):
             *_evaluation_problems(self),
             *_gate_problems(self),
             *_canary_problems(self),
+            *period_problems(self.drift, self.partitions.cadence),
         ]
         if problems:
             raise Misfits(problems)
@@ -135,9 +136,6 @@ def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
         return [*_path_problems(spec), *_split_problems(spec)]
     cut = [name for name, source in spec.sources.items() if source.partitioned]
     problems: list[Misfit] = []
-    if spec.drift is not None:
-        said = "drift compares new partitions, and there are none: set partitions"
-        problems.append(Misfit(("drift",), said))
     if cut:
         said = f"sources {cut} are partitioned but partitions.cadence is 'none'"
         problems.append(Misfit(("sources", cut[0], "partitioned"), said))

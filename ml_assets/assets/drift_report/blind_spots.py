@@ -38,7 +38,9 @@ def blind_spots(pipeline: Pipeline) -> list[str]:
 
 def when_enough(pipeline: Pipeline, split: str) -> str:
     """When a split of the spec will have periods enough to be back-tested, in words."""
-    declared = pipeline.spec.split
+    declared, drift = pipeline.spec.split, pipeline.spec.drift
+    if drift and (drift.every or drift.rows):
+        return f"make drift.{'every' if drift.every else 'rows'} smaller than {drift.size}"
     if not isinstance(declared, WindowSplit):
         return ""
     lengths = {name: getattr(declared, name) for name in ("train", "validation", "holdout")}

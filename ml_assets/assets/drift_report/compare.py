@@ -281,23 +281,18 @@ def _new_periods(
     pipeline: Pipeline, windows: DriftWindows, scorer: Scorer
 ) -> tuple[list[NewPeriod], list[str]]:
     """The rows of every period, scored in one go; and what could not be done."""
-    frames = {
-        str(record.partition): _in_order(pipeline, windows.rows(pipeline, record))
-        for record in windows.all
-    }
-    matured = {record.partition for record in windows.matured}
+    frames = {one: _in_order(pipeline, windows.rows(pipeline, one)) for one in windows.all}
     predictions = _predictions(pipeline, windows, scorer, pl.concat(list(frames.values())))
     if isinstance(predictions, str):
         return [
-            NewPeriod(period, rows, windows.season(pipeline, record))
-            for (period, rows), record in zip(frames.items(), windows.all, strict=True)
+            NewPeriod(period, rows, windows.season(pipeline, period))
+            for period, rows in frames.items()
         ], [predictions]
     found: list[NewPeriod] = []
     ends = np.cumsum([len(rows) for rows in frames.values()])[:-1]
-    for record, part in zip(windows.all, np.split(predictions, ends), strict=True):
-        period = str(record.partition)
+    for period, part in zip(windows.all, np.split(predictions, ends), strict=True):
         rows = frames[period]
-        mature = period in matured
+        mature = period in windows.matured
         has_label = rows[pipeline.spec.label.column].is_not_null().to_numpy()
         losses = (
             period_losses(
@@ -312,7 +307,7 @@ def _new_periods(
             NewPeriod(
                 period=period,
                 rows=rows,
-                season=windows.season(pipeline, record),
+                season=windows.season(pipeline, period),
                 predictions=prediction_columns(part, pipeline.spec.label),
                 labels=label_columns(pipeline.spec.label, rows) if mature else None,
                 loss=losses[0] if losses else None,
@@ -344,9 +339,7 @@ def _predictions(
 
 def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[str]:
     notes = [windows.waiting] if windows.waiting else []
-    without = [
-        key for key in (str(r.partition) for r in windows.periods) if key not in windows.seasons
-    ]
+    without = [key for key in windows.periods if key not in windows.seasons]
     if spec.seasonal and without:
         notes.append(
             f"the season of {', '.join(without)} has no history {spec.seasonal.back} periods"

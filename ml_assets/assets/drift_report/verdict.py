@@ -21,7 +21,7 @@ from ml_assets.assets.drift_report.findings import (
     Window,
 )
 from ml_assets.spec.automation import duration_text
-from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec
+from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec, in_order
 
 KINDS: tuple[DriftKind, ...] = get_args(DriftKind)
 HISTORY = 104
@@ -83,7 +83,8 @@ def remember(
     now = [PastPeriod(period=w.period, model=model, ratios=_ratios(w)) for w in windows]
     again = {one.period for one in now}
     kept = [one for one in before if one.period not in again]
-    return tuple(sorted([*kept, *now], key=lambda one: one.period)[-HISTORY:])
+    by_period = {one.period: one for one in [*kept, *now]}
+    return tuple(by_period[period] for period in in_order([*by_period])[-HISTORY:])
 
 
 def summary(report: DriftReport) -> str:

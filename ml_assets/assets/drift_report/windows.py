@@ -7,8 +7,15 @@ import polars as pl
 
 from ml_assets.assets.drift_report.domain_classifier import ROWS, evenly
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline
-from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline, where_read
+from ml_assets.assets.evaluation_report.drift_baseline_rows import (
+    parted,
+    read_baseline,
+    where_read,
+    whole_frame,
+)
+from ml_assets.assets.evaluation_report.drift_slices import slices, whole_slices
 from ml_assets.assets.training_set.window import feature_order
+from ml_assets.errors import counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Work, input_version
@@ -16,7 +23,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.recalls import require_sound
-from ml_assets.spec.drift import DriftSpec
+from ml_assets.spec.drift import DriftSpec, in_order
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.layout import Address, published_partitions
@@ -33,42 +40,46 @@ class DriftWindows:
 
     release: Origin
     baseline: Baseline
-    periods: tuple[StageRecord, ...]
-    """Records of feature_set, oldest first: the newest behind the training split. At least one is
-    behind the holdout: neither training nor judging has seen it."""
-    matured: tuple[StageRecord, ...]
+    periods: tuple[str, ...]
+    """Oldest first: the newest behind the training split. At least one is behind the holdout:
+    neither training nor judging has seen it."""
+    matured: tuple[str, ...]
     """The newest ones behind the holdout whose labels are there."""
     waiting: str
     """Why the newest period is not among them; empty where it is."""
     seasons: Mapping[str, tuple[StageRecord, ...]]
     """Period -> the same season of before, where all of it is published."""
     commit: CommitId
+    records: Mapping[str, StageRecord]
+    """Period -> the record of feature_set that holds its rows."""
+    cut: Mapping[str, pl.DataFrame] | None = None
+    """Period -> its rows, where they are slices of a table that is read whole."""
 
     @property
-    def all(self) -> tuple[StageRecord, ...]:
+    def all(self) -> tuple[str, ...]:
         """Every period that is judged for anything, oldest first, each once."""
-        by_period = {record.partition or "": record for record in (*self.matured, *self.periods)}
-        return tuple(by_period[key] for key in sorted(by_period))
+        return tuple(in_order({*self.matured, *self.periods}))
 
     @property
     def newest(self) -> str:
-        return self.periods[-1].partition or ""
+        return self.periods[-1]
 
     def work(self, pipeline: Pipeline, run: str) -> Work:
         """What a report on them is made from."""
         seasons = {
             record.partition: record for records in self.seasons.values() for record in records
         }
+        judged = {self.records[one].partition: self.records[one] for one in self.all}
         inputs = (
             input_version(self.release.model, self.release.commit),
-            *(input_version(record, self.commit) for record in self.all),
+            *(input_version(record, self.commit) for record in judged.values()),
         )
-        others = [r for key, r in sorted(seasons.items()) if r not in self.all]
+        others = [r for key, r in sorted(seasons.items()) if r not in judged.values()]
         season = tuple(input_version(record, self.commit) for record in others)
         labelled = InputVersion(
             key="matured",
             partition=None,
-            version=",".join(record.partition or "" for record in self.matured),
+            version=",".join(self.matured if self.cut is None else (*self.matured, *self.periods)),
             commit=None,
         )
         address = Address(pipeline.name, DRIFT_STAGE)
@@ -76,22 +87,28 @@ class DriftWindows:
             address, code_version_of(pipeline, DRIFT_STAGE), (*inputs, *season, labelled), run
         )
 
-    def rows(self, pipeline: Pipeline, record: StageRecord) -> pl.DataFrame:
+    def rows(self, pipeline: Pipeline, period: str) -> pl.DataFrame:
         """The feature rows of a period.
 
         Raises:
             Recalled: it was made from bad data.
         """
+        if self.cut is not None:
+            require_sound(pipeline.store, self.commit, self.records[period])
+            return self.cut[period]
+        return self._partition(pipeline, self.records[period])
+
+    def _partition(self, pipeline: Pipeline, record: StageRecord) -> pl.DataFrame:
         require_sound(pipeline.store, self.commit, record)
         address = Address(pipeline.name, "feature_set", partition=record.partition)
         return pipeline.store.scan(self.commit, address.table).collect()
 
-    def season(self, pipeline: Pipeline, record: StageRecord) -> pl.DataFrame | None:
+    def season(self, pipeline: Pipeline, period: str) -> pl.DataFrame | None:
         """The rows of the same season of before; None where there is no such history."""
-        records = self.seasons.get(record.partition or "")
+        records = self.seasons.get(period)
         if not records:
             return None
-        frames = [self.rows(pipeline, one) for one in records]
+        frames = [self._partition(pipeline, one) for one in records]
         return pl.concat(frames, how="vertical_relaxed")
 
     def training_samples(self, pipeline: Pipeline) -> dict[str | None, pl.DataFrame]:
@@ -101,6 +118,13 @@ class DriftWindows:
         data = require_record(released, pipeline.address("training_set"))
         commits = where_read(released, data)
         features = Address(pipeline.name, "feature_set")
+        if self.cut is not None:
+            train = parted(whole_frame(pipeline, commits[None]), pipeline)["train"]
+            names = self.baseline.features.names
+            return {
+                period: evenly(rows.select(names), ROWS)
+                for period, rows in slices(train, pipeline.spec).items()
+            }
         found: dict[str | None, pl.DataFrame] = {}
         for one in self.baseline.features.periods:
             table = store.scan(commits[one.period], features.at(one.period).table).collect()
@@ -126,6 +150,8 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
             " next release has one"
         )
     data = require_record(state.at(origin.commit), state.address("training_set"))
+    if spec.every or spec.rows:
+        return _slice_windows(state, spec, origin, baseline, data)
     order = feature_order(state.pipeline)
     published = published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
     behind = [key for key in published if key > baseline.trained_on[1]]
@@ -135,40 +161,67 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
             f"no period has come since {data.attributes['as_of']}, the last that model"
             f" {model[:12]} was judged on"
         )
-    matured = _matured(unseen, published, baseline, spec)
+    without = {key: unlabelled(published[key]) for key in unseen}
+    matured = _matured(without, baseline, spec)
     periods = behind[-spec.windows :]
     return DriftWindows(
         release=origin,
         baseline=baseline,
-        periods=tuple(published[key] for key in periods),
-        matured=tuple(published[key] for key in matured[-spec.windows :]),
-        waiting=_waiting(unseen[-1], matured, published, spec),
+        periods=tuple(periods),
+        matured=tuple(matured[-spec.windows :]),
+        waiting=_waiting(without, matured, spec),
         seasons=_seasons(periods, published, order, spec),
         commit=state.commit,
+        records=published,
     )
 
 
-def _matured(
-    unseen: Sequence[str],
-    published: Mapping[str, StageRecord],
-    baseline: Baseline,
-    spec: DriftSpec,
-) -> list[str]:
-    """Periods whose labels are as complete as those that the model was trained on."""
-    old_enough = unseen[: len(unseen) - spec.label_lag]
+def _slice_windows(
+    state: PipelineState, spec: DriftSpec, origin: Origin, baseline: Baseline, data: StageRecord
+) -> DriftWindows | str:
+    """The slices of the rows whose keys the release has not seen."""
+    released, declared = state.at(origin.commit), state.spec
+    record = require_record(state, state.address("feature_set"))
+    seen = whole_frame(state.pipeline, where_read(released, data)[None])
+    rows = whole_frame(state.pipeline, state.commit)
+    new = rows.join(seen, on=declared.features.key, how="anti", maintain_order="left")
+    cut = whole_slices(new, declared, len(seen))
+    if not cut:
+        came = f"{counted(len(new), 'row')} came" if len(new) else "no row has come"
+        each = f" they are no whole period of {spec.size} yet" if len(new) else ""
+        return f"{came} since model {baseline.model[:12]} was trained{':' if each else ''}{each}"
+    label = declared.label.column
+    without = {name: part[label].null_count() / len(part) for name, part in cut.items()}
+    matured = _matured(without, baseline, spec)
+    return DriftWindows(
+        release=origin,
+        baseline=baseline,
+        periods=tuple(cut)[-spec.windows :],
+        matured=tuple(matured[-spec.windows :]),
+        waiting=_waiting(without, matured, spec),
+        seasons={},
+        commit=state.commit,
+        records=dict.fromkeys(cut, record),
+        cut=cut,
+    )
+
+
+def _matured(without: Mapping[str, float], baseline: Baseline, spec: DriftSpec) -> list[str]:
+    """Periods whose labels are as complete as those that the model was trained on.
+
+    Args:
+        without: unseen period, oldest first -> the share of its rows without a label.
+    """
+    old_enough = list(without)[: len(without) - spec.label_lag]
     most = baseline.unlabelled + LATE_LABELS
-    return [key for key in old_enough if unlabelled(published[key]) <= most]
+    return [key for key in old_enough if without[key] <= most]
 
 
-def _waiting(
-    newest: str,
-    matured: Sequence[str],
-    published: Mapping[str, StageRecord],
-    spec: DriftSpec,
-) -> str:
+def _waiting(without: Mapping[str, float], matured: Sequence[str], spec: DriftSpec) -> str:
+    newest = list(without)[-1]
     if newest in matured:
         return ""
-    share = unlabelled(published[newest])
+    share = without[newest]
     lag = f", and {spec.label_lag} later periods have to come first" if spec.label_lag else ""
     return (
         f"labels and performance of {newest} wait for its labels: {100 * share:.0f} % of its rows"

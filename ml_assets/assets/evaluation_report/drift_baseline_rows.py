@@ -10,13 +10,15 @@ import polars as pl
 
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline
 from ml_assets.assets.evaluation_report.drift_profile import Profile, make_profile
+from ml_assets.assets.evaluation_report.drift_slices import slice_names, slices
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.rows import Holdout
-from ml_assets.assets.training_set.window import resolve_window
+from ml_assets.assets.training_set.window import part_rows, resolve_window, rows_to_part
 from ml_assets.errors import StorageError
 from ml_assets.records.ledger.origin import Origin
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.drift import in_order
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
@@ -36,6 +38,8 @@ def make_baseline(
 ) -> Baseline | None:
     """The baseline of a model; None for data without periods, or that was split otherwise.
 
+    The periods of rows that are read whole are the slices that the spec's ``drift`` asks for.
+
     Args:
         data: the record of its training set.
         predictions: [rows, outputs] on the holdout, in the order of its rows.
@@ -43,11 +47,25 @@ def make_baseline(
     spec = state.spec
     window = resolve_window(state, data.attributes["as_of"])
     commits = where_read(state, data)
-    if window is None or {k for keys in window.splits.values() for k in keys} != set(commits):
-        return None
-    train = _frames(state.pipeline, commits, window.splits["train"])
+    if window is None:
+        if spec.drift is None or set(commits) != {None}:
+            return None
+        whole = whole_frame(state.pipeline, commits[None])
+        parts = parted(whole, state.pipeline)
+        train: dict[str | None, pl.DataFrame] = {**slices(parts["train"], spec)}
+        held = labelled(parts["holdout"], spec.label)
+        held = held.with_columns(slice_names(held, spec).alias(_PERIOD))
+        periods_held = in_order(held[_PERIOD].unique().to_list())
+        unlabelled = whole[spec.label.column].null_count() / max(len(whole), 1)
+    else:
+        if {k for keys in window.splits.values() for k in keys} != set(commits):
+            return None
+        train = _frames(state.pipeline, commits, window.splits["train"])
+        held = _holdout_rows(state.pipeline, commits, window.splits["holdout"])
+        periods_held = window.splits["holdout"]
+        column = spec.label.column
+        unlabelled = max(f[column].null_count() / max(len(f), 1) for f in train.values())
     labels = {key: label_columns(spec.label, frame) for key, frame in train.items()}
-    held = _holdout_rows(state.pipeline, commits, window.splits["holdout"])
     if len(held) != len(predictions):
         raise StorageError(
             f"{state.name}: the holdout has {len(held)} labelled rows and the report"
@@ -61,16 +79,26 @@ def make_baseline(
         data=data.attributes["digest"],
         features=make_profile(train, spec.features.numeric, spec.features.categorical),
         labels=_of_labels(labels, spec.label),
-        unlabelled=max(
-            frame[spec.label.column].null_count() / max(len(frame), 1) for frame in train.values()
-        ),
+        unlabelled=unlabelled,
         predictions=make_profile(
-            {key: outputs.filter(periods == key) for key in window.splits["holdout"]},
+            {key: outputs.filter(periods == key) for key in periods_held},
             outputs.columns,
             [],
         ),
         losses=period_losses(spec, held, predictions),
     )
+
+
+def whole_frame(pipeline: Pipeline, commit: CommitId) -> pl.DataFrame:
+    """All feature rows of a pipeline that reads them whole."""
+    return pipeline.store.scan(commit, Address(pipeline.name, "feature_set").table).collect()
+
+
+def parted(rows: pl.DataFrame, pipeline: Pipeline) -> dict[str, pl.DataFrame]:
+    """The rows of each split of a table that is read whole, as its training set has them."""
+    rows = rows_to_part(rows, pipeline)
+    part = part_rows(rows, pipeline)
+    return {name: rows.filter(part == name) for name in ("train", "holdout")}
 
 
 def read_baseline(store: SnapshotStore, origin: Origin) -> Baseline | None:

@@ -107,9 +107,7 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, S
         }
         return labelled_rows(parts, spec.label)
     require_record(state, address)
-    frame = state.store.scan(state.commit, address.table).collect()
-    if isinstance(spec.split, TimeSharesSplit):  # its shares are of the rows that count
-        frame = frame.filter(pl.col(spec.label.column).is_not_null())
+    frame = rows_to_part(state.store.scan(state.commit, address.table).collect(), state.pipeline)
     part = part_rows(frame, state.pipeline)
     names: tuple[Split, ...] = ("train", "validation", "holdout")
     return labelled_rows(
@@ -178,6 +176,13 @@ def keep_apart(
     told = ", ".join(f"{len(rows[n]) - len(kept[n]):,} of {len(rows[n]):,} of {n}" for n in kept)
     log.info(f"rows left out, for another split has their {list(split.groups)}: {told}")
     return kept
+
+
+def rows_to_part(frame: pl.DataFrame, pipeline: Pipeline) -> pl.DataFrame:
+    """The rows of a table that is read whole which a split has shares of."""
+    if isinstance(pipeline.spec.split, TimeSharesSplit):  # its shares are of the rows that count
+        return frame.filter(pl.col(pipeline.spec.label.column).is_not_null())
+    return frame
 
 
 def part_rows(frame: pl.DataFrame, pipeline: Pipeline) -> pl.Series:

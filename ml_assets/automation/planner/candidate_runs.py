@@ -191,7 +191,8 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
         return f"{windows.newest} is judged against the release, and has not changed since"
     reason = f"{windows.newest} came after the release, and was not compared with it yet"
     selection = Selection((asset_key(pipeline, DRIFT_STAGE),))
-    return candidate_up_to(DRIFT, selection, windows.newest, reason, wanted)
+    up_to = windows.newest if windows.cut is None else ""
+    return candidate_up_to(DRIFT, selection, up_to, reason, wanted)
 
 
 def candidate_up_to(
