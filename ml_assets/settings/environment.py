@@ -89,6 +89,10 @@ _STORE = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 DEMO_PIPELINES = Path(__file__).parent.parent / "pipelines"
+ASKED_FOR = DEMO_PIPELINES / "asked_for"
+"""The room of code_lm, which belongs to the demo's once ``CODE_WORLD`` was laid out."""
+CODE_WORLD = Path("code")
+"""Below the demo's world: what code_lm reads."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,7 @@ def read_settings(
     return Settings(
         home=home,
         sources=Path(env.get("ML_ASSETS_SOURCES") or home / "demo").expanduser().resolve(),
-        pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come),
+        pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come, home / "demo"),
         snapshots=_snapshots(env, home / "snapshots"),
         objects=(objects := _objects(env, home / "objects")),
         checkpoints=_checkpoints(env, objects),
@@ -242,11 +246,17 @@ def environment_apart(settings: Settings, home: Path, trusted: Collection[str]) 
     }
 
 
-def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
-    """Folders that hold pipelines; ``demo`` is the package's own, which alone is the default."""
+def _folders(value: str, to_come: bool, world: Path) -> tuple[Path, ...]:
+    """Folders that hold pipelines; ``demo`` is the package's own, which alone is the default.
+
+    Args:
+        world: of the demo.
+    """
+    demo = (DEMO_PIPELINES, *([ASKED_FOR] if (world / CODE_WORLD).is_dir() else []))
     folders = tuple(
-        DEMO_PIPELINES if part == "demo" else Path(part).expanduser().resolve()
+        folder
         for part in (value or "demo").split(os.pathsep)
+        for folder in (demo if part == "demo" else (Path(part).expanduser().resolve(),))
         if part
     )
     for folder in folders:

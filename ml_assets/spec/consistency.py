@@ -28,6 +28,7 @@ from ml_assets.spec.gates import (
     Throughput,
     ValueBaseline,
 )
+from ml_assets.spec.texts import TextBaseline
 from ml_assets.spec.training import Task, TrainingSpec
 
 CLASSES: tuple[Task, ...] = ("binary", "multiclass")
@@ -63,6 +64,7 @@ def baseline_problems(declared: Declared) -> list[Misfit]:
             said = f"baseline name {baseline.name!r} is used twice: give each a 'name' of its own"
             problems.append(Misfit((*at, "name"), said))
         problems += [Misfit(at, said) for said in _forecast(baseline, declared)]
+        problems += [Misfit(at, said) for said in _of_texts(baseline, declared)]
         if isinstance(baseline, ValueBaseline):
             problems += [
                 Misfit(
@@ -74,6 +76,15 @@ def baseline_problems(declared: Declared) -> list[Misfit]:
                 if metric not in measured
             ]
     return problems
+
+
+def _of_texts(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
+    """What is fitted on columns has nothing to say of texts, and the other way round."""
+    texts = declared.task == "language_model"
+    if isinstance(baseline, ValueBaseline) or isinstance(baseline, TextBaseline) == texts:
+        return
+    instead = "uniform, unigram, bigram, gzip" if texts else "constant, group_rate"
+    yield f"baseline {baseline.name!r} is not for a {declared.task} task: use {instead}"
 
 
 def _forecast(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -34,7 +34,7 @@ from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
-from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
+from ml_assets.spec.training import Gpt, ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
 SCHEMA = 1
 
@@ -221,7 +221,7 @@ def _serving_problems(spec: PipelineSpec) -> list[Misfit]:
 
 def _label_problems(spec: PipelineSpec) -> list[Misfit]:
     label = spec.label
-    features = {*spec.features.numeric, *spec.features.categorical}
+    features = {*spec.features.columns}
     problems: list[Misfit] = []
     if label.column in features:
         said = f"label.column {label.column!r} is also a feature: the model would see the answer"
@@ -274,7 +274,7 @@ def _ahead_problems(spec: PipelineSpec) -> list[Misfit]:
 
 
 def _leak_problems(spec: PipelineSpec) -> list[Misfit]:
-    features = {*spec.features.numeric, *spec.features.categorical}
+    features = {*spec.features.columns}
     after_event = {name: source.after_event for name, source in spec.sources.items()}
     return leak_problems(spec.leaks, spec.split, features, spec.label.column, after_event)
 
@@ -294,6 +294,7 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
     return [
         *([Misfit(("model", "loss"), said)] if ranked else []),
         *_xgboost_problems(spec),
+        *_language_problems(spec),
         *objective_problems(spec.training, spec.label.task, spec.label.classes),
         *(Misfit(("training", name), f"training.{name}: {why}") for name in refused),
     ]
@@ -307,6 +308,21 @@ def _xgboost_problems(spec: PipelineSpec) -> list[Misfit]:
         " model.family to lightgbm, or a network"
     )
     return [Misfit(("model", "family"), said)]
+
+
+def _language_problems(spec: PipelineSpec) -> Iterator[Misfit]:
+    """A language model, its task, its tokens: each of the three asks for the other two."""
+    model, task = isinstance(spec.model, Gpt), spec.label.task == "language_model"
+    texts = spec.features.tokens is not None
+    if model == task == texts:
+        return
+    asked = "label.task language_model, model.family gpt and features.tokens go together"
+    if not model:
+        yield Misfit(("model", "family"), f"{asked}: this family is {spec.model.family}")
+    if not task:
+        yield Misfit(("label", "task"), f"{asked}: this task is {spec.label.task}")
+    if not texts:
+        yield Misfit(("features",), f"{asked}: say which column is the text, tokens: {{column: …}}")
 
 
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:

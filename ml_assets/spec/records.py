@@ -6,6 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.gates import Target
+from ml_assets.spec.texts import TextSample
 
 REPORT_FILE = "report.json"
 
@@ -258,6 +259,7 @@ class EvaluationReport(Frozen):
     """The digest of the keys of the holdout's rows."""
     origins: OriginReports | None = Field(default=None, exclude_if=unset)
     """None where the spec asks for the newest holdout alone."""
+    samples: tuple[TextSample, ...] = Field(default=(), strict=False, exclude_if=unset)
 
 
 class Change(Frozen):

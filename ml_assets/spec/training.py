@@ -1,7 +1,8 @@
 """The model and how it is trained: what the training program is asked for."""
 
-from collections.abc import Sequence
-from typing import Annotated, Literal, Self, assert_never
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
@@ -9,14 +10,15 @@ from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.paths import inside
 
-Task = Literal["binary", "multiclass", "regression", "ranking"]
-"""What a label is: true or false, one of several classes, a number, a grade within a query."""
+Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
+"""What a label is: true or false, one of several classes, a number, a grade within a query, or the
+bytes of a text, of which a language model says how many nats it takes to write them down."""
 
 
 def outputs_of(task: Task, classes: Sequence[str]) -> int:
     """How many numbers a model predicts for one row."""
     match task:
-        case "binary" | "regression" | "ranking":
+        case "binary" | "regression" | "ranking" | "language_model":
             return 1
         case "multiclass":
             return len(classes)
@@ -75,6 +77,43 @@ class Module(Frozen):
         return value if value is None else inside(value)
 
 
+GPT_PRESETS: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        "1m": {"width": 128, "depth": 4, "heads": 4},
+        "124m": {"width": 768, "depth": 12, "heads": 12},
+        "350m": {"width": 1024, "depth": 24, "heads": 16},
+        "1b": {"width": 2048, "depth": 18, "heads": 16},
+    }
+)
+"""Name, for its parameters with a vocabulary of 50,257 words (1m: of 2,048) -> the shape."""
+
+
+class Gpt(Frozen):
+    """A decoder-only transformer: rotary positions, RMS norms, tied embeddings."""
+
+    family: Literal["gpt"]
+    preset: Literal["1m", "124m", "350m", "1b"] | None = Field(default=None, exclude_if=unset)
+    """A shape by name; a field that is set beside it wins."""
+    width: Positive = 128
+    depth: Positive = 4
+    heads: Positive = 4
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_preset_says(cls, raw: Any) -> Any:
+        shape = GPT_PRESETS.get(str(raw.get("preset"))) if isinstance(raw, dict) else None
+        return {**shape, **raw} if shape else raw
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.width % (2 * self.heads):
+            raise ValueError(
+                f"width {self.width} must be a multiple of twice the {self.heads} heads: each turns"
+                " pairs of numbers by the position"
+            )
+        return self
+
+
 class Boosted(Frozen):
     """Gradient-boosted trees, grown in one process; a step of training is a round."""
 
@@ -118,7 +157,7 @@ INSTALL_BOOSTING = (
     " pip install 'ml_assets[boosting]'"
 )
 
-ModelSpec = Annotated[TabM | Mlp | Module | LightGbm | XGBoost, Field(discriminator="family")]
+ModelSpec = Annotated[TabM | Mlp | Module | Gpt | LightGbm | XGBoost, Field(discriminator="family")]
 
 TREES = ("lightgbm", "xgboost")
 """The families of boosted trees, as a record names them."""

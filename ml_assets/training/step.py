@@ -25,9 +25,9 @@ from ml_assets.training.models.families import code_of, fresh_network
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
-from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors
 from ml_assets.training.rows.order import BlockOrder, oversample_index
+from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.stop import NonFinite
 from ml_assets.training.telemetry import Times
 from ml_assets.training.trainer_state import MOST_SKIPS, LossScale
@@ -240,7 +240,7 @@ def assemble(
     network, times = network.to(ranks.device), Times()
     forward = parallelize(network, spec, ranks, times.communication)
     optimizer = make_optimizer(network, spec)
-    rows = SplitArrays(folder, schema, "train")
+    rows = split_arrays(folder, schema, "train")
     extra = oversample_index(rows, schema, spec.oversample)
     blocks = BlockOrder(rows.units, spec.block_rows, spec.block_window)
     batches = Batches(

@@ -61,6 +61,7 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
         origins_table,
         suspects_table,
     )
+    from ml_assets.assets.evaluation_report.quality_pictures import quality
     from ml_assets.reports.tables import changes_table
 
     report, pipeline = made.report, made.state.pipeline
@@ -69,6 +70,8 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
         shown.append(suspects_table(pipeline.name, made.wrong, most=ON_AN_ASSET))
     if (origins := origins_table(report, made.rolled.cost if made.rolled else {})) is not None:
         shown.append(origins)
+    if samples := quality(report, pipeline.spec).samples:
+        shown.append(samples)
     said = report.recommendation
     return dg.MaterializeResult(
         metadata={

@@ -127,6 +127,8 @@ def _pictured(spec: PipelineSpec, holdout: Holdout, predictions: np.ndarray) -> 
         case "regression":
             bins = predicted_against_observed(truth, predictions)
             return _Pictured(bins, residuals=residuals(truth, predictions))
+        case "language_model":
+            return _Pictured()
         case "ranking":
             days = holdout.blocks if spec.evaluation.block == "day" else None
             return _Pictured(ranking=ranking(truth, predictions, days))
@@ -142,7 +144,7 @@ def _label_rate(truth: Truth) -> tuple[float, ...]:
         case "multiclass":
             counts = np.bincount(truth.labels, minlength=len(truth.classes))
             return tuple(float(count / len(truth.labels)) for count in counts)
-        case "regression" | "ranking":
+        case "regression" | "ranking" | "language_model":
             return ()
         case _:
             assert_never(truth.task)

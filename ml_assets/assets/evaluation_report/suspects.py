@@ -29,8 +29,9 @@ class Scores:
 
 
 def has_suspects(spec: PipelineSpec) -> bool:
-    """Whether a row has a loss of its own: of a ranking, only a query has."""
-    return spec.label.task != "ranking"
+    """Whether a row has a label that may be wrong: of a ranking only a query has a loss, and the
+    bytes of a text are counted."""
+    return spec.label.task not in ("ranking", "language_model")
 
 
 def suspects(spec: PipelineSpec, scored: Mapping[Split, Scores]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from statistics import fmean, median
 import numpy as np
 
 from ml_assets.assets.training_set.encoding import decode_rows
+from ml_assets.assets.training_set.tokens import texts_of
 from ml_assets.reports.drawing import Axis, Series, Stack, Tone, column_chart, line_chart
 from ml_assets.reports.glance import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
@@ -46,6 +47,11 @@ def training_pictures(
 
 def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequence[str]) -> Table:
     """The first rows that the model saw, one a column, decoded to what a person reads."""
+    if preprocessing.tokens:
+        texts = texts_of(first.categorical, preprocessing.tokens)
+        return Table(
+            "First windows", "What the model sees first.", ("text",), [(t,) for t in texts]
+        )
     frame = decode_rows(
         np.asarray(first.numeric, np.float32),
         np.asarray(first.categorical, np.int32),

@@ -82,7 +82,7 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
     from ml_assets.assets.training_set.encoded_set import shards_in_words
     from ml_assets.assets.training_set.window import window_markdown
 
-    rates = made.schema.label_rate
+    rates = made.attributes["label_rate"]
     sizes = {f"rows_{name}": count for name, count in made.rows.items()}
     return {
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),

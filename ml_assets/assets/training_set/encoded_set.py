@@ -76,7 +76,9 @@ class EncodedSet:
             "as_of": self.window.as_of if self.window else None,
             "holdout": [holdout[0], holdout[-1]],
             "rows": self.rows,
-            "label_rate": list(self.schema.label_rate),
+            "label_rate": []
+            if self.schema.task == "language_model"
+            else list(self.schema.label_rate),
             "leaks": {one.name: one.model_dump(mode="json") for one in self.findings},
         }
 
@@ -152,6 +154,6 @@ def examine_set(
     window: SplitPlan | None,
 ) -> tuple[LeakFinding, ...]:
     """What every leak guard says of the rows of a set, and of how they were encoded."""
-    fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label)
+    fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label, pipeline.spec.features)
     scratch = scratch_in(pipeline.scratch)
     return (*examine(rows, pipeline.spec, embargo_of(pipeline, window), scratch), fitted)

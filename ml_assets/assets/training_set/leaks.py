@@ -21,6 +21,7 @@ from ml_assets.assets.training_set.row_hashes import RowHashes, buckets_for
 from ml_assets.assets.training_set.split_bias import find_bias
 from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.target_proxy import find_proxies
+from ml_assets.assets.training_set.tokens import fit_tokens
 from ml_assets.errors import quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.gates import LeakAlarm
@@ -188,7 +189,7 @@ def find_shared_rows(
     Where few columns have few values, rows are equal by chance: what chance explains, as if the
     columns were independent of each other, is not counted.
     """
-    columns = [*features.numeric, *features.categorical, label.column]
+    columns = [*features.columns, label.column]
     worst, where, named = 0.0, "", ()
     with _hashed(rows, columns, scratch) as hashes:
         for early, late in _PAIRS:
@@ -251,7 +252,9 @@ def _by_chance(early: SplitRows, late: SplitRows, columns: list[str]) -> float:
     return chance + _CHANCE_ERRORS * math.sqrt(chance * (1 - chance) / fewest)
 
 
-def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> LeakFinding:
+def find_foreign_fit(
+    schema: ShardSchema, train: SplitRows, label: LabelSpec, features: FeaturesSpec
+) -> LeakFinding:
     """Every statistic of a set is what its training rows say, counted here a second time.
 
     Args:
@@ -261,7 +264,7 @@ def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) ->
     wrong = {
         **_foreign_numbers(schema, train),
         **_foreign_words(schema, train),
-        **_foreign_label(schema, train, label),
+        **_foreign_label(schema, train, label, features),
     }
     count = len(schema.preprocessing.numeric) + len(schema.preprocessing.categorical)
     said = f"the statistics of {count} features and of the label are those of {len(train):,} rows"
@@ -314,7 +317,9 @@ def _foreign_words(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
     return wrong
 
 
-def _foreign_label(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> dict[str, str]:
+def _foreign_label(
+    schema: ShardSchema, train: SplitRows, label: LabelSpec, features: FeaturesSpec
+) -> dict[str, str]:
     own: tuple[float, ...] = ()
     fitted: tuple[float, ...] = schema.label_rate
     match label.task:
@@ -332,6 +337,10 @@ def _foreign_label(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> d
             fitted = (scale.mean, scale.std) if scale else ()
         case "ranking":
             pass
+        case "language_model":
+            fitted = ()
+            if fit_tokens(train, features) != schema.preprocessing.tokens:
+                return {label.column: "the words are others than the training rows give"}
     if len(own) == len(fitted) and all(_close(*pair) for pair in zip(own, fitted, strict=True)):
         return {}
     return {label.column: f"{fitted}, of the training rows {own}"}

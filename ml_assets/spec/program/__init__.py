@@ -13,6 +13,7 @@ from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.sanity import SanityCheck
+from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
 SPLIT = "split"
@@ -63,6 +64,8 @@ class Preprocessing(Frozen):
     null_flags: tuple[str, ...] = Field(strict=False)
     """Numeric columns that get an extra 0/1 column: they had nulls in the training split."""
     categorical: tuple[CategoricalColumn, ...] = Field(strict=False)
+    tokens: Tokens | None = Field(default=None, exclude_if=unset)
+    """Of texts, which have no other columns."""
 
 
 class Shard(Frozen):
@@ -94,17 +97,24 @@ class ShardFiles(Frozen):
     """JSON: for each categorical column the words of these rows, sorted."""
     label: File
     """[rows]: 0 or 1 float32 (binary), place of the class int64 (multiclass), the number float64
-    (regression), or the row's share of its query's gain float32 (ranking)."""
+    (regression), the row's share of its query's gain float32 (ranking), or the bytes of the text
+    float64 (language_model)."""
     queries: File | None = Field(default=None, exclude_if=unset)
     """Ranking: [queries + 1] int64, where each query's rows begin; a query lies in one shard."""
+    tokens: File | None = Field(default=None, exclude_if=unset)
+    """Of texts: [n] uint16, 0 and then the tokens of each row, each followed by 0. What was fitted
+    decides them: other words make another shard."""
+    texts: File | None = Field(default=None, exclude_if=unset)
+    """Of texts: [rows + 1] int64 where the tokens of each row begin, and the end of the last."""
     table: File
     """The rows before encoding (Parquet), in the same order."""
 
     @property
     def arrays(self) -> tuple[File, ...]:
         """What the training program reads."""
-        files = (self.numeric, self.missing, self.categorical, self.words, self.label, self.queries)
-        return tuple(file for file in files if file is not None)
+        files = (self.numeric, self.missing, self.categorical, self.words, self.label)
+        further = (self.queries, self.tokens, self.texts)
+        return (*files, *(file for file in further if file is not None))
 
 
 class LabelScale(Frozen):
@@ -122,7 +132,8 @@ class ShardSchema(Frozen):
     classes: tuple[str, ...] = Field(strict=False)
     preprocessing: Preprocessing
     label_rate: tuple[float, ...] = Field(strict=False)
-    """Share of each class in the training split (binary: of the positive one; a number: empty)."""
+    """Share of each class in the training split (binary: of the positive one; a text: of each
+    token; a number: empty)."""
     label_scale: LabelScale | None = Field(default=None, exclude_if=unset)
     splits: dict[Split, tuple[Shard, ...]]
 
@@ -238,7 +249,8 @@ class ScoreOutput(Reports):
 
     predictions: str
     """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
-    label's unit (regression), or scores that order the rows of a query (ranking)."""
+    label's unit (regression), scores that order the rows of a query (ranking), or the nats that
+    the text takes (language_model)."""
 
 
 class _Asked(Frozen):
@@ -338,6 +350,8 @@ class ScoreResult(Frozen):
     """Milliseconds for one row, the slowest in a hundred; None: it was not measured."""
     memory_mb: float | None = Field(default=None, exclude_if=unset)
     """Megabytes (10^6 bytes) that the process held at most."""
+    samples: tuple[tuple[int, ...], ...] = Field(default=(), strict=False, exclude_if=unset)
+    """Of a language model: tokens, the first half from a text, the rest as the model goes on."""
 
 
 class MeasureResult(Frozen):

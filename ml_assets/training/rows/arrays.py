@@ -42,7 +42,8 @@ class Rows:
     categorical: NDArray[np.generic]
     label: NDArray[Any]
     starts: NDArray[np.int64] | None = None
-    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
+    """[queries + 1] int64, where the rows of each query begin (ranking), or the windows of each
+    text (language model); else None."""
 
 
 Predict = Callable[[Rows], NDArray[np.float64]]
@@ -104,17 +105,34 @@ class SplitArrays:
     relevant row teaches nothing: it is no unit.
     """
 
+    at_once = 8192
+    """Rows that are scored at once."""
+
     def __init__(self, folder: Path, schema: ShardSchema, split: Split) -> None:
-        shards = schema.splits.get(split, ())
-        if not shards:
-            raise BadData(f"The training set {folder} has no split {split!r}.")
+        shards = self.shards_of(folder, schema, split)
         self._encoder, self._scale = Encoder(schema.preprocessing), schema.label_scale
         self._parts = [ShardArrays(folder.parent / s.digest, s.rows, self._encoder) for s in shards]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
         self._queries = self._relevant_queries(folder) if schema.task == "ranking" else None
 
+    @staticmethod
+    def shards_of(folder: Path, schema: ShardSchema, split: Split) -> tuple[Shard, ...]:
+        """The shards of a split.
+
+        Raises:
+            BadData: there is none.
+        """
+        shards = schema.splits.get(split, ())
+        if not shards:
+            raise BadData(f"The training set {folder} has no split {split!r}.")
+        return shards
+
     def __len__(self) -> int:
         return int(self._starts[-1])
+
+    def units_for(self, rows: int) -> int:
+        """How many units hold about so many rows; a ranking's are many rows each."""
+        return max(1, min(self.units, rows * self.units // len(self)))
 
     @property
     def units(self) -> int:

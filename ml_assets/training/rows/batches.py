@@ -25,7 +25,7 @@ class Tensors:
     categorical: torch.Tensor
     label: torch.Tensor
     starts: torch.Tensor | None = None
-    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
+    """As ``Rows.starts``."""
     numbers: NDArray[np.int64] | None = None
     """[units] where they lie in the split, for a message about them; None: nobody asks."""
 

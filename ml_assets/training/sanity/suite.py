@@ -15,7 +15,8 @@ from ml_assets.spec.training import Boosted
 from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.families import code_of, fresh_network
-from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.arrays import open_set
+from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
 from ml_assets.training.sanity.subject import Subject
 from ml_assets.training.sanity.untrained import gradients, loss_at_init, no_batch_leak, output_bias
@@ -75,7 +76,7 @@ def admit(request: SanityRequest) -> Subject:
     """The network and the rows that the training of this request would begin with."""
     folder, schema = open_set(request.data)
     network = fresh_network(request.model, request.training.seed, schema, code_of(request))
-    rows, held_out = (SplitArrays(folder, schema, name) for name in ("train", "validation"))
+    rows, held_out = (split_arrays(folder, schema, name) for name in ("train", "validation"))
     return Subject(network, request.model, request.training, schema.task, rows, held_out)
 
 
