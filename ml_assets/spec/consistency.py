@@ -245,6 +245,9 @@ def _calibration(gate: GateSpec, declared: Declared) -> _Found:
 
 
 def _shift(gate: GateSpec, declared: Declared) -> _Found:
+    if isinstance(gate, Robustness) and declared.task == "language_model":
+        yield (), f"gate {gate.name!r} spoils columns, and a text is not one of several: remove it"
+        return
     if isinstance(gate, Robustness) and gate.shift is not None and not declared.numbers:
         yield (
             ("shift",),

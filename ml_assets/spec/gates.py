@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.features import FunctionPath
-from ml_assets.spec.forecasts import DriftBaseline, PersistenceBaseline, SeasonalNaiveBaseline
+from ml_assets.spec.forecasts import Forecast
 from ml_assets.spec.paths import inside
 from ml_assets.spec.rollout import RolloutSpec
 from ml_assets.spec.texts import TextBaseline
@@ -127,9 +127,7 @@ BaselineSpec = Annotated[
     | GroupRateBaseline
     | GradientBoostingBaseline
     | TextBaseline
-    | PersistenceBaseline
-    | SeasonalNaiveBaseline
-    | DriftBaseline
+    | Forecast
     | FunctionBaseline
     | ValueBaseline,
     Field(discriminator="kind"),

@@ -32,7 +32,7 @@ from ml_assets.spec.partitions import PartitionsSpec
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit
+from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit, groups_of
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import Gpt, ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
@@ -327,7 +327,10 @@ def _language_problems(spec: PipelineSpec) -> Iterator[Misfit]:
 
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
     origins, begin = spec.evaluation.origins, spec.training.init_from
+    alone = spec.evaluation.block == "entity" and not groups_of(spec.split)
+    said = "evaluation.block 'entity' resamples what split.groups names: name it, or take 'row'"
     return [
+        *([Misfit(("evaluation", "block"), said)] if alone else []),
         *simple_model_problems(spec.evaluation),
         *origin_problems(origins, spec.split, begin),
     ]

@@ -23,7 +23,7 @@ from ml_assets_tests.cli.words import TOP, every_command
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
-    "demo": "--plant",
+    "demo": "[flight_delays|code_lm] --plant",
     "new": "NAME --from --label --ahead --key --time --network --timezone --into",
     "check": "[PIPELINE] --deep",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"

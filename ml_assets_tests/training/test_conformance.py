@@ -201,7 +201,7 @@ def test_a_fault_that_is_planted_in_a_block_of_ours_is_named(
         if fault == "noise":
             x = x + 0.1 * torch.rand_like(x)
         if fault == "count":
-            self.seen = getattr(self, "seen", 0) + 1
+            vars(self)["seen"] = vars(self).get("seen", 0) + 1
         return whole(self, x, turn)
 
     monkeypatch.setattr(Block, "forward", spoiled)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ml_assets.spec.program import Ref
+from ml_assets.spec.program import Ref, Reports, SanityRequest, World
 from ml_assets.spec.training import GPT_PRESETS, Gpt
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models.gpt import (
@@ -22,6 +22,8 @@ from ml_assets.training.models.gpt import (
 )
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.rows.tokens import TokenArrays, split_arrays
+from ml_assets.training.sanity.suite import admit, examine
+from ml_assets.training.sanity.untrained import output_bias
 from ml_assets.training.weights import load_predictor, samples
 from ml_assets_tests.training.conftest import Attempt, Sessions
 from ml_assets_tests.training.test_exactness import newest, wait_for_step
@@ -236,3 +238,27 @@ def test_it_computes_in_bf16(texts: Ref, whole: Attempt, tmp_path: Path, strateg
     assert attempt.run() == 0
     exact, rounded = whole.validation_losses(), attempt.validation_losses()
     assert rounded[max(rounded)] == pytest.approx(exact[max(exact)], rel=0.1)
+
+
+def test_it_is_sane_before_it_is_trained_and_a_bias_of_nothing_is_named(
+    texts: Ref, tmp_path: Path
+) -> None:
+    reports = Reports(events=str(tmp_path / "events"), result=str(tmp_path / "result"))
+    subject = admit(
+        SanityRequest(
+            session="sane",
+            attempt=1,
+            model=MODEL,
+            training=SPEC,
+            data=texts,
+            output=reports,
+            world=World(),
+        )
+    )
+    checks = examine(subject)
+    names = ["loss_at_init", "output_bias", "no_batch_leak", "gradients", "overfits_one_batch"]
+    assert [check.name for check in checks] == names
+    assert [check for check in checks if check.outcome != "passed"] == []
+    with torch.no_grad():
+        subject.network.output_bias.zero_()
+    assert output_bias(subject).outcome == "failed"

@@ -212,7 +212,9 @@ def read_tokens(
     parts, starts = [np.zeros(1, np.uint16)], [np.ones(1, np.int64)]
     for folder, files in _shard_files(ref, schema, split):
         assert files.tokens is not None and files.texts is not None
-        tokens, texts = (np.load(folder / file.path) for file in (files.tokens, files.texts))
+        tokens, texts = (
+            np.load(folder / one.path, allow_pickle=False) for one in (files.tokens, files.texts)
+        )
         starts.append(texts[1:] + (starts[-1][-1] - 1))
         parts.append(tokens[1:])
     return np.concatenate(parts), np.concatenate(starts)

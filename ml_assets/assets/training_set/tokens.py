@@ -56,7 +56,7 @@ def fit_tokens(train: SplitRows, features: FeaturesSpec) -> Tokens:
 
 def token_rates(train: SplitRows, tokens: Tokens) -> tuple[float, ...]:
     """[tokens] the share of each in the texts and their ends."""
-    made = _library().Tokenizer.from_str(tokens.tokenizer)
+    made = _opened(tokens)
     counts = np.zeros(tokens.size, np.int64)
     for texts in _batches(_texts(train, tokens.column)):
         for ids in _cut(made, texts):
@@ -85,7 +85,7 @@ def token_arrays(
             f" the text has {texts.filter(wrong).str.len_bytes()[0]:,} bytes: a language model is"
             f" judged by bits for each byte. Return pl.col({tokens.column!r}).str.len_bytes()."
         )
-    made = _library().Tokenizer.from_str(tokens.tokenizer)
+    made = _opened(tokens)
     parts, starts = [np.zeros(1, np.uint16)], [1]
     for batch in _batches(iter(texts)):
         for ids in _cut(made, batch):
@@ -96,8 +96,14 @@ def token_arrays(
 
 def texts_of(ids: Sequence[Sequence[int]], tokens: Tokens) -> list[str]:
     """What a person reads of each row of tokens."""
-    made = _library().Tokenizer.from_str(tokens.tokenizer)
+    made = _opened(tokens)
     return [made.decode([one for one in row if one > 0]) for row in ids]
+
+
+def _opened(tokens: Tokens) -> Any:
+    made = _library().Tokenizer.from_str(tokens.tokenizer)
+    made.encode_special_tokens = True  # a text that spells the end out does not end there
+    return made
 
 
 def _library() -> Any:

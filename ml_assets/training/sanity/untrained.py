@@ -52,12 +52,14 @@ def output_bias(subject: Subject) -> SanityCheck:
     """Compare what the output bias alone predicts with the labels of the first rows."""
     rows = subject.batch(_ROWS)
     bias = subject.network.output_bias.detach().double()
+    if subject.task == "language_model":
+        return _token_bias(bias[0], rows)
     label = rows.label.double()
     match subject.task:
         case "binary":
             predicted, rates, unit = torch.sigmoid(bias), label.mean()[None], "the base rate"
-        case "multiclass" | "language_model":
-            label = classes_of(rows, subject.task)
+        case "multiclass":
+            label = rows.label.long()
             rates = torch.bincount(label, minlength=bias.shape[-1]).double() / len(label)
             predicted, unit = torch.softmax(bias, dim=-1), "the base rates of the classes"
         case "regression" | "ranking":
@@ -77,6 +79,21 @@ def output_bias(subject: Subject) -> SanityCheck:
         " epochs would be spent on learning a constant."
     )
     return verdict("output_bias", float(away[worst]), bound, saw, remedy)
+
+
+def _token_bias(bias: torch.Tensor, rows: Tensors) -> SanityCheck:
+    """The tokens of a text come together, so that no share of one is sure: nats are compared."""
+    tokens = classes_of(rows, "language_model")
+    shares = (torch.bincount(tokens) / len(tokens)).double()
+    best = float(-torch.log(shares[tokens]).mean())
+    seen = float(-torch.log_softmax(bias, 0)[tokens].mean())
+    bound = (best + math.log(len(bias))) / 2
+    saw = (
+        f"The output bias alone takes {seen:.3f} nats for a token; expected at most {bound:.3f},"
+        f" halfway from the {best:.3f} of its frequencies to no bias at all."
+    )
+    remedy = "Let set_output_bias begin there: the first steps would be spent on learning it."
+    return verdict("output_bias", seen, bound, saw, remedy)
 
 
 def classes_of(rows: Tensors, task: Task) -> torch.Tensor:
