@@ -82,7 +82,8 @@ def set_output_bias(network: Network, task: Task, label_rate: Sequence[float]) -
         case "multiclass":
             bias = torch.log(rates)
         case "language_model":
-            bias = torch.zeros_like(network.output_bias[0], dtype=torch.float64)
+            never = torch.log(torch.tensor(1e-6, dtype=torch.float64))  # what pads the words, too
+            bias = never.repeat(network.output_bias.shape[-1])
             bias[: len(rates)] = torch.log(rates)
         case "regression" | "ranking":
             bias = torch.zeros(1)
