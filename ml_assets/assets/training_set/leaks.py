@@ -252,9 +252,7 @@ def _by_chance(early: SplitRows, late: SplitRows, columns: list[str]) -> float:
     return chance + _CHANCE_ERRORS * math.sqrt(chance * (1 - chance) / fewest)
 
 
-def find_foreign_fit(
-    schema: ShardSchema, train: SplitRows, label: LabelSpec, features: FeaturesSpec
-) -> LeakFinding:
+def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> LeakFinding:
     """Every statistic of a set is what its training rows say, counted here a second time.
 
     Args:
@@ -264,7 +262,7 @@ def find_foreign_fit(
     wrong = {
         **_foreign_numbers(schema, train),
         **_foreign_words(schema, train),
-        **_foreign_label(schema, train, label, features),
+        **_foreign_label(schema, train, label),
     }
     count = len(schema.preprocessing.numeric) + len(schema.preprocessing.categorical)
     said = f"the statistics of {count} features and of the label are those of {len(train):,} rows"
@@ -317,9 +315,7 @@ def _foreign_words(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
     return wrong
 
 
-def _foreign_label(
-    schema: ShardSchema, train: SplitRows, label: LabelSpec, features: FeaturesSpec
-) -> dict[str, str]:
+def _foreign_label(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> dict[str, str]:
     own: tuple[float, ...] = ()
     fitted: tuple[float, ...] = schema.label_rate
     match label.task:
@@ -338,8 +334,8 @@ def _foreign_label(
         case "ranking":
             pass
         case "language_model":
-            fitted = ()
-            if fit_tokens(train, features) != schema.preprocessing.tokens:
+            fitted, tokens = (), schema.preprocessing.tokens
+            if tokens is None or fit_tokens(train, tokens.asked) != tokens:
                 return {label.column: "the words are others than the training rows give"}
     if len(own) == len(fitted) and all(_close(*pair) for pair in zip(own, fitted, strict=True)):
         return {}
