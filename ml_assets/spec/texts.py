@@ -35,6 +35,11 @@ class Tokens(Frozen):
     context: Annotated[int, Field(ge=2)]
     """Tokens that the network sees at once."""
 
+    @property
+    def asked(self) -> TokensSpec:
+        """What gives these words again, from the same texts."""
+        return TokensSpec(column=self.column, vocabulary=self.size, context=self.context)
+
 
 class TextBaseline(Frozen):
     """Of texts: tokens all alike; by how often each comes, or comes after the one before it; or

@@ -202,6 +202,29 @@ def without_meaning(model: ModelSpec) -> frozenset[str]:
     return frozenset()
 
 
+VALIDATION_METRICS: Mapping[Task, tuple[str, ...]] = {
+    "binary": (
+        "validation_accuracy",
+        "validation_auc",
+        "validation_average_precision",
+        "validation_brier",
+    ),
+    "multiclass": ("validation_accuracy", "validation_brier"),
+    "regression": ("validation_mae",),
+    "ranking": (),
+    "language_model": (),
+}
+HIGHEST_IS_BEST = frozenset(
+    {"validation_accuracy", "validation_auc", "validation_average_precision"}
+)
+"""Validation metrics that are at most 1, and better the higher they are."""
+
+
+def validation_metrics(model: ModelSpec, task: Task) -> tuple[str, ...]:
+    """What a training tells at each evaluation on the validation split, its loss first."""
+    return ("validation_loss", *(() if isinstance(model, Boosted) else VALIDATION_METRICS[task]))
+
+
 Strategy = Literal["replicate", "shard", "hybrid"]
 """Whole on each process; in shards over all of them; in shards within a node, copied over nodes."""
 OptimizerName = Literal["adamw", "sgd", "nadam", "adafactor"]

@@ -154,6 +154,6 @@ def examine_set(
     window: SplitPlan | None,
 ) -> tuple[LeakFinding, ...]:
     """What every leak guard says of the rows of a set, and of how they were encoded."""
-    fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label, pipeline.spec.features)
+    fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label)
     scratch = scratch_in(pipeline.scratch)
     return (*examine(rows, pipeline.spec, embargo_of(pipeline, window), scratch), fitted)

@@ -37,7 +37,7 @@ def fit(train: SplitRows, features: FeaturesSpec, label: LabelSpec, scratch: Pat
         scratch: where files may lie meanwhile; None: where the machine has them.
     """
     if features.tokens:
-        tokens = fit_tokens(train, features)
+        tokens = fit_tokens(train, features.tokens)
         none = Preprocessing(numeric=(), null_flags=(), categorical=())
         cut = none.model_copy(update={"tokens": tokens})
         return Fitted(cut, None, token_rates(train, tokens))

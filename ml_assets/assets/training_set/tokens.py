@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.errors import SpecError, quoted
-from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.label import LabelSpec
-from ml_assets.spec.texts import Tokens
+from ml_assets.spec.texts import Tokens, TokensSpec
 
 END = "<|end|>"
 """Token 0: it stands after each text, and before the first."""
@@ -27,14 +26,12 @@ _AT_ONCE = 256
 """Texts that are cut at once."""
 
 
-def fit_tokens(train: SplitRows, features: FeaturesSpec) -> Tokens:
+def fit_tokens(train: SplitRows, spec: TokensSpec) -> Tokens:
     """The words of the training split's texts; the same texts give the same words.
 
     Raises:
         SpecError: ``tokenizers`` is not installed.
     """
-    spec = features.tokens
-    assert spec is not None
     library = _library()
     made = library.Tokenizer(library.models.BPE())
     made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)

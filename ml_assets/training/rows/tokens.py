@@ -71,7 +71,7 @@ class TokenArrays(SplitArrays):
             for shard in self.shards_of(folder, schema, split)
         ]
         self._starts = np.cumsum([0, *(one.rows for one in self._streams)])
-        self._queries = None
+        self._queries, self.label_scale = None, None
 
     @cached_property
     def _windows(self) -> NDArray[np.int64]:

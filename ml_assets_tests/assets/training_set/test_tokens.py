@@ -17,6 +17,7 @@ from ml_assets.spec.features import FeaturesSpec
 from ml_assets_tests.training.texts import FEATURES, LABEL, text_set
 
 pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
+WORDS = TokensSpec(column="text", vocabulary=300)
 TEXTS = [
     "def f(x):\n    return 2 * x\n",
     "",
@@ -32,7 +33,7 @@ def frame(texts: list[str]) -> pl.DataFrame:
 
 
 def test_a_text_comes_back_from_its_tokens_to_the_byte() -> None:
-    tokens = fit_tokens(SplitRows.of(frame(["other words, of which none is here"])), FEATURES)
+    tokens = fit_tokens(SplitRows.of(frame(["other words, of which none is here"])), WORDS)
     stream, starts = token_arrays(frame(TEXTS), tokens, LABEL)
     assert stream.dtype == np.uint16
     assert stream[0] == 0
@@ -43,17 +44,17 @@ def test_a_text_comes_back_from_its_tokens_to_the_byte() -> None:
 
 def test_the_same_texts_give_the_same_words_and_others_others() -> None:
     some, more = SplitRows.of(frame(TEXTS)), SplitRows.of(frame([*TEXTS, "while True: pass " * 9]))
-    assert fit_tokens(some, FEATURES) == fit_tokens(some, FEATURES)
-    assert fit_tokens(some, FEATURES) != fit_tokens(more, FEATURES)
+    assert fit_tokens(some, WORDS) == fit_tokens(some, WORDS)
+    assert fit_tokens(some, WORDS) != fit_tokens(more, WORDS)
 
 
 def test_words_that_were_learned_from_the_holdout_are_found(tmp_path: Path) -> None:
     data = text_set(tmp_path)
     schema = load_schema(data)
     train, holdout = (read_rows(data, schema, name) for name in ("train", "holdout"))
-    assert find_foreign_fit(schema, SplitRows.of(train), LABEL, FEATURES).passed
+    assert find_foreign_fit(schema, SplitRows.of(train), LABEL).passed
     both = SplitRows.of(pl.concat([train, holdout]))
-    found = find_foreign_fit(schema, both, LABEL, FEATURES)
+    found = find_foreign_fit(schema, both, LABEL)
     assert not found.passed
     assert "the words are others" in found.reason
     stream, starts = read_tokens(data, schema, "holdout")
@@ -62,7 +63,7 @@ def test_words_that_were_learned_from_the_holdout_are_found(tmp_path: Path) -> N
 
 
 def test_a_label_that_is_not_the_bytes_of_the_text_is_refused() -> None:
-    tokens = fit_tokens(SplitRows.of(frame(TEXTS)), FEATURES)
+    tokens = fit_tokens(SplitRows.of(frame(TEXTS)), WORDS)
     wrong = frame(TEXTS).with_columns(pl.col("text").str.len_chars().alias("bytes"))
     with pytest.raises(SpecError, match=r"the text has 34 bytes: .*len_bytes"):
         token_arrays(wrong[2:], tokens, LABEL)
