@@ -26,6 +26,7 @@ from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.evaluation import EvaluationSpec, origin_problems, simple_model_problems
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec, TableSpec, online_problems
 from ml_assets.spec.gates import AgainstChampion, GateSpec, ReleaseSpec
+from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.partitions import PartitionsSpec
@@ -34,7 +35,7 @@ from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit, groups_of
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
-from ml_assets.spec.training import Gpt, ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
+from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
 SCHEMA = 1
 

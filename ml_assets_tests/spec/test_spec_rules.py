@@ -17,11 +17,12 @@ from ml_assets.spec.gates import (
     GateSpec,
     MetricName,
 )
+from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.paths import inside
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import training_world
 from ml_assets.spec.sources import EventsSource, FilesSource, SourceSpec, SqlSource
-from ml_assets.spec.training import Gpt, ModelSpec, Task, TrainingSpec
+from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 
 Raw = dict[str, Any]
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from ml_assets.spec.training import Gpt
+from ml_assets.spec.gpt import Gpt
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 

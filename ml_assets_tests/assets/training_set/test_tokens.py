@@ -14,6 +14,7 @@ from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.tokens import fit_tokens, texts_of, token_arrays
 from ml_assets.errors import SpecError
 from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.texts import TokensSpec
 from ml_assets_tests.training.texts import FEATURES, LABEL, text_set
 
 pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
