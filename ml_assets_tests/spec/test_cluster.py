@@ -82,6 +82,8 @@ def test_a_spec_without_a_cluster_says_nothing_of_it_and_means_one_node() -> Non
         ({"nodes": 3}, "cluster.nodes 3 must divide training.processes 8"),
         ({"gpus_per_node": -1}, "greater than or equal to 0"),
         ({"nodes": 2, "gpus_per_node": 8}, "set training.processes to 16"),
+        ({"data_cache": "8Gi"}, "set training.order: blocks"),
+        ({"scratch": "8Gi", "data_cache": "8Gi"}, "is a part of scratch 8Gi: it must be smaller"),
         ({"gpu_resource": "gpu"}, "vendor.example/name"),
         ({"gpu_resource": "nvidia.com/gpu "}, "no key of a label"),
         ({"cpu": "two"}, "no number of cores"),
