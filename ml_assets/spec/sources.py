@@ -192,6 +192,7 @@ class _TableSource(_Source):
     """A table; a partition is the range of its ``watermark`` column."""
 
     watermark: str | None = None
+    """A datetime column; a partitioned table needs it."""
     ignore_null_watermark: bool = Field(default=False, exclude_if=unset)
     """Rows without a watermark, which are of no partition, are left out; False: an error."""
 
@@ -213,7 +214,7 @@ TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0
 
 
 class SqlSource(_TableSource):
-    """A table in a SQL database."""
+    """A table in a SQL database; a partition is the range of its ``watermark`` column."""
 
     kind: Literal["sql"]
     connection: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
@@ -222,7 +223,7 @@ class SqlSource(_TableSource):
 
 
 class DeltaSource(_TableSource):
-    """A Delta Lake table, read at one of its versions."""
+    """A Delta Lake table at one of its versions; a partition is the range of its ``watermark``."""
 
     kind: Literal["delta"]
     path: str
@@ -239,7 +240,7 @@ class DeltaSource(_TableSource):
 
 
 class IcebergSource(_TableSource):
-    """An Iceberg table, read at one of its snapshots."""
+    """An Iceberg table at one of its snapshots; a partition is the range of its ``watermark``."""
 
     kind: Literal["iceberg"]
     catalog: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]{0,62}$")]
