@@ -55,7 +55,7 @@ Open = Callable[..., tuple[Batches, Batches]]
 def opened(tmp_path: Path, published: Ref) -> Open:
     """The same steps with rows that are here, and with rows that are fetched."""
 
-    def batches(blocks: int, spec: TrainingSpec = SPEC) -> tuple[Batches, Batches]:
+    def batches(blocks: float, spec: TrainingSpec = SPEC) -> tuple[Batches, Batches]:
         request = TrainRequest(
             session="s",
             attempt=1,
@@ -68,7 +68,7 @@ def opened(tmp_path: Path, published: Ref) -> Open:
         )
         place = S3Place(published.uri, client(tries=1))
         found: list[Batches] = []
-        for name, cache in (("here", None), ("fetched", blocks * spec.block_rows * ROW)):
+        for name, cache in (("here", None), ("fetched", int(blocks * spec.block_rows * ROW))):
             local = stage(request, place, tmp_path / name, Deadline(), cache)
             folder, schema = open_set(local.data, local.splits)
             assert isinstance(local, TrainRequest)
@@ -135,7 +135,7 @@ def test_too_little_room_is_refused_with_what_to_change(opened: Open) -> None:
     ):
         fetched.share(0, 0, 1)
     with pytest.raises(BadRequest, match=r"raise cluster\.data_cache"):
-        opened(blocks=0)
+        opened(blocks=0.5)
 
 
 def test_any_rows_can_be_read_whatever_the_room(opened: Open) -> None:

@@ -66,7 +66,7 @@ def test_pods_without_room_for_the_set_train_the_same_weights_also_after_a_kill(
     """Each holds a third of the training split and fetches its own rows as it comes to them."""
     blocks = {"order": "blocks", "block_rows": 12, "block_window": 2}
     job = train_job(data, **blocks, epochs=60, evaluate_every=50, patience=100)
-    whole = LocalLauncher(tmp_path / "alone").train(job)
+    whole = LocalLauncher(tmp_path / "alone").train(job, [].append)
     mirror, uri = home.train(job)
     cache = 7 * 12 * 8  # blocks of rows of a number and a label
     first, second = home.start(uri, data_cache=cache)
