@@ -5,9 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, World
+from ml_assets.spec.program import Ref, Split, TrainOutput, TrainRequest, World
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.store.retries import Deadline
 from ml_assets.store.s3.client import S3Place, client
@@ -38,7 +39,7 @@ ROW = 4 * (2 + 1) + 4 + 4
 def published(tmp_path: Path, bucket: S3Server) -> Ref:
     """Three shards of training rows; one is longer than what has a checksum of its own."""
     objects = S3Objects(tmp_path / "home", f"s3://{BUCKET}/state")
-    parts = {
+    parts: dict[Split, list[pl.LazyFrame]] = {
         "train": [frame(9000, 0), frame(700, 10_000), frame(3000, 20_000)],
         "validation": [frame(300, 30_000)],
         "holdout": [frame(40, 40_000)],

@@ -32,7 +32,9 @@ def write_parts(
     folder: Path,
 ) -> Ref:
     """The same with several shards of a split."""
-    parts = {name: [Part(rows) for rows in frames] for name, frames in splits.items()}
+    parts: dict[Split, list[Part]] = {
+        name: [Part(rows) for rows in frames] for name, frames in splits.items()
+    }
     return write_labelled(labelled_rows(parts, label), features, label, folder).ref
 
 

@@ -92,7 +92,7 @@ class BlockOrder:
             size = int(self._starts[lane + 1] - self._starts[lane])
             if place >= size:
                 continue
-            offset = self._offset(lane)
+            offset = int(self._offset(lane))
             ends = [(at + offset) // self._span for at in (place, min(place + count, size) - 1)]
             now += [self._window(epoch, lane, n) for n in range(ends[0], ends[1] + 1)]
             last = now[-1].last
