@@ -13,12 +13,12 @@ from pydantic import Field
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program
+from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
 SPLIT = "split"
 """The column of a training set's rows that names their split."""
-
 Split = Literal["train", "validation", "holdout"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
@@ -140,8 +140,8 @@ class ShardSchema(Frozen):
 
     def shards_of(self, splits: Sequence[Split]) -> tuple[Shard, ...]:
         """Those of some splits, each once."""
-        parts = [self.splits.get(name, ()) for name in splits]
-        return tuple({one.digest: one for part in parts for one in part}.values())
+        found = (one for name in splits for one in self.splits.get(name, ()))
+        return tuple({one.digest: one for one in found}.values())
 
 
 class Calibration(Frozen):
@@ -251,17 +251,6 @@ class ScoreOutput(Reports):
     predictions: str
     """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
     label's unit (regression), or scores that order the rows of a query (ranking)."""
-
-
-class RowsOnDemand(Frozen):
-    """The rows of the training split are fetched as training comes to them."""
-
-    uri: str
-    """``s3://``: the folder of the shards."""
-    scratch: str
-    """A folder of this machine."""
-    bytes: Positive
-    """Of the disk that each process may take for them."""
 
 
 class _Asked(Frozen):

@@ -14,10 +14,10 @@ from ml_assets.spec.program import (
     Ref,
     Request,
     Result,
-    RowsOnDemand,
     ScoreRequest,
     TrainRequest,
 )
+from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import Deadline, persist
