@@ -95,7 +95,8 @@ class ShardArrays:
         return ShardFiles.model_validate_json((self._folder / SHARD_FILE).read_bytes())
 
     def _mapped(self, file: File) -> NDArray[Any]:
-        return np.load(self._folder / file.path, mmap_mode="r", allow_pickle=False)
+        mapped = np.load(self._folder / file.path, mmap_mode="r", allow_pickle=False)
+        return np.asarray(mapped)  # a view: numpy's own class for it costs time at every use
 
 
 class SplitArrays:

@@ -55,7 +55,8 @@ class BlockOrder:
         self._span, self._lanes, self._share = window * block, lanes, share
         rounds, rest = divmod(self.units, lanes * share)
         left = np.clip(rest - share * np.arange(lanes), 0, share)
-        self._starts = np.cumsum([0, *(rounds * share + left)])
+        self._lengths: list[int] = (rounds * share + left).tolist()
+        self._starts: list[int] = np.cumsum([0, *self._lengths]).tolist()
         self._laid = OrderedDict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]()
         self._mixed = OrderedDict[tuple[int, Window], NDArray[np.int64]]()
 
@@ -89,7 +90,7 @@ class BlockOrder:
         """
         now, soon = list[Window](), list[tuple[int, Window]]()
         for lane in lanes:
-            size = int(self._starts[lane + 1] - self._starts[lane])
+            size = self._lengths[lane]
             if place >= size:
                 continue
             offset = int(self._offset(lane))
@@ -117,8 +118,9 @@ class BlockOrder:
         return self._span * lane // self._lanes
 
     def _window(self, epoch: int, lane: int, number: int) -> Window:
-        first, size = self._span * number - int(self._offset(lane)), np.diff(self._starts)[lane]
-        return Window(epoch, lane, number, max(0, first), int(min(first + self._span, size)))
+        first = self._span * number - int(self._offset(lane))
+        last = min(first + self._span, self._lengths[lane])
+        return Window(epoch, lane, number, max(0, first), last)
 
     def _units_of(self, window: Window, seed: int) -> NDArray[np.int64]:
         """[places of the window] the unit that comes there. Those of the last windows are kept."""
