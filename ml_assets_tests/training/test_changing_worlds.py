@@ -38,7 +38,7 @@ class Numbered(SplitArrays):
         self._starts = np.cumsum([0, *shards])
         self._parts = [Shard(*span) for span in pairwise(self._starts.tolist())]
         self._encoder = Encoder(Preprocessing(numeric=(), null_flags=(), categorical=()))
-        self._scale = None
+        self.label_scale = None
         ends = np.cumsum([0, *queries])
         self._queries = np.stack([ends[:-1], ends[1:]], axis=1) if queries else None
 

@@ -111,7 +111,7 @@ class SplitArrays:
 
     def __init__(self, folder: Path, schema: ShardSchema, split: Split) -> None:
         shards = shards_of(schema, split, folder)
-        self._encoder, self._scale = Encoder(schema.preprocessing), schema.label_scale
+        self._encoder, self.label_scale = Encoder(schema.preprocessing), schema.label_scale
         self._parts = [ShardArrays(folder.parent / s.digest, s.rows, self._encoder) for s in shards]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
         self._queries = self._relevant_queries(folder) if schema.task == "ranking" else None
@@ -182,7 +182,7 @@ class SplitArrays:
             codes[places] = part.codes(own)
             labels[places] = np.take(part.label, own)
         numeric = self._encoder.numeric(numbers, missing)
-        return Rows(numeric, codes, scale_label(labels, self._scale))
+        return Rows(numeric, codes, scale_label(labels, self.label_scale))
 
     @cached_property
     def _likes(self) -> tuple[NDArray[Any], ...]:

@@ -52,7 +52,7 @@ class FetchedRows(SplitArrays):
     ) -> None:
         shards = shards_of(schema, "train", Path(source.uri))
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
-        self._queries = None
+        self._queries, self.label_scale = None, schema.label_scale
         self._order, self._waits = order, waits
         self._remote = RemoteShards(S3Place(source.uri), schema, shards)
         self._disk = Disk(Path(source.scratch), source.bytes, order.block, schema)
