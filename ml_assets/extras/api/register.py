@@ -13,6 +13,7 @@ from ml_assets.extras.api.overrides import NotAllowed
 from ml_assets.extras.api.shapes import ModelRegistered, Problem, RegisterRequest
 from ml_assets.extras.api.stages import ASKED_BY
 from ml_assets.records.ledger.chain import read, register
+from ml_assets.records.ledger.stages import decision_line
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings.access import read_register_from
 from ml_assets.spec.records import LedgerEntry
@@ -39,7 +40,8 @@ def register_model(pipeline: Pipeline, asked: RegisterRequest, author: str) -> M
     line = register(pipeline.store, pipeline.name, model, author, "", said)
     before = tagged_run(_MODEL_TAG, f"{pipeline.name} {model}")
     status = run_status(before[0]) if before else None
-    again = status is not None and status["status"] not in _ENDED
+    judged = decision_line(entries, model) is not None
+    again = status is not None and (judged or status["status"] not in _ENDED)
     run = before[0] if before and again else _judge(pipeline, asked, model, author)
     return ModelRegistered(
         name=pipeline.name,
