@@ -254,6 +254,7 @@ def test_no_other_stage_and_no_claim_that_is_no_number(
 ) -> None:
     mine = made(released, handover / "mine")
     assert "releases to production, not to staging" in mistakes(eve, mine, stage="staging")
+    assert len(mistakes(eve, handover / "no", stage="staging").splitlines()) == 2, "both at once"
     for other in (
         {"metrics": {"accuracy": "1"}},
         {"metrics": {"accuracy": {"env": "ML_ASSETS_SIGNING_KEY"}}},

@@ -31,11 +31,14 @@ class _Unusable(MlAssetsError):
     """The files are not there, too large, or may not be read."""
 
 
-def take_model(pipeline: Pipeline, uri: str, places: Sequence[str]) -> Ref:
+def take_model(
+    pipeline: Pipeline, uri: str, places: Sequence[str], wrong: Sequence[Problem]
+) -> Ref:
     """Keep the model at an address in the object store, once its files are what they have to be.
 
     Args:
         places: folders and S3 prefixes that it has to lie below.
+        wrong: what is wrong with the request besides; told with the rest.
 
     Raises:
         NotAllowed: it may not be taken, or does not go with the pipeline; every mistake is listed.
@@ -50,12 +53,12 @@ def take_model(pipeline: Pipeline, uri: str, places: Sequence[str]) -> Ref:
             manifest = ModelManifest.model_validate_json(content)
             source.copy(manifest.weights.path, folder, _MOST_WEIGHTS)
         except ValidationError as error:
-            raise NotAllowed([*_of_manifest(error)]) from error
+            raise NotAllowed([*wrong, *_of_manifest(error)]) from error
         except (_Unusable, OSError) as error:
-            raise NotAllowed([Problem(field=FIELD, said=str(error))]) from error
+            raise NotAllowed([*wrong, Problem(field=FIELD, said=str(error))]) from error
         said = [*_misfits(pipeline, manifest), *_wrong_weights(folder, manifest)]
-        if said:
-            raise NotAllowed([Problem(field=FIELD, said=one) for one in said])
+        if said or wrong:
+            raise NotAllowed([*wrong, *(Problem(field=FIELD, said=one) for one in said)])
         return adopt_model(pipeline.objects, Ref(uri=scratch, digest=bytes_digest(content)))
 
 

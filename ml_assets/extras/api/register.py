@@ -9,7 +9,6 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.errors import EvidenceError
 from ml_assets.extras.api.artifact import take_model
-from ml_assets.extras.api.overrides import NotAllowed
 from ml_assets.extras.api.shapes import ModelRegistered, Problem, RegisterRequest
 from ml_assets.extras.api.stages import ASKED_BY
 from ml_assets.records.ledger.chain import read, register
@@ -32,8 +31,8 @@ def register_model(pipeline: Pipeline, asked: RegisterRequest, author: str) -> M
         EvidenceError: the model, or the version, is known already as another one.
         DagsterAway: the run that judges it could not be launched; asking again launches it.
     """
-    _require_stage(pipeline, asked)
-    model = take_model(pipeline, asked.artifact_uri, read_register_from()).digest
+    wrong = _stage_problems(pipeline, asked)
+    model = take_model(pipeline, asked.artifact_uri, read_register_from(), wrong).digest
     said = Registered(version=asked.version, uri=asked.artifact_uri, claims=asked.metrics)
     entries = read(pipeline.store, pipeline.name)
     _require_new_or_same(entries, model, said)
@@ -71,15 +70,15 @@ def _judge(pipeline: Pipeline, asked: RegisterRequest, model: str, author: str) 
     return launch(pipeline.settings.ui_url, job, {"ops": config}, tags, assets)
 
 
-def _require_stage(pipeline: Pipeline, asked: RegisterRequest) -> None:
+def _stage_problems(pipeline: Pipeline, asked: RegisterRequest) -> list[Problem]:
     release = pipeline.spec.release
     if asked.stage in ("none", release.entrance, release.to):
-        return
+        return []
     said = (
         f"{pipeline.name} releases to {release.to}, not to {asked.stage}. Ask for {release.to}, or"
         " for none: then it is judged and not moved."
     )
-    raise NotAllowed([Problem(field="body.stage", said=said)])
+    return [Problem(field="body.stage", said=said)]
 
 
 def _require_new_or_same(entries: Sequence[LedgerEntry], model: str, said: Registered) -> None:
