@@ -37,7 +37,7 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
 
         code = code_of(request)
     predict = load_predictor(Path(request.model.uri), manifest, request.world.threads, code)
-    folder, schema = open_set(request.data)
+    folder, schema = open_set(request.data, request.splits)
     rows = split_arrays(folder, schema, request.split)
     began = time.monotonic()
     spans = [

@@ -48,6 +48,7 @@ from ml_assets.spec.program import (
 )
 from ml_assets.spec.texts import Tokens
 from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
+from ml_assets.store.shard_rows import checksums
 
 NO_ROWS = SplitRows(())
 NOTHING_KNOWN: Mapping[str, Shard] = MappingProxyType({})
@@ -334,6 +335,7 @@ class _Shards:
                 arrays["queries"] = query_starts(frame, self.label)
             if self.tokens:
                 arrays["tokens"], arrays["texts"] = token_arrays(frame, self.tokens, self.label)
+            arrays["checksums"] = checksums(numeric, missing, categorical, label)
             for kind, array in arrays.items():
                 np.save(draft / f"{kind}.npy", array, allow_pickle=False)
             (draft / "words.json").write_bytes(canonical_json(words))

@@ -5,24 +5,29 @@ runs, ``exit_codes`` how it ends, ``identity`` which program it is, ``start`` ho
 ``pod`` what goes through the object store where it runs in pods.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.network_code import NetworkCode
+from ml_assets.spec.program.calibration import Calibration
 from ml_assets.spec.program.identity import Program
+from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
 SPLIT = "split"
 """The column of a training set's rows that names their split."""
-
 Split = Literal["train", "validation", "holdout"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 SCHEMA_FILE = "schema.json"
 SHARD_FILE = "shard.json"
+CHECKED_ROWS = 4096
+"""Rows of a shard that have a checksum of their own, so that some can be fetched without others."""
 
 
 class Ref(Frozen):
@@ -106,12 +111,15 @@ class ShardFiles(Frozen):
     decides them: other words make another shard."""
     texts: File | None = Field(default=None, exclude_if=unset)
     """Of texts: [rows + 1] int64 where the tokens of each row begin, and the end of the last."""
+    checksums: File | None = Field(default=None, exclude_if=unset)
+    """[ceil(rows / CHECKED_ROWS), 4, 32] uint8: SHA-256 of so many rows of numeric, missing,
+    categorical and label; None: it was encoded before there were any."""
     table: File
     """The rows before encoding (Parquet), in the same order."""
 
     @property
     def arrays(self) -> tuple[File, ...]:
-        """What the training program reads."""
+        """What the training program reads where it has the whole shard."""
         files = (self.numeric, self.missing, self.categorical, self.words, self.label)
         further = (self.queries, self.tokens, self.texts)
         return (*files, *(file for file in further if file is not None))
@@ -140,26 +148,12 @@ class ShardSchema(Frozen):
     @property
     def shards(self) -> tuple[Shard, ...]:
         """Those of all splits, each once."""
-        return tuple({one.digest: one for part in self.splits.values() for one in part}.values())
+        return self.shards_of(SPLITS)
 
-
-class Calibration(Frozen):
-    """Takes the probabilities p of a model back to frequencies; applied wherever it predicts.
-
-    ``q_k ~ p_k / f(p_k)`` undoes a focal loss, then ``~ q_k^scale exp(shift_k)``, each made to sum
-    to one. Of a binary label that is Platt's ``sigmoid(a logit(q) + b)``.
-    """
-
-    focal_gamma: Annotated[float, Field(ge=0)] = 0.0
-    """The gamma of the focal loss it was trained with; 0: none."""
-    scale: Annotated[float, Field(gt=0)] = 1.0
-    shift: tuple[float, ...] = Field(strict=False)
-    """[classes], the first 0; binary: of the negative and the positive."""
-    rows: Annotated[int, Field(ge=0)] = 0
-    """Rows of the validation split that it was fitted on."""
-    log_loss_before: float | None = None
-    """The log loss of those rows, without it."""
-    log_loss: float | None = None
+    def shards_of(self, splits: Sequence[Split]) -> tuple[Shard, ...]:
+        """Those of some splits, each once."""
+        found = (one for name in splits for one in self.splits.get(name, ()))
+        return tuple({one.digest: one for one in found}.values())
 
 
 class ModelManifest(Frozen):
@@ -265,6 +259,13 @@ class _Asked(Frozen):
     """The program that is asked for; another one refuses. None: whichever is there."""
     code: NetworkCode | None = Field(default=None, exclude_if=unset)
     """Of a team's own network; None: the family is one of ours."""
+    on_demand: RowsOnDemand | None = Field(default=None, exclude_if=unset)
+    """Set by a pod for its own processes; None: the rows are here."""
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that are read whole."""
+        return ("validation",) if self.on_demand else ("train", "validation")
 
 
 class TrainRequest(_Asked):
@@ -288,6 +289,11 @@ class ScoreRequest(_Asked):
     model: Ref
     split: Split
     output: ScoreOutput
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """See ``_Asked.splits``."""
+        return (self.split,)
 
 
 class MeasureRequest(_Asked):

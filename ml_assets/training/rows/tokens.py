@@ -21,7 +21,7 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
-from ml_assets.training.rows.arrays import Rows, SplitArrays
+from ml_assets.training.rows.arrays import Rows, SplitArrays, shards_of
 from ml_assets.training.stop import BadData
 
 _TOKENS_OF_A_ROW = 4
@@ -68,7 +68,7 @@ class TokenArrays(SplitArrays):
         self.context = tokens.context
         self._streams = [
             Stream(folder.parent / shard.digest, shard.rows)
-            for shard in self.shards_of(folder, schema, split)
+            for shard in shards_of(schema, split, folder)
         ]
         self._starts = np.cumsum([0, *(one.rows for one in self._streams)])
         self._queries, self.label_scale = None, None
@@ -82,6 +82,10 @@ class TokenArrays(SplitArrays):
     @property
     def units(self) -> int:
         return int(self._windows[-1])
+
+    @property
+    def shards(self) -> list[int]:
+        return np.diff(self._windows).tolist()
 
     def units_for(self, rows: int) -> int:
         return min(self.units, max(min(rows, _FEW), _TOKENS_OF_A_ROW * rows // self.context))
