@@ -95,6 +95,7 @@ def laptop(folder: Path) -> Iterator[Place]:
 def pods(folder: Path) -> Iterator[Place]:
     """A home whose training runs in two pods, with its objects on S3."""
     with pytest.MonkeyPatch.context() as patch, s3_server(patch) as store, ApiServer() as server:
+        folder.mkdir(parents=True)
         world = world_on(store, server, folder)
         over_two_pods(world)
         try:
@@ -205,6 +206,7 @@ def _ask_until_released(
 ) -> list[Strike]:
     """Give the command until it ends well; the faults strike on the way."""
     struck: list[Strike] = []
+    said = ""
     for _ in range(ASKED_AT_MOST):
         work = Work(
             place.world, begin(place.world, "run", "irises"), draw, place.cluster, place.store
