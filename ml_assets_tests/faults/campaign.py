@@ -30,7 +30,8 @@ ASKED_AT_MOST = 8
 PATIENCE = 300.0
 """Seconds that one command may take."""
 _EXPLAINS = re.compile(
-    r"lost|killed|died|ended|interrupt|again|resum|away|refus|wait|full|no space|stopp|signal"
+    r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space|stopped"
+    r"|signal|full|evicted|preempted|another command|is away|already)\b"
 )
 _MEASURED = {"latency", "throughput", "memory"}
 """Gates whose values are those of the machine, at that moment."""
@@ -258,10 +259,10 @@ def _end(work: Work) -> int:
 
 
 def _sentence(said: str) -> str:
-    """The line that explains it: of those that do the last one, else the last of all."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    explaining = [line for line in lines if _EXPLAINS.search(line.lower()) and "[pass]" not in line]
-    return (explaining or lines or [""])[-1][:300]
+    """The last line that explains it; empty where people had to be told nothing."""
+    lines = [line.strip() for line in said.splitlines()]
+    shown = (line for line in lines if not line.startswith(("[pass]", ">", "warning: overfitting")))
+    return ([line for line in shown if _EXPLAINS.search(line)] or [""])[-1][:300]
 
 
 def remember(file: Path, struck: list[Strike]) -> None:
