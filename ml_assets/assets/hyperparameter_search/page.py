@@ -220,7 +220,7 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
         return ()
     against = found.champion
     if against is None or against.loss_difference is None:
-        return ("The holdout had no champion to compare its model with.",)
+        return ("The holdout had no other champion to compare its model with.",)
     apart = against.loss_difference
     word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
     seeds = ", seeds included" if against.seeds else ""
