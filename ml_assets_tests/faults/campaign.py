@@ -30,8 +30,8 @@ ASKED_AT_MOST = 8
 PATIENCE = 300.0
 """Seconds that one command may take."""
 _EXPLAINS = re.compile(
-    r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space|stopped"
-    r"|signal|full|evicted|preempted|another command|is away|already)\b"
+    r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space"
+    r"|stopped|signal|full|evicted|preempted|another command|is away|already)\b"
 )
 _MEASURED = {"latency", "throughput", "memory"}
 """Gates whose values are those of the machine, at that moment."""
