@@ -34,8 +34,8 @@ def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
 def plant_leak(sandbox: Sandbox) -> InjectionResult:
     """Plant a feature that knows how late the flight will be: no feature row is published.
 
-    Replayed at its moment, it comes out otherwise. Were that guard away, the next one would find it:
-    a model that is too good to be true.
+    Replayed at its moment, it comes out otherwise. Were that guard away, the next one would find
+    it: a model that is too good to be true.
     """
     sandbox.prepare(_with_the_feature)
     function = sandbox.declared / "features.py"
