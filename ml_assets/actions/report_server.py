@@ -17,11 +17,11 @@ from urllib.parse import unquote, urlsplit
 from starlette.datastructures import Headers
 
 from ml_assets.actions.home_page import PipelineState
-from ml_assets.actions.servers import taken
 from ml_assets.adapters.same_origin import refusal
 from ml_assets.errors import SettingsError
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE
 from ml_assets.reports.page import page, script_policy
+from ml_assets.settings.addresses import taken
 
 _PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")
 """Pipeline and model: what has no such name is not served."""

@@ -5,7 +5,6 @@ Each stands behind a supervisor, so that none is left behind, even by a kill of 
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,13 +17,12 @@ from types import FrameType
 
 from ml_assets.errors import SettingsError
 from ml_assets.launch.local import supervisor
+from ml_assets.settings.addresses import require_free
 
 GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.2
 _NEAR = 100
 _LAST_PORT = 65535
-_LISTENS = "0A"
-"""The state of a socket that listens, as /proc/net/tcp writes it."""
 
 
 @dataclass(frozen=True)
@@ -56,47 +54,6 @@ class _Signal:
 
 
 _signal: ContextVar[_Signal | None] = ContextVar("signal", default=None)
-
-
-def require_free(host: str, port: int, whose: str, setting: str) -> None:
-    """Return where a server of ours may listen.
-
-    Raises:
-        SettingsError: another program uses the port, or the host is no address of this machine.
-    """
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family, socket.SOCK_STREAM) as listening:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((host, port))
-    except OSError as error:
-        raise SettingsError(taken(whose, host, port, error, setting)) from error
-
-
-def taken(whose: str, host: str, port: int, error: OSError, setting: str) -> str:
-    """Say that a server of ours cannot listen, who does, and what to set instead."""
-    return (
-        f"{whose} cannot be served at {host}:{port}: {error.strerror}{_holder(port)}. End what uses"
-        f" the port, or choose another one: {setting}."
-    )
-
-
-def _holder(port: int) -> str:
-    """Who listens on a port, in brackets; nothing where this machine does not tell.
-
-    Of a command the name alone: what stands behind it may be a secret.
-    """
-    sockets = set[str]()
-    for table in ("tcp", "tcp6"):
-        with suppress(OSError):
-            rows = [row.split() for row in Path("/proc/net", table).read_text().splitlines()[1:]]
-            listening = (row for row in rows if row[3] == _LISTENS)
-            sockets |= {f"socket:[{r[9]}]" for r in listening if r[1].endswith(f":{port:04X}")}
-    for process in Path("/proc").glob("[0-9]*") if sockets else ():
-        with suppress(OSError):  # another user's, or it ended
-            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
-                return f" (by {(process / 'comm').read_text().strip()}, process {process.name})"
-    return " (by a process of another user)" if sockets else ""
 
 
 def free_port(first: int) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ml_assets.actions.servers import Program, require_free
+from ml_assets.actions.servers import Program
 from ml_assets.settings import Settings
+from ml_assets.settings.addresses import require_free
 
 SOCKET = "code-location.sock"
 """Where the code location answers, in the folder that the programs share."""

@@ -14,6 +14,7 @@ import dagster as dg
 
 from ml_assets.errors import MlAssetsError, StateInUse
 from ml_assets.settings import read_settings
+from ml_assets.settings.addresses import require_free
 from ml_assets.store import home
 from ml_assets.store.locks import exclusive
 
@@ -41,6 +42,7 @@ class Instance(dg.DagsterInstance):
             folder = _folder(base_dir)
             if _is_a_server():
                 refuse_second_daemon(folder)
+                _refuse_taken_port()
         except MlAssetsError as error:
             raise click.ClickException(str(error)) from error
         reference = get_type_hints(dg.DagsterInstance.from_ref)["instance_ref"]
@@ -75,6 +77,18 @@ def _is_a_server() -> bool:
     if Path(sys.argv[0]).name == "dagster-daemon":
         return "run" in sys.argv
     return bool(os.environ.get("DAGSTER_IS_DEV_CLI")) and "dev" in sys.argv
+
+
+def _refuse_taken_port() -> None:
+    """Return where Dagster's web server may listen: its own end is a stack, and of this one line.
+
+    Raises:
+        SettingsError: another program has the port that the command names.
+    """
+    command = click.get_current_context(silent=True)
+    asked = command.params if command else {}
+    if port := asked.get("port"):  # without one Dagster takes a free one
+        require_free(asked.get("host") or "127.0.0.1", int(port), "Dagster", "-p")
 
 
 def _folder(base_dir: str) -> Path:

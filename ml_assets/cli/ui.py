@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 import click
 
-from ml_assets.actions.servers import Programs, free_port, require_free, stoppable
+from ml_assets.actions.servers import Programs, free_port, stoppable
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings
-from ml_assets.settings.addresses import beside
+from ml_assets.settings.addresses import beside, require_free
 
 _PORT = options.Whole(1, 65535)
 

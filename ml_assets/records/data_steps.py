@@ -2,7 +2,7 @@
 from the records of runs, which outlive those."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Literal
 
 from pydantic import ValidationError
@@ -52,6 +52,15 @@ def data_steps(store: SnapshotStore, pipeline: str, now: Prices) -> tuple[DataSt
     steps = (*kept, *_new(store, pipeline, kept, now))
     priced = (s if s.node_hour else s.model_copy(update={"node_hour": hour}) for s in steps)
     return tuple(sorted(priced, key=lambda one: one.ended))
+
+
+def last_took(steps: Iterable[DataStep], addresses: Container[str]) -> int:
+    """Microseconds that tables took when each was made last; those that nobody timed took none.
+
+    Args:
+        steps: oldest first.
+    """
+    return sum({one.address: one.took for one in steps if one.address in addresses}.values())
 
 
 def data_step_files(store: SnapshotStore, pipeline: str, now: Prices) -> dict[str, bytes]:

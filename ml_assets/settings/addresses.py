@@ -1,9 +1,15 @@
-"""Addresses in the environment: of pages, S3 and a lakeFS server; none holds a password."""
+"""Addresses in the environment: of pages, S3 and a lakeFS server; none holds a password.
+
+And whether a server of ours can listen at one of this machine.
+"""
 
 import os
 import re
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
@@ -11,6 +17,8 @@ from ml_assets.errors import SettingsError
 _LAKEFS = "lakefs://"
 _LAKEFS_PLACE = re.compile(r"lakefs://([a-z0-9][a-z0-9-]{2,62})(?:/(\w[-\w]{0,62}))?", re.ASCII)
 """lakeFS's own rules for the names of repositories and branches."""
+_LISTENS = "0A"
+"""The state of a socket that listens, as /proc/net/tcp writes it."""
 
 
 def web_address(env: Mapping[str, str], name: str, default: str) -> str:
@@ -47,6 +55,47 @@ def beside(
         if not env.get(name):
             found[name] = port = free(port + 1)
     return {name: f"http://127.0.0.1:{at}" for name, at in found.items() if not env.get(name)}
+
+
+def require_free(host: str, port: int, whose: str, setting: str) -> None:
+    """Return where a server of ours may listen.
+
+    Raises:
+        SettingsError: another program uses the port, or the host is no address of this machine.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as listening:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+    except OSError as error:
+        raise SettingsError(taken(whose, host, port, error, setting)) from error
+
+
+def taken(whose: str, host: str, port: int, error: OSError, setting: str) -> str:
+    """Say that a server of ours cannot listen, who does, and what to set instead."""
+    return (
+        f"{whose} cannot be served at {host}:{port}: {error.strerror}{_holder(port)}. End what uses"
+        f" the port, or choose another one: {setting}."
+    )
+
+
+def _holder(port: int) -> str:
+    """Who listens on a port, in brackets; nothing where this machine does not tell.
+
+    Of a command the name alone: what stands behind it may be a secret.
+    """
+    sockets = set[str]()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            rows = [row.split() for row in Path("/proc/net", table).read_text().splitlines()[1:]]
+            listening = (row for row in rows if row[3] == _LISTENS)
+            sockets |= {f"socket:[{r[9]}]" for r in listening if r[1].endswith(f":{port:04X}")}
+    for process in Path("/proc").glob("[0-9]*") if sockets else ():
+        with suppress(OSError):  # another user's, or it ended
+            if any(str(one.readlink()) in sockets for one in (process / "fd").iterdir()):
+                return f" (by {(process / 'comm').read_text().strip()}, process {process.name})"
+    return " (by a process of another user)" if sockets else ""
 
 
 def without_secrets(url: str) -> str:

@@ -25,6 +25,7 @@ from ml_assets.settings import Retention, Settings, read_settings
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import (
+    SCHEMA_FILE,
     SHARD_FILE,
     ModelManifest,
     Preprocessing,
@@ -136,7 +137,7 @@ class House:
         digest = digest_of(schema)
         folder = self.objects.folder("shards", PIPELINE, digest)
         (folder / "rows.bin").write_bytes(self._bytes(20_000))
-        (folder / "schema.json").write_bytes(canonical_json(schema))
+        (folder / SCHEMA_FILE).write_bytes(canonical_json(schema))
         self._stamp(folder)
         return digest
 
@@ -162,9 +163,10 @@ class House:
         model = self._finish(session)
         self._publish(
             Address(PIPELINE, "training_set"),
-            b"",
+            (self.objects.path("shards", PIPELINE, data) / SCHEMA_FILE).read_bytes(),
             version=data,
             attributes={"uri": "somewhere", "digest": data},
+            name=SCHEMA_FILE,
         )
         trained = Trained(model.digest, session.session, data)
         attributes = {
@@ -277,6 +279,7 @@ class House:
         version: str | None = None,
         attributes: dict[str, Any] | None = None,
         inputs: tuple[InputVersion, ...] = (),
+        name: str = "report.json",
     ) -> None:
         self.made += 1
         work = Work(address, f"code-{self.made}", inputs, f"run-{self.made}")
@@ -284,7 +287,7 @@ class House:
             pipeline_of(settings=self.settings, store=self.store), work, self.store.resolve()
         ) as draft:
             if content:
-                draft.text("report.json", content)
+                draft.text(name, content)
             digest = hashlib.sha256(content).hexdigest()
             draft.publish(attributes=attributes or {}, data_version=version or digest)
 

@@ -7,14 +7,16 @@ import json
 import logging
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 import dagster as dg
@@ -117,7 +119,9 @@ def test_dagsters_own_materialization_is_in_the_history_of_ml_assets(
     folder = checkout / "ml_assets" / "pipelines" / "flight_delays"
     graph = pipeline_of(folder)
     flights = asset_key(graph, "raw_snapshot", "flights")
-    week = graph.spec.partitions.start.isoformat()
+    start = graph.spec.partitions.start
+    assert start is not None
+    week = start.isoformat()
 
     call(*command, f'key:"{flights.to_user_string()}"', "--partition", week)
 
@@ -204,19 +208,44 @@ def test_a_command_that_looks_works_and_uses_the_state(
     assert (checkout / ".ml_assets" / "dagster" / "schedules").is_dir()
 
 
-def location(port: int, server: subprocess.Popen[bytes]) -> str:
-    body = json.dumps({"query": LOCATIONS}).encode()
+@pytest.mark.parametrize("command", [(*DAGSTER, "dev"), (*DG, "dev")])
+def test_a_port_in_use_is_one_line(command: tuple[str, ...], checkout: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        said = call(*command, "-p", str(port), code=1)
+    line = f"Dagster cannot be served at 127.0.0.1:{port}: Address already in use (by "
+    assert [one for one in said.splitlines() if line in one] == [said.splitlines()[-1]]
+    assert "Traceback" not in said
+
+
+def ask(port: int, query: str, server: subprocess.Popen[bytes]) -> Any:
+    """What the server of a port answers, as soon as it does."""
     asked = urllib.request.Request(
-        f"http://127.0.0.1:{port}/graphql", body, {"Content-Type": "application/json"}
+        f"http://127.0.0.1:{port}/graphql",
+        json.dumps({"query": query}).encode(),
+        {"Content-Type": "application/json"},
     )
     while True:
         try:
             with urllib.request.urlopen(asked, timeout=30) as answer:
-                [entry] = json.load(answer)["data"]["workspaceOrError"]["locationEntries"]
-                return entry["name"]
+                return json.load(answer)["data"]
         except OSError:
             assert server.poll() is None
             time.sleep(0.5)
+
+
+@contextmanager
+def serving(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server until the block is left; it has ended then, with all that it began."""
+    with (
+        Path("server.log").open("ab") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as server,
+    ):
+        try:
+            yield server
+        finally:
+            server.terminate()
+            server.wait(60)
 
 
 @pytest.mark.daemon
@@ -228,14 +257,9 @@ def test_a_server_serves_the_location_of_ml_assets_and_no_second_begins(
 ) -> None:
     first, second = free_ports(2)
     lock = checkout / ".ml_assets" / "dagster" / "daemon.lock"
-    with ExitStack() as stack:
-        output = stack.enter_context((checkout / "server.log").open("wb"))
-        server = stack.enter_context(
-            subprocess.Popen([*command, "-p", str(first)], stdout=output, stderr=output)
-        )
-        stack.callback(server.wait, 60)
-        stack.callback(server.terminate)
-        assert location(first, server) == "ml_assets"
+    with serving(*command, "-p", str(first)) as server:
+        [entry] = ask(first, LOCATIONS, server)["workspaceOrError"]["locationEntries"]
+        assert entry["name"] == "ml_assets"
         while not lock.exists():
             assert server.poll() is None
             time.sleep(0.5)
@@ -244,3 +268,51 @@ def test_a_server_serves_the_location_of_ml_assets_and_no_second_begins(
             said = call(*other, option, str(second), code=1)
             assert "Dagster's daemon, since" in said
             assert "Traceback" not in said
+
+
+SWITCHES = """{
+  sensor: sensorOrError(sensorSelector: {repositoryLocationName: "ml_assets",
+      repositoryName: "__repository__", sensorName: "flight_delays__landing"}) {
+    ... on Sensor { id state: sensorState { status } } }
+  schedule: scheduleOrError(scheduleSelector: {repositoryLocationName: "ml_assets",
+      repositoryName: "__repository__", scheduleName: "flight_delays__refresh_schedule"}) {
+    ... on Schedule { id state: scheduleState { status } } }
+}"""
+OFF = """mutation {
+  stopSensor(id: "%s") { ... on StopSensorMutationResult { state: instigationState { status } } }
+  stopRunningSchedule(id: "%s") {
+    ... on ScheduleStateResult { state: scheduleState { status } } }
+}"""
+ON = """mutation { startSchedule(scheduleSelector: {repositoryLocationName: "ml_assets",
+    repositoryName: "__repository__", scheduleName: "flight_delays__refresh_schedule"}) {
+  ... on ScheduleStateResult { state: scheduleState { status } } } }"""
+
+
+def switches(port: int, server: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """A sensor and a schedule, as soon as the server has loaded the location."""
+    while True:
+        found = ask(port, SWITCHES, server)
+        if all(found.values()):
+            return found
+        time.sleep(0.5)
+
+
+def states(found: dict[str, Any]) -> list[str]:
+    return [one["state"]["status"] for one in found.values()]
+
+
+@pytest.mark.daemon
+@pytest.mark.timeout(600)
+def test_what_one_server_switches_is_so_in_every_other(checkout: Path) -> None:
+    ports = free_ports(3)
+    ours = (sys.executable, "-m", "ml_assets.cli.main", "ui", "--port", str(ports[0]))
+    with serving(*ours) as server:
+        found = switches(ports[0], server)
+        assert states(found) == ["RUNNING", "RUNNING"]
+        off = OFF % (found["sensor"]["id"], found["schedule"]["id"])
+        assert states(ask(ports[0], off, server)) == ["STOPPED", "STOPPED"]
+    with serving(*DAGSTER, "dev", "-p", str(ports[1])) as server:
+        assert states(switches(ports[1], server)) == ["STOPPED", "STOPPED"]
+        assert states(ask(ports[1], ON, server)) == ["RUNNING"]
+    with serving(*DAGSTER, "dev", "-w", "workspace.yaml", "-p", str(ports[2])) as server:
+        assert states(switches(ports[2], server)) == ["STOPPED", "RUNNING"]

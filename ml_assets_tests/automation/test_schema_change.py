@@ -1,6 +1,9 @@
 """A column is declared with another type while a pipeline runs: old and new rows never meet."""
 
+import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -13,6 +16,7 @@ from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.world import World as Folders
 
 Plant = Callable[[int, str], World]
 LANDING = "{landing: {}}"
@@ -79,7 +83,27 @@ def test_run_says_how_much_is_made_again_before_it_begins(
         "deliveries/validated_table/orders: 3 partitions with 719 rows made again for other"
         " columns, and 5 tables after them" in before
     )
+    assert "took" in before and "no price is set (ML_ASSETS_PRICES)" in before
     assert {type_of("feature_set", week) for week in WEEKS[1:3]} == {pl.Float64()}
+
+
+def test_run_says_what_it_costs_in_time_and_money_with_the_training_that_follows(
+    released: Folders, tmp_path: Path
+) -> None:
+    for name in ("state", "sources", "pipelines"):
+        shutil.copytree(released.root / name, tmp_path / name)
+    world = Folders(tmp_path, {**released.extra, "ML_ASSETS_PRICES": "node=3600"})  # 1 a second
+    spec = world.pipelines / "deliveries" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("order: int64", "order: float64"))
+    before, _, _ = world.cli("run", "deliveries", "--through", "raw_snapshot").partition("\n> ")
+    took = re.search(
+        r"note  when they were made last, these tables took ([\d.]+) s \(([\d.]+)\),"
+        r" and the last training ([\d.]+) s",
+        before,
+    )
+    assert took, before
+    tables, money, training = map(float, took.groups())
+    assert training > 0 and tables > 0 and money == pytest.approx(tables, abs=0.1)
 
 
 def test_a_week_that_is_refused_keeps_back_what_reads_it_and_no_other(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from ml_assets_tests.worlds.world import World, free_ports
@@ -43,6 +44,10 @@ query($path: [String!]!) {
   assetOrError(assetKey: {path: $path}) { ... on Asset { key { path } } }
 }
 """
+SENSORS = """
+{ sensorsOrError(repositorySelector: {repositoryLocationName: "ml_assets",
+    repositoryName: "__repository__"}) { ... on Sensors { results { name } } } }
+"""
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -63,6 +68,7 @@ class Served:
     dagster: str
     reports: str
     mlflow: str
+    process: int
 
     def graphql(self, query: str, **variables: object) -> Any:
         body = {"query": query, "variables": variables}
@@ -83,6 +89,8 @@ class Served:
         elif asset := re.fullmatch(re.escape(self.dagster) + "/assets/(.+)", url):
             path = asset[1].split("/")
             assert self.graphql(ASSET, path=path)["assetOrError"]["key"]["path"] == path
+        elif url == f"{self.dagster}/automation":
+            assert self.graphql(SENSORS)["sensorsOrError"]["results"], "it shows them"
         else:
             assert url.startswith(self.reports), f"nothing says what {url} is"
             assert "<table" in body if url.endswith("/experiments.html") else "<svg" in body
@@ -116,8 +124,8 @@ def wait_for(url: str, server: subprocess.Popen[bytes], world: World) -> None:
 @pytest.fixture(scope="module")
 def served(released: World) -> Iterator[Served]:
     settings = released.settings
-    found = Served(settings.ui_url, settings.reports_url, settings.mlflow_url)
     server = start(released)
+    found = Served(settings.ui_url, settings.reports_url, settings.mlflow_url, server.pid)
     try:
         for url in (found.reports, f"{found.mlflow}/health", f"{found.dagster}/server_info"):
             wait_for(url, server, released)
@@ -179,6 +187,16 @@ def test_every_link_of_a_report_opens(served: Served) -> None:
         assert len(links) >= (1 if page.endswith("/experiments.html") else 5)
         for url in links:
             served.check(url.replace("&amp;", "&"))
+
+
+def test_all_of_it_listens_on_this_machine_alone(served: Served) -> None:
+    ui = psutil.Process(served.process)
+    programs = (ui, *ui.children(recursive=True))
+    found = [one for program in programs for one in program.net_connections("inet")]
+    listening = {(*one.laddr,) for one in found if one.status == psutil.CONN_LISTEN}
+    assert {host for host, _ in listening} == {"127.0.0.1"}
+    shown = {urlsplit(url).port for url in (served.dagster, served.reports, served.mlflow)}
+    assert shown <= {port for _, port in listening}
 
 
 def test_the_log_says_where_each_is_served(served: Served, released: World) -> None:

@@ -1,6 +1,6 @@
 """Running a pipeline: the due data partitions, then the due part of the model's stages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from ml_assets.adapters.run_journal import word_tags
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance
 from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.assets.trained_model.cost.money import in_words, of_time
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.window import require_as_of
 from ml_assets.automation.planner.candidate_runs import (
@@ -30,9 +31,12 @@ from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import Plan, plan, retyped
 from ml_assets.automation.planner.selection import model_run
 from ml_assets.errors import EvidenceError, SpecError
+from ml_assets.records.data_steps import data_steps, last_took
 from ml_assets.records.experiments import Words
+from ml_assets.records.recent_runs import rows
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
+from ml_assets.settings import price_class
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.load import SPEC_FILE
@@ -120,6 +124,20 @@ def study_is_over(state: PipelineState) -> str:
     )
 
 
+def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
+    """What it takes to make tables again, and a training after them: by when each was made last."""
+    prices = pipeline.settings.prices
+    hour = prices.node_hour(price_class(spot=False), 0)
+    took = last_took(data_steps(pipeline.store, pipeline.name, prices), tables)
+    said = f"when they were made last, these tables took {took / 1e6:,.1f} s"
+    said += f" ({in_words(of_time(took, hour))})" if hour is not None else ""
+    trained = next((row for row in rows(pipeline) if row.seconds is not None), None)
+    if trained is not None:
+        said += f", and the last training {trained.seconds:,.1f} s"
+        said += f" ({trained.cost:,.4f})" if trained.cost is not None else ""
+    return said if hour is not None else f"{said}; no price is set (ML_ASSETS_PRICES)"
+
+
 @dataclass(frozen=True)
 class Request:
     """What ``ml-assets run`` was asked for."""
@@ -199,8 +217,7 @@ class PipelineRun:
 
         plan = look()
         self._tell_plan(plan, wanted)
-        for said in retyped(plan, records_by_address(self.store, self.pipeline.name)):
-            self.tell(f"note  {said}")
+        self._tell_other_columns(plan)
         stages = DataStages(self.pipeline, look, self._execute)
         stages.run(plan, wanted)
         for address in stages.left:
@@ -208,6 +225,16 @@ class PipelineRun:
                 self.tell(f"leave {address}: what it is made from could not be made")
         if stages.failures:
             raise failure_of(stages.failures)
+
+    def _tell_other_columns(self, plan: Plan) -> None:
+        """What other columns of a source cost, before anything is made again."""
+        records = records_by_address(self.store, self.pipeline.name)
+        told = retyped(plan, records)
+        for said in told:
+            self.tell(f"note  {said}")
+        if told:
+            again = {str(i.node.address) for i in plan.due if i.node.address in records}
+            self.tell(f"note  {expected_cost(self.pipeline, again)}")
 
     def make_alone(self, look: Callable[[Pipeline], CandidateRun | str]) -> None:
         """Make one thing that is due, and nothing else, when nobody is at work.

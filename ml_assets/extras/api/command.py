@@ -49,7 +49,7 @@ def api(port: int, host: str) -> None:
             f"The API needs {missing.name}, which is not installed: pip install"
             " 'ml_assets[serving]'"
         ) from missing
-    from ml_assets.actions.servers import require_free
+    from ml_assets.settings.addresses import require_free
 
     settings = prepared_settings()
     require_free(host, port, "The API", "--port")

@@ -91,7 +91,7 @@ def serve(
             " 'ml_assets[serving]'"
         ) from missing
 
-    from ml_assets.actions.servers import require_free
+    from ml_assets.settings.addresses import require_free
 
     require_free(host, port, "The release", "--port")
     limits = Limits(batch_rows, batch_wait / 1000, queue_rows)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ml_assets.assets.released_model.rollback import RolledBack, Way, roll_back, way_back
+from ml_assets.assets.released_model.tags import release_name
 from ml_assets.automation.housekeeping.reach import passed_sets
 from ml_assets.errors import StateInUse, StorageError
 from ml_assets.launch.session_folder import SessionFolder
@@ -19,7 +20,7 @@ from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.gates import ReleaseSpec
-from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.program import SCHEMA_FILE, ModelManifest, ShardSchema
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.locks import exclusive
 from ml_assets.store.objects import file_digest, verify
@@ -257,6 +258,10 @@ def test_sets_of_passed_releases_go_by_age_and_those_a_rollback_needs_stay(house
     assert not any((sets / name).exists() for name in gone)
     assert all((sets / one.data).is_dir() for one in (second, third, since))
     assert house.objects.path("models", first.model).is_dir(), "the model itself stays"
+    release = house.store.resolve(release_name(PIPELINE, 1))
+    manifest = Address(PIPELINE, "training_set").file(SCHEMA_FILE)
+    kept = ShardSchema.model_validate_json(house.store.read_bytes(release, manifest))
+    assert digest_of(kept) == first.data, "and so does what names the rows that it was trained on"
 
 
 def test_a_shard_stays_as_long_as_a_set_that_is_kept_names_it(house: House) -> None:

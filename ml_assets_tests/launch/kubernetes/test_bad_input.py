@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from ml_assets.errors import ClusterRefused, SettingsError, TrainingFailed
+from ml_assets.errors import ClusterRefused, DoesNotFit, SettingsError, TrainingFailed
 from ml_assets.launch.kubernetes import starting
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
@@ -13,6 +13,7 @@ from ml_assets.launch.kubernetes.names import REQUEST_ANNOTATION, job_name, sele
 from ml_assets.launch.kubernetes.rights import NEEDED
 from ml_assets.launch.session_name import train_session
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.training import Mlp
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets_tests.launch.kubernetes.stage import URI, Stage
 from ml_assets_tests.servers.kubernetes.sample_jobs import job as sample_job
@@ -67,6 +68,17 @@ def test_a_quota_that_is_too_small_is_told_with_its_numbers(stage, refused):
     told = refused(TrainingFailed)
     assert "quota of the namespace is too small" in told
     assert "limited: requests.memory=1Gi" in told
+
+
+def test_a_network_that_cannot_fit_its_pods_is_refused_before_one_is_made(stage):
+    model = Mlp(family="mlp", width=32768, depth=2)  # 2^30 weights, on two pods
+    job = replace(stage.job(cluster=SMALL), model=model)
+    with pytest.raises(DoesNotFit) as told:
+        stage.launcher().train(job, lambda event: None)
+    assert "each process needs at least " in str(told.value)
+    assert "parameters x 4 numbers x 4 bytes / 2 processes = " in str(told.value)
+    assert "a pod (cluster.memory: 2Gi) has 2.15 GB" in str(told.value)
+    assert stage.cluster.server.calls.of("create", "jobs") == []
 
 
 def test_a_namespace_that_is_not_there_is_named(stage, refused):

@@ -100,8 +100,10 @@ def _real(kubeconfig: Path, image: str) -> Iterator[TestCluster]:
         _wait_for_account(api, name)
         yield TestCluster(kubeconfig, name, image, None)
     finally:
-        _drop_finalizers(api, name)
-        api.delete_namespace(name)
+        try:
+            _drop_finalizers(api, name)
+        finally:
+            api.delete_namespace(name)
 
 
 def _service_account(api: Any, namespace: str, name: str, rules: list[dict[str, Any]]) -> str:
