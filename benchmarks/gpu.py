@@ -31,6 +31,8 @@ from ml_assets.training.step import Stepper, StopFlags, assemble, initial_networ
 from ml_assets.training.telemetry import gpu_utilization_pct
 from ml_assets.training.trainer_state import TrainerState
 
+NEEDS = ("gpu",)
+
 ROWS = 400_000
 WIDTHS = (128, 512, 2048, 4096, 8192)
 BUSY_PCT = 90.0

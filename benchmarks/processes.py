@@ -19,6 +19,8 @@ from ml_assets.spec.program import Ref
 from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.training import TabM, TrainingSpec
 
+NEEDS = ("cores 2",)
+
 ROWS = 60_000
 MODEL = TabM(family="tabm", width=128, depth=2, members=12)
 SPEC = TrainingSpec(epochs=2, batch_size=3072, microbatches=24, evaluate_every=10, patience=100)
@@ -37,7 +39,10 @@ def main() -> None:
                 best[processes] = max(known, found)
     print(f"rows_per_second_1 {best[1]:,.0f}")
     print(f"rows_per_second_2 {best[2]:,.0f}")
-    tell("rows_per_core_second_2_to_1", best[2] / 2 / best[1], 0.9, at="least")
+    why = (
+        "The sum of the gradients does not overlap the backward pass, so a core waits in each step."
+    )
+    tell("rows_per_core_second_2_to_1", best[2] / 2 / best[1], 0.92, at="least", why=why)
 
 
 def rows_per_second(objects: Path, data: Ref, processes: int) -> float:

@@ -25,6 +25,8 @@ from ml_assets.extras.serving.golden import golden_rows
 from ml_assets.training.rows.arrays import Rows
 from ml_assets.training.score import load_predictor
 
+NEEDS = ("setting ML_ASSETS_HOME",)
+
 PORT = 8123
 PACE = 50
 CONNECTIONS = 64
@@ -32,7 +34,8 @@ CONNECTIONS = 64
 
 def main() -> None:
     """Print each figure with its aim."""
-    pipeline, seconds = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
+    pipeline = (sys.argv[1:] or ["flight_delays"])[0]
+    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 20.0
     predictor = open_release(pipeline)
     alone = network_alone(predictor, seconds)
     report("network_alone", alone)

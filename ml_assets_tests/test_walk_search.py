@@ -172,6 +172,55 @@ def test_a_winner_outside_of_the_declared_space_is_not_trained_by(
     assert "search" in world.page("irises", "trained_model")
 
 
+POPULATION = """\
+search:
+  method: population
+  trials: 4
+  rounds: 2
+  parallel: 2
+  seeds: 0
+  metric: validation_accuracy
+  parameters:
+    training.learning_rate: {kind: log_float, low: 0.0001, high: 0.1}
+    model.dropout: {kind: float, low: 0.0, high: 0.3}
+"""
+
+
+@pytest.mark.daemon
+def test_a_population_trains_in_rounds_by_the_weights_of_the_round_before(tmp_path: Path) -> None:
+    world = searched.plant(tmp_path, POPULATION, rate=0.0003)
+    killed = begin(world, "run", "irises", "--search", "--through", "training_set").process
+    with killed as running:
+        while len([n for n in sessions(world).values() if n]) < 6 and running.poll() is None:
+            time.sleep(0.2)
+        kill_the_orchestrator(running)
+    begin(world, "run", "irises", "--search", "--through", "training_set").ends()
+    study = study_of(world)
+    assert max(sessions(world).values()) == 1, "none is trained twice"
+    parts = {one["number"]: one for one in study["trials"] if not one["own"]}
+    assert sorted(parts) == [*range(8)] and len(study["trials"]) == 9
+    for number in range(4, 8):
+        parent = parts[parts[number]["parent"]]
+        assert parent["round"] == 0
+        made, asked = (session_file(world, one) for one in (parent, parts[number]))
+        model = json.loads((made / "result.json").read_text())["model"]["digest"]
+        request = json.loads((asked / "request.json").read_text())
+        assert request["init"]["digest"] == model and request["training"]["epochs"] == 15
+    assert parts[4]["curve"][0][0] > 0.5, "a second round is the second half of the training"
+    said = world.cli("models", "search", "irises")
+    assert "The schedule that the best followed" in said or study["winner"] is None
+    refused = world.cli("release", "prove", "irises", "--study", "5", code=1)
+    assert "is a round of a population" in refused
+    again = world.cli("run", "irises", "--search", "--through", "training_set")
+    assert "skip  irises/hyperparameter_search" in again
+
+
+def session_file(world: World, trial: dict[str, Any]) -> Path:
+    """The folder of a trial's attempt that came to a result."""
+    (result,) = world.root.glob(f"state/objects/sessions/{trial['session']}/attempts/*/result.json")
+    return result.parent
+
+
 Kill = Callable[[subprocess.Popen[bytes]], None]
 """What happens to a process that searches."""
 

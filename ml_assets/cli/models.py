@@ -163,6 +163,7 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
     from ml_assets.assets.hyperparameter_search.page import (
         on_holdout,
         published_study,
+        schedule_table,
         searched_by,
         trials_table,
         write_study_page,
@@ -180,6 +181,10 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
     table = trials_table(study, by)
     for line in aligned([tuple(table.head), *(tuple(row) for row in table.rows[:_TRIALS])]):
         print(line)
+    if schedule := schedule_table(study, by):
+        print(f"\n{schedule.title}:")
+        for line in aligned([tuple(schedule.head), *(tuple(row) for row in schedule.rows)]):
+            print(line)
     edges = [f"edge  {one.said}" for one in boundaries(study, by, of.declared.spec)]
     for said in (
         "",

@@ -20,6 +20,7 @@ from ml_assets.spec.base import check_timezone
 
 if TYPE_CHECKING:
     from ml_assets.scaffold.labelled_table import Table
+    from ml_assets.spec.sources import Dialect
 
 
 @click.command
@@ -203,6 +204,8 @@ def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -
             f"  ({counted(len(given.copies), 'file')} copied there; to read them where they are,"
             " set ML_ASSETS_SOURCES to a folder above them)"
         )
+    if said := _written(given.dialect):
+        print(f"written: {said}")
     if len(given.null_values) > 1:
         told = ", ".join(repr(text) for text in given.null_values if text)
         print(f"no value: {told}")
@@ -211,6 +214,17 @@ def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -
         print(f"note: {times} is written without a zone: taken for {zone} (--timezone)")
     for note in found.notes:
         print(f"note: {note}")
+
+
+def _written(dialect: "Dialect") -> str:
+    """What is not usual in how CSV files are written."""
+    names = {";": "semicolons", "\t": "tabs", "|": "bars"}
+    parts = {
+        "separator": f"values separated by {names.get(dialect.separator, 'commas')}",
+        "decimal": "decimal commas",
+        "encoding": f"in {dialect.encoding.upper()}",
+    }
+    return ", ".join(parts[name] for name in dialect.model_dump(exclude_defaults=True))
 
 
 def _room(settings: Settings, into: Path | None) -> Path:

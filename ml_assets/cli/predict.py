@@ -65,11 +65,9 @@ def _rows(file: str | None, row: str | None, predictor: "Predictor") -> "Rows":
     if file is None:
         return parse_rows((row or "").encode(), "--row")
     if file == "-":
-        return parse_rows(
-            sys.stdin.buffer.read(), "standard input", predictor.null_values, predictor.zone
-        )
+        return parse_rows(sys.stdin.buffer.read(), "standard input", predictor.files)
     try:
         content = Path(file).read_bytes()
     except OSError as error:
         raise RowsRefused(f"{file} cannot be read: {error.strerror}.") from error
-    return parse_rows(content, file, predictor.null_values, predictor.zone)
+    return parse_rows(content, file, predictor.files)

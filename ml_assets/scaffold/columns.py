@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.schema import type_text
+from ml_assets.assets.raw_snapshot.text_values import parse_text
 from ml_assets.errors import quoted
 from ml_assets.spec.sources import DType
 
@@ -47,28 +48,29 @@ class Typed:
     """Columns of times that are written without a zone."""
 
 
-def typed_text(raw: pl.DataFrame, zone: str) -> Typed:
+def typed_text(raw: pl.DataFrame, zone: str, decimal: str = ".") -> Typed:
     """Find the type of each column of text.
 
     Args:
         raw: [n] strings; null where there is nothing.
         zone: of times that are written without one.
+        decimal: what stands before the fraction of a number.
     """
     seen: dict[str, None] = {}
     columns: list[pl.Series] = []
     zoneless: list[str] = []
-    stand_ins = _stand_ins(raw)
+    stand_ins = _stand_ins(raw, decimal)
     for column in raw:
         told = [text for text in (*_NO_VALUE, *stand_ins) if (column == text).any()]
         known = column.set(column.is_in(told).fill_null(False), None) if told else column
-        dtype, written = _type_of(known, zone)
+        dtype, written = _type_of(known, zone, decimal)
         if dtype == "string":
             columns.append(column)
             continue
         seen.update(dict.fromkeys(told))
         if dtype == "datetime" and not written:
             zoneless.append(column.name)
-        typed, _ = type_text(known.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)
+        typed, _ = type_text(known.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone, decimal)
         columns.append(typed[_ONE].alias(column.name))
     frame = pl.DataFrame({column.name: column for column in columns})
     texts = [name for name in frame.columns if frame.schema[name] == pl.String]
@@ -76,19 +78,19 @@ def typed_text(raw: pl.DataFrame, zone: str) -> Typed:
     return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless))
 
 
-def _stand_ins(raw: pl.DataFrame) -> tuple[str, ...]:
+def _stand_ins(raw: pl.DataFrame, decimal: str) -> tuple[str, ...]:
     """Texts of numbers that mean "no value" in every column of numbers that holds them."""
     found: dict[str, None] = {}
     kept: set[str] = set()
     for column in raw:
-        numbers = column.cast(pl.Float64, strict=False)
+        numbers = parse_text(column, "float64", decimal=decimal)
         if numbers.null_count() > column.null_count() + column.is_in(list(_NO_VALUE)).sum():
             continue
         odd = numbers.is_in([float(one) for one in _STAND_INS]).fill_null(False)
-        texts = column.filter(odd).unique().to_list()
+        told = dict(zip(column.filter(odd), numbers.filter(odd), strict=True))
         rest = numbers.filter(~odd).drop_nulls()
-        for text in texts:
-            if _is_far(float(text), rest, column, text):
+        for text, number in told.items():
+            if _is_far(number, rest, column, text):
                 found[text] = None
             else:
                 kept.add(text)
@@ -119,13 +121,13 @@ def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
     return frame.with_columns(found)
 
 
-def odd_texts(frame: pl.DataFrame) -> tuple[str, ...]:
+def odd_texts(frame: pl.DataFrame, decimal: str = ".") -> tuple[str, ...]:
     """What is to be said of columns that a few values make text: most are numbers, or days."""
     said: list[str] = []
     for column in frame.select(pl.col(pl.String)):
         text = column.drop_nulls()
         readings = {
-            "number": text.cast(pl.Float64, strict=False),
+            "number": parse_text(text, "float64", decimal=decimal),
             "day": text.str.head(10).str.to_date("%Y-%m-%d", strict=False),
         }
         for kind, read in readings.items():
@@ -158,14 +160,14 @@ def is_count(values: pl.Series) -> bool:
     return not values.null_count() and len(values) > 1 and values.n_unique() == len(values)
 
 
-def _type_of(values: pl.Series, zone: str) -> tuple[DType, bool]:
+def _type_of(values: pl.Series, zone: str, decimal: str) -> tuple[DType, bool]:
     """The type of a column's values, and whether its times are written with their zone."""
     text = values.drop_nulls()
     if text.is_empty() or text.str.contains(_LEADING_ZERO.pattern).any():
         return _time_of(text, zone) if not text.is_empty() else ("string", True)
     if _is(text, "int64"):
         return "int64", True
-    if _is(text, "float64"):
+    if _is(text, "float64", decimal=decimal):
         return "float64", True
     if _is(text, "boolean"):
         return "boolean", True
@@ -182,5 +184,5 @@ def _time_of(text: pl.Series, zone: str) -> tuple[DType, bool]:
     return "string", True
 
 
-def _is(text: pl.Series, dtype: DType, zone: str | None = None) -> bool:
-    return not type_text(text.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)[1]
+def _is(text: pl.Series, dtype: DType, zone: str | None = None, decimal: str = ".") -> bool:
+    return not type_text(text.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone, decimal)[1]

@@ -12,8 +12,10 @@ from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows
 from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
 from ml_assets.errors import SourceError, SpecError, counted
 from ml_assets.scaffold.columns import typed_text, whole_or_not, with_times
+from ml_assets.scaffold.csv_dialect import find_decimal, find_encoding, find_separator
 from ml_assets.scaffold.dated_names import Cadence, dated, missing
 from ml_assets.settings import SQL_PREFIX, Settings
+from ml_assets.spec.sources import COMMAS, Dialect, Separator
 
 SQL = "sql:"
 FEWEST = 5
@@ -22,6 +24,8 @@ _MOST_BYTES = 256_000_000
 """Of many files so much is looked at, evenly spread."""
 _MOST_ROWS = 200_000
 """Of a table of a database."""
+_NO_PATH = {*"*?[]{}"}
+"""Signs that mean something in the path of a source."""
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
 
 
@@ -47,6 +51,8 @@ class Given:
     null_values: tuple[str, ...] = ("",)
     zoneless: tuple[str, ...] = ()
     """Columns of times that are written without a zone."""
+    dialect: Dialect = COMMAS
+    """How a CSV file is written."""
     calendar: Calendar | None = None
     keys: pl.Series | None = None
     """[n] the partition of each row, where there are partitions."""
@@ -71,7 +77,9 @@ def find(what: str, name: str, settings: Settings, zone: str) -> Given:
     folder, files = _files(what)
     if len(files) == 1:
         given = _read(files, zone)
-        return replace(given, rows="copied")
+        if _format(files[0]) != "csv" or _NO_PATH & {*files[0].name} or "" in given.frame.columns:
+            return replace(given, rows="copied")
+        return _placed(given, folder, files, files[0].name, name, settings)
     return _many(folder, files, name, settings, zone)
 
 
@@ -139,19 +147,26 @@ def _many(folder: Path, files: Sequence[Path], name: str, settings: Settings, zo
     keys = dict(zip(files, found.keys, strict=True)) if found else {}
     given = _read(chosen, zone, keys)
     path = found.path if found else _any_name(relative)
-    inside = folder.is_relative_to(settings.sources)
-    below = str(folder.relative_to(settings.sources)) if inside else name
-    below = "" if below == "." else f"{below}/"
-    copies = {} if inside else {one: f"{below}{r}" for one, r in zip(files, relative, strict=True)}
     calendar = (
         Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset) if found else None
     )
     return replace(
+        _placed(given, folder, files, path, name, settings), calendar=calendar, notes=tuple(notes)
+    )
+
+
+def _placed(
+    given: Given, folder: Path, files: Sequence[Path], path: str, name: str, settings: Settings
+) -> Given:
+    """The files where a source reads them: where they are, or copied below the sources' root."""
+    inside = folder.is_relative_to(settings.sources)
+    below = str(folder.relative_to(settings.sources)) if inside else name
+    below = "" if below == "." else f"{below}/"
+    copies = {} if inside else {one: f"{below}{one.relative_to(folder)}" for one in files}
+    return replace(
         given,
         source={"kind": "files", "path": f"{below}{path}", "format": _format(files[0])},
-        calendar=calendar,
         copies=copies,
-        notes=tuple(notes),
     )
 
 
@@ -174,8 +189,12 @@ def _some(files: Sequence[Path]) -> list[Path]:
 
 def _read(files: Sequence[Path], zone: str, keys: Mapping[Path, str] | None = None) -> Given:
     """The rows of files of one format, typed together."""
+    dialect = COMMAS
     try:
-        frames = [_frame(one) for one in files]
+        if _format(files[0]) == "csv":
+            frames, dialect = _csv(files)
+        else:
+            frames = [_frame(one) for one in files]
     except (OSError, SourceError, pl.exceptions.PolarsError) as error:
         raise SpecError(f"The table cannot be read: {error}") from error
     for file, frame in zip(files, frames, strict=True):
@@ -197,8 +216,15 @@ def _read(files: Sequence[Path], zone: str, keys: Mapping[Path, str] | None = No
         of_rows = pl.concat(parts)
     if _format(files[0]) != "csv":
         return Given(whole_or_not(whole), keys=of_rows)
-    typed = typed_text(whole, zone)
-    return Given(typed.frame, null_values=typed.null_values, zoneless=typed.zoneless, keys=of_rows)
+    decimal = find_decimal(whole, dialect.separator)
+    typed = typed_text(whole, zone, decimal)
+    return Given(
+        typed.frame,
+        null_values=typed.null_values,
+        zoneless=typed.zoneless,
+        dialect=dialect.model_copy(update={"decimal": decimal}),
+        keys=of_rows,
+    )
 
 
 def _frame(file: Path) -> pl.DataFrame:
@@ -206,23 +232,27 @@ def _frame(file: Path) -> pl.DataFrame:
     if kind == "parquet":
         return pl.read_parquet(file)
     content = unpacked(file.read_bytes(), file.name, str(file))
-    if kind == "jsonl":
-        return pl.read_ndjson(content, infer_schema_length=None)
-    text = decode(content, str(file))
-    _check_separator(file, text)
-    cells = csv_cells(text, ("",), str(file))
-    cells.columns = csv_header(text, str(file))
+    return pl.read_ndjson(content, infer_schema_length=None)
+
+
+def _csv(files: Sequence[Path]) -> tuple[list[pl.DataFrame], Dialect]:
+    """The cells of CSV files as text, and how the files are written, but for the decimal sign."""
+    contents = [(file, unpacked(file.read_bytes(), file.name, str(file))) for file in files]
+    encoding = find_encoding(contents)
+    dialect = Dialect(encoding=encoding)
+    texts = [(file, decode(content, str(file), dialect)) for file, content in contents]
+    separators: dict[Separator, Path] = {find_separator(file, text): file for file, text in texts}
+    if len(separators) > 1:
+        told = ", ".join(f"{file.name} by {sign!r}" for sign, file in separators.items())
+        raise SpecError(f"The files separate values in different ways: {told}. Write all alike.")
+    dialect = Dialect(separator=next(iter(separators)), encoding=encoding)
+    return [_cells(file, text, dialect) for file, text in texts], dialect
+
+
+def _cells(file: Path, text: str, dialect: Dialect) -> pl.DataFrame:
+    cells = csv_cells(text, ("",), str(file), dialect)
+    cells.columns = csv_header(text, str(file), dialect)
     return cells.filter(~pl.all_horizontal(pl.all().is_null())) if cells.width > 1 else cells
-
-
-def _check_separator(file: Path, text: str) -> None:
-    header = text.partition("\n")[0]
-    for other in (";", "\t", "|"):
-        if other in header and "," not in header:
-            raise SpecError(
-                f"{file} has one column, {header.strip()[:80]!r}: is it separated by {other!r}?"
-                " Write it with commas between the values, and points in the numbers."
-            )
 
 
 def _database(named: str, settings: Settings) -> Given:

@@ -138,7 +138,12 @@ def describe(
     if not ahead and not any(column.use in ("numeric", "categorical") for column in columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
-    said = (*notes, *given.notes, *odd_texts(typed), *_unlabelled(typed[label]))
+    said = (
+        *notes,
+        *given.notes,
+        *odd_texts(typed, given.dialect.decimal),
+        *_unlabelled(typed[label]),
+    )
     kept = replace(given, frame=typed, notes=())
     return Table(typed, columns, keys, task, classes, said, kept, moments, ahead)
 

@@ -54,10 +54,10 @@ def champion_margin(table: Table, partitions: int) -> Margin:
         said = f"{told} {shows} no difference below {size}: hold out more, then make it smaller"
         return Margin(_MOST, said)
     if found < _LEAST:
-        said = f"{told} {shows} smaller differences than {_size(table, _LEAST)}, too"
+        said = f"{told} {shows} smaller differences than {size}, too"
         return Margin(_LEAST, said)
-    said = f"{told} {shows} a difference of {size} four times out of five; with a smaller margin"
-    return Margin(_upward(found), f"{said} many models are refused that are as good")
+    said = f"{told} {shows} a difference of {size} four times out of five"
+    return Margin(_upward(found), f"{said}; less refuses good models")
 
 
 def _blocked(table: Table) -> pl.DataFrame:

@@ -1,7 +1,6 @@
 """The text of a new pipeline's spec."""
 
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 
 import yaml
 
@@ -16,11 +15,12 @@ from ml_assets.scaffold.labelled_table import Table
 from ml_assets.scaffold.margin import champion_margin
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.gates import MetricName
+from ml_assets.spec.sources import COMMAS
 from ml_assets.spec.training import Task
 
 _BATCHES = 12
 """Global steps in an epoch, about: enough to learn from, few enough to be quick."""
-_WIDTH = 76
+_WIDTH = 86
 _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
     "binary": ("log_loss", "margin: {margin}"),
     "multiclass": ("log_loss", "margin: {margin}"),
@@ -41,28 +41,25 @@ def defs_yaml(name: str, table: Table, zone: str, model: str) -> str:
         zone: of days and weeks, and of times that are written without one.
         model: the part of the spec, as YAML on one line.
     """
-    batch = min(3072, max(48, table.frame.height // _BATCHES // 12 * 12))
+    batch = min(3072, max(48, table.frame.height // _BATCHES // 24 * 24))
     left_out = table.names("left out")
     note = f"  # left out: {' '.join(_pieces(left_out))[1:-1]}" if left_out else ""
     back = first_partitions(table)
     counts = _partitions_of_splits(table, back)
     return f"""\
-# Check this file: ml-assets check {name}. Make the pipeline: ml-assets run {name}
+# ml-assets check {name}; ml-assets run {name}. Defaults: docs/add-a-pipeline.md
 type: ml_assets.component.TrainingPipeline
 attributes:
-  schema: 1
   name: {name}
   description: What {name} predicts, in a sentence.
   owner: team:{name}
-{_partitions(table, zone)}
+{_partitions(table, zone)}\
   sources:
     rows:
 {_source(name, table, zone)}
-      columns:
-        {_flow({column.name: column.dtype for column in table.columns})}
+      columns: {_flow({column.name: column.dtype for column in table.columns})}
       key: {_flow(list(table.key))}
 {_known_at(table)}      contract: contracts/rows.json
-
   features:
     function: features.py:build
     key: {_flow(list(table.key))}
@@ -70,23 +67,11 @@ attributes:
     numeric: {_flow(numeric(table))}{note}
     categorical: {_flow(categorical(table))}
 {_look_back(back)}    subject: {_subject(table)} # whose rows `ml-assets predict` takes
-
   label: {_flow(_label(table))}
   split: {_split(table, counts)}
-
   model: {model}
-  training:
-    epochs: 20
-    batch_size: {batch}
-    microbatches: 12
-    evaluate_every: 20
-    strategy: replicate # shard: FSDP
-    processes: 1
-
-  evaluation:
-    block: {"day" if table.moments else "row"}
-    baselines:
-{_baselines(table)}
+  training: {{epochs: 20, batch_size: {batch}, evaluate_every: 20, processes: 1}} # rows, steps
+  evaluation: {_flow(_evaluation(table))}
   gates: # a model that fails one reaches no stage
 {_gates(table, counts.get("holdout", 0))}
     - {{kind: latency}}
@@ -110,10 +95,13 @@ def _source(name: str, table: Table, zone: str) -> str:
     source = dict(given.source)
     if given.rows:
         source = {"kind": "files", "path": f"{name}/rows.parquet", "format": "parquet"}
-    comments = {"path": " # below ML_ASSETS_SOURCES", "kind": " # or: files, events, sql"}
+    comments = {"path": " # below ML_ASSETS_SOURCES"}
     lines = [f"{key}: {_flow(value)}{comments.get(key, '')}" for key, value in source.items()]
     if given.calendar is None:
-        lines.append("partitioned: false # one table; by month, day, ...: {partition} in its path")
+        lines.append("partitioned: false # by month, day, ...: {partition} in its path")
+    if given.dialect != COMMAS:
+        written = given.dialect.model_dump(exclude_defaults=True)
+        lines.append(f"dialect: {_flow(written)} # how the files are written")
     if len(given.null_values) > 1:
         lines.append(f'null_values: {_flow(list(given.null_values))} # they mean "no value"')
     if given.zoneless:
@@ -151,8 +139,8 @@ def _split(table: Table, counts: Mapping[str, int]) -> str:
     if table.moments is None and not counts:
         return "{kind: random} # where rows have a time: {kind: time}"
     if not counts:
-        return "{kind: time, validation: 0.15, holdout: 0.2} # shares of the rows, oldest to newest"
-    return f"{_flow({'kind': 'time', **counts})} # in partitions, oldest to newest"
+        return "{kind: time, validation: 0.15, holdout: 0.2} # shares of the rows, oldest first"
+    return f"{_flow({'kind': 'time', **counts})} # partitions, oldest first"
 
 
 def _partitions_of_splits(table: Table, back: int) -> dict[str, int]:
@@ -168,25 +156,24 @@ def _partitions_of_splits(table: Table, back: int) -> dict[str, int]:
     return {"train": train, "validation": validation, "holdout": holdout, "embargo": embargo}
 
 
-def _baselines(table: Table) -> str:
+def _evaluation(table: Table) -> dict[str, object]:
     kinds: list[dict[str, object]] = [{"kind": "constant"}, {"kind": "gradient_boosting"}]
     if _is_forecast(table) and table.ahead:
-        kinds.append({"kind": "persistence"})
-        wave = season(table)
-        if wave:
+        kinds[0] = {"kind": "persistence"}
+        if wave := season(table):
             kinds.append({"kind": "seasonal_naive", "season": duration_text(wave)})
-    return "".join(f"      - {_flow(kind)}\n" for kind in kinds)
+    by_row = {} if table.moments else {"block": "row"}
+    return {**by_row, "baselines": kinds}
 
 
 def _gates(table: Table, held_out: int) -> str:
     metric, compared = _COMPARED[table.task]
     margin = champion_margin(table, held_out)
     champion = compared.format(margin=f"{margin.value:g}")
-    said = wrap(f"margin: {margin.said}", 92)
     beaten = "persistence" if _is_forecast(table) else "constant"
     return (
         f"    - {{kind: baseline, name: beats_{beaten}, metric: {metric}, baseline: {beaten}}}\n"
-        + "".join(f"    # {line}\n" for line in said)
+        + f"    # margin: {margin.said}\n"
         + f"    - {{kind: champion, rule: non_inferior, {champion}}}"
     )
 

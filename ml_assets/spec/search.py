@@ -4,12 +4,12 @@ A file of its own: what is asked of a search changes often, and is no part of wh
 says that it was trained by. The winner's values are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.spec.automation import Timed
@@ -19,10 +19,10 @@ from ml_assets.spec.cluster import QueueName
 from ml_assets.spec.load import Mistake, check_document
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values, same
-from ml_assets.spec.training import without_meaning
+from ml_assets.spec.training import HIGHEST_IS_BEST, Boosted, validation_metrics, without_meaning
 
 SEARCH_FILE = "search.yaml"
-Method = Literal["grid", "random", "quasi_random", "tpe"]
+Method = Literal["grid", "random", "quasi_random", "tpe", "population"]
 
 PARTS = ("model", "training")
 NO_PARAMETER = {
@@ -74,7 +74,11 @@ class SearchSpec(Frozen):
     method: Method = "quasi_random"
     then: Then | None = None
     trials: Positive = 16
-    """Beside the spec's own setting, which every study trains, too."""
+    """Beside the spec's own setting, which every study trains, too. Of a population: its members,
+    each of which trains as long as a whole training."""
+    rounds: Annotated[int, Field(ge=2)] | None = None
+    """Of a population: parts of a training. After each, the worst quarter takes over from the
+    best."""
     parallel: Positive | None = None
     """Trials side by side. None: as many as this machine has cores, or four on a cluster."""
     prune: Prune | None = None
@@ -92,32 +96,12 @@ class SearchSpec(Frozen):
     """Kueue's LocalQueue that the trials wait in. None: that of the spec's ``cluster``."""
     queue_priority: QueueName | None = None
     """Kueue's WorkloadPriorityClass of the trials. None: that of the spec's ``cluster``."""
-    metric: Literal["validation_loss"] = "validation_loss"
-    """What a trial is judged by, at each evaluation and in the end."""
+    metric: str = "validation_loss"
+    """What a trial is judged by, at each evaluation and in the end: one of ``validation_metrics``.
+    Of the evaluations of a trial that counts in the end whose weights are the model's."""
     adopt: bool = False
     """Whether ``trained_model`` is trained by the winner; else a study changes nothing."""
     parameters: dict[str, Parameter] = Field(min_length=1)
-
-    @field_validator("method", mode="before")
-    @classmethod
-    def _no_population(cls, value: object) -> object:
-        if value == "population":
-            raise ValueError(
-                "population-based training is not built: no trial takes over the weights of"
-                " another. method: tpe with prune: {kind: hyperband} also spends little on what has"
-                " no prospect"
-            )
-        return value
-
-    @field_validator("metric", mode="before")
-    @classmethod
-    def _is_measured(cls, value: object) -> object:
-        if value != "validation_loss":
-            raise ValueError(
-                f"a training measures validation_loss at its evaluations, and no {value}: write"
-                " metric: validation_loss, or remove it. The gates judge the model by the others"
-            )
-        return value
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -175,6 +159,27 @@ class SearchSpec(Frozen):
         return {path: value_at(spec, path) for path in self.parameters}
 
 
+def lost(metric: str, told: Mapping[str, float]) -> float | None:
+    """What a trial is to lower: the metric, or what it lacks to 1; None: it was not told.
+
+    Args:
+        told: the metrics of one evaluation.
+    """
+    value = told.get(metric)
+    return 1 - value if value is not None and metric in HIGHEST_IS_BEST else value
+
+
+def value_of(metric: str, loss: float) -> float:
+    """The metric itself, of what was lowered."""
+    return 1 - loss if metric in HIGHEST_IS_BEST else loss
+
+
+def judged_by(metric: str) -> str:
+    """What is lowered, in words."""
+    plain = metric.replace("_", " ")
+    return f"1 - {plain}" if metric in HIGHEST_IS_BEST else plain
+
+
 def _method_problems(search: SearchSpec) -> list[Misfit]:
     found: list[Misfit] = []
     if search.then is not None and search.then.after >= search.trials:
@@ -183,6 +188,7 @@ def _method_problems(search: SearchSpec) -> list[Misfit]:
     if search.then is not None and search.method in ("grid", "tpe"):
         said = f"method {search.method} is not followed by another: remove 'then'"
         found.append(Misfit(("then",), said))
+    found += _population_problems(search)
     if search.budget is not None and not (search.budget.machine_hours or search.budget.gpu_hours):
         said = "a budget needs 'machine_hours' or 'gpu_hours'"
         found.append(Misfit(("budget",), said))
@@ -190,6 +196,63 @@ def _method_problems(search: SearchSpec) -> list[Misfit]:
         if one.kind in ("float", "log_float") and one.points is None:
             said = f"parameters.{path}: a grid needs 'points', or kind: choice"
             found.append(Misfit(("parameters", path, "kind"), said))
+    return found
+
+
+def _population_problems(search: SearchSpec) -> list[Misfit]:
+    """What a population is, and what it cannot be asked for."""
+    if search.method != "population":
+        said = f"rounds are of method: population, and this one is {search.method}: remove them"
+        return [Misfit(("rounds",), said)] if search.rounds is not None else []
+    found: list[Misfit] = []
+    if search.rounds is None:
+        found.append(Misfit(("method",), "a population needs 'rounds', 4 for example"))
+    if search.trials < 4:
+        said = f"a population of {search.trials} has no worst quarter: write trials: 4 or more"
+        found.append(Misfit(("trials",), said))
+    if search.prune is not None:
+        said = "a population ends no trial early, its worst take over from its best: remove 'prune'"
+        found.append(Misfit(("prune",), said))
+    if search.then is not None:
+        found.append(Misfit(("then",), "a population is not followed by another: remove 'then'"))
+    if search.adopt:
+        said = (
+            "what a population finds is a schedule over its rounds, which no spec can say, so that"
+            " trained_model cannot be trained by it: remove 'adopt', and read the schedule on the"
+            " page of the study. method: tpe finds settings that can be adopted"
+        )
+        found.append(Misfit(("adopt",), said))
+    for path, one in search.searched.items():
+        if one.role == "scientific":
+            said = f"parameters.{path}: a member changes its settings from round to round, so that"
+            at = ("parameters", path, "role")
+            found.append(Misfit(at, f"{said} nothing isolates one: write role: nuisance"))
+    return found
+
+
+_NOT_IN_A_ROUND = {
+    "epochs": "the rounds share the epochs out",
+    "schedule": "a round is at constant settings, and the rounds are the schedule",
+    "warmup": "only the first round has one",
+}
+
+
+def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
+    """What of a population does not go with the spec."""
+    if isinstance(spec.model, Boosted):
+        said = f"trees take over no weights: {spec.model.family} is searched by another method"
+        return [Misfit(("method",), f"{said}, such as tpe")]
+    found: list[Misfit] = []
+    if search.rounds and spec.training.epochs < search.rounds:
+        said = f"{search.rounds} rounds of {spec.training.epochs} epochs: a round is one or more"
+        found.append(Misfit(("rounds",), said))
+    for path in search.searched:
+        part, _, field = path.partition(".")
+        why = _NOT_IN_A_ROUND.get(field)
+        if part == "model" and field != "dropout":
+            why = "a member takes over the weights of another, which have another shape then"
+        if why:
+            found.append(Misfit(("parameters", path), f"parameters.{path}: {why}: remove it"))
     return found
 
 
@@ -244,6 +307,13 @@ def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
     if search.after_refusals and not (spec.drift and spec.drift.retrain):
         said = "after_refusals counts what drift.retrain of the spec trains, and it has none"
         found.append(Misfit(("after_refusals",), f"{said}: remove it"))
+    if search.method == "population":
+        found += _no_member(search, spec)
+    known = validation_metrics(spec.model, spec.label.task)
+    if search.metric not in known:
+        said = f"a training by this spec tells no {search.metric} of the validation split."
+        told = f"{said}{did_you_mean(search.metric, known)} There are {', '.join(known)}"
+        found.append(Misfit(("metric",), told))
     for path, one in search.parameters.items():
         at = ("parameters", path)
         if said := _no_field(path, spec):

@@ -116,6 +116,30 @@ class _Source(Frozen):
         return False
 
 
+Separator = Literal[",", ";", "\t", "|"]
+Encoding = Literal["utf-8", "utf-16", "cp1252", "latin-1"]
+
+
+class Dialect(Frozen):
+    """How a CSV file is written, where it is not with commas, points and in UTF-8."""
+
+    separator: Separator = ","
+    """Between the values of a line; a tab is ``"\\t"``."""
+    decimal: Literal[".", ","] = "."
+    """Before the fraction of a number."""
+    encoding: Encoding = "utf-8"
+    """A byte order mark is left out."""
+
+    @model_validator(mode="after")
+    def _signs_differ(self) -> Self:
+        if self.decimal == self.separator:
+            raise ValueError("decimal and separator are the same sign: which is which?")
+        return self
+
+
+COMMAS = Dialect()
+
+
 class FilesSource(_Source):
     """Files of one format: one or more a partition, or in all; on this machine or on S3.
 
@@ -130,6 +154,8 @@ class FilesSource(_Source):
     """``binary``: the files stay where they are; the table refers to them, a row each."""
     null_values: tuple[str, ...] = Field(default=("",), strict=False)
     """Text that means "no value" (CSV only)."""
+    dialect: Dialect = Field(default=COMMAS, exclude_if=lambda value: value == COMMAS)
+    """How the file is written (CSV only)."""
     timezone: str | None = Field(default=None, exclude_if=unset)
     """The zone of times that are written without one (CSV only); None: each time has to say it."""
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen
 from ml_assets.spec.records import Time
+from ml_assets.spec.search import judged_by
 from ml_assets.spec.search_parameter import Value
 
 STUDY_FILE = "study.json"
@@ -13,6 +14,10 @@ TrialEnd = Literal["finished", "pruned", "failed", "stopped"]
 """``pruned``: it had no prospect. ``failed``: it ended without a result. ``stopped``: the budget
 was spent."""
 Count = Annotated[int, Field(ge=0)]
+
+
+def _is_none(value: object) -> bool:
+    return value is None  # 0 is a round, and a number
 
 
 class Trial(Frozen):
@@ -28,14 +33,19 @@ class Trial(Frozen):
     """Whether its setting is the spec's own."""
     end: TrialEnd
     loss: float | None
-    """Its best validation loss so far; None: it was never judged."""
+    """What the study lowers, of the weights that it came to; of one that did not finish the best so
+    far. None: it was never judged."""
     curve: tuple[tuple[float, float], ...] = Field(strict=False)
-    """(share of the training, validation loss) at each evaluation."""
+    """(share of the training, what the study lowers) at each evaluation."""
     machine_hours: Annotated[float, Field(ge=0)]
     gpu_hours: Annotated[float, Field(ge=0)]
     attempts: Count
     reason: str = ""
     """Why it failed."""
+    round: Count | None = Field(default=None, exclude_if=_is_none)
+    """Of a population: which part of the training, from 0. None: it was trained whole."""
+    parent: Count | None = Field(default=None, exclude_if=_is_none)
+    """Of a population: the number of the trial whose weights it began with."""
 
 
 class Study(Frozen):
@@ -55,12 +65,18 @@ class Study(Frozen):
     winner: int | None
     """The number of the best trial; None: the spec's own setting is the best."""
     seeds: tuple[float, ...] = Field(strict=False)
-    """Validation losses of the best setting by seeds of its own, that of its trial first."""
+    """Losses of the best setting by seeds of its own, that of its trial first; of a population
+    those of the spec's own setting."""
     importances: dict[str, float]
     """Path -> its share of what the loss varies by."""
     ended: str
     """Why no other trial follows, in words."""
     time: Time
+
+    @property
+    def judged_by(self) -> str:
+        """What the losses of its trials are, in words."""
+        return judged_by(str(self.search.get("metric", "validation_loss")))
 
     @property
     def finished(self) -> tuple[Trial, ...]:
@@ -72,6 +88,15 @@ class Study(Frozen):
     def best(self) -> Trial:
         """The best of them."""
         return self.finished[0]
+
+    @property
+    def schedule(self) -> tuple[Trial, ...]:
+        """Of a population the trials whose weights led to the best, the first round first; else the
+        best alone."""
+        found, by_number = [self.best], {one.number: one for one in self.trials}
+        while (before := found[0].parent) is not None:
+            found.insert(0, by_number[before])
+        return tuple(found)
 
     @property
     def own(self) -> Trial:

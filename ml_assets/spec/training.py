@@ -1,6 +1,6 @@
 """The model and how it is trained: what the training program is asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, JsonValue, field_validator, model_validator
@@ -161,6 +161,28 @@ def without_meaning(model: ModelSpec) -> frozenset[str]:
     if isinstance(model, Module) and model.loss:
         return frozenset({"loss", "focal_gamma"})
     return frozenset()
+
+
+VALIDATION_METRICS: Mapping[Task, tuple[str, ...]] = {
+    "binary": (
+        "validation_accuracy",
+        "validation_auc",
+        "validation_average_precision",
+        "validation_brier",
+    ),
+    "multiclass": ("validation_accuracy", "validation_brier"),
+    "regression": ("validation_mae",),
+    "ranking": (),
+}
+HIGHEST_IS_BEST = frozenset(
+    {"validation_accuracy", "validation_auc", "validation_average_precision"}
+)
+"""Validation metrics that are at most 1, and better the higher they are."""
+
+
+def validation_metrics(model: ModelSpec, task: Task) -> tuple[str, ...]:
+    """What a training tells at each evaluation on the validation split, its loss first."""
+    return ("validation_loss", *(() if isinstance(model, Boosted) else VALIDATION_METRICS[task]))
 
 
 Strategy = Literal["replicate", "shard", "hybrid"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.actions.override import override_refusal
 from ml_assets.automation.drift_tick import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.settings import read_settings
@@ -80,13 +81,21 @@ def _opened() -> Pipeline:
     return open_pipeline("deliveries", read_settings())
 
 
+def overridden() -> None:
+    """A person answers for the model that was refused last: it is no decision of the gates."""
+    said = override_refusal("deliveries", None, "ada", "the strike is over", read_settings())
+    assert said.kind == "override"
+
+
 @pytest.mark.timeout(1200)
 def test_two_refusals_in_a_row_ask_for_a_study_once_and_one_for_none(world: World) -> None:
+    """Neither does an override of the first begin the count anew."""
     lands(world, 16)
     (first,) = asks_for(world, 2)
     assert first.job_name == "deliveries__refresh"
     assert not world.execute(first), "the gates refuse it"
     assert asks_for(world, 4) == [], "one refusal is none in a row"
+    overridden()
 
     lands(world, 17)
     (second,) = asks_for(world, 6)

@@ -9,6 +9,7 @@ from ml_assets.spec.load import check_spec, load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import check_search, load_search, with_values
 from ml_assets.spec.search_parameter import Parameter
+from ml_assets.spec.training import LightGbm
 from ml_assets_tests.worlds import irises
 
 LEARNING_RATE = "training.learning_rate: {kind: log_float, low: 0.001, high: 0.1}"
@@ -28,7 +29,9 @@ def spec(folder: Path) -> PipelineSpec:
 
 def said(folder: Path, spec: PipelineSpec, *lines: str, top: str = "trials: 4") -> str:
     """The mistakes of a search with these parameters."""
-    text = f"search:\n  {top}\n  parameters:\n" + "".join(f"    {line}\n" for line in lines)
+    keys = top.removeprefix("{").removesuffix("}").split(", ") if top.startswith("{") else [top]
+    head = "".join(f"  {key}\n" for key in keys)
+    text = f"search:\n{head}  parameters:\n" + "".join(f"    {line}\n" for line in lines)
     (folder / "search.yaml").write_text(text)
     _, mistakes = check_search(folder, spec)
     return "\n".join(str(one) for one in mistakes)
@@ -75,8 +78,15 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
         ("budget: {}", "a budget needs"),
         ("then: {method: tpe, after: 16}", "none is left"),
         ("prune: {kind: median, min_share: 1.5}", "less than 1"),
-        ("method: population", "is not built: no trial takes over the weights of another"),
-        ("metric: auc", "write metric: validation_loss"),
+        ("method: population", "a population needs 'rounds'"),
+        ("{method: population, rounds: 2, trials: 3}", "has no worst quarter"),
+        ("{method: population, rounds: 31}", "31 rounds of 30 epochs"),
+        ("{method: population, rounds: 2, adopt: true}", "is a schedule over its rounds, which no"),
+        ("{method: population, rounds: 2, prune: {kind: median}}", "remove 'prune'"),
+        ("{method: population, rounds: 2, then: {after: 3}}", "remove 'then'"),
+        ("rounds: 3", "rounds are of method: population"),
+        ("metric: validation_auc", "no validation_auc of the validation split"),
+        ("metric: accuracy", "There are validation_loss, validation_accuracy, validation_brier"),
         ("queue: Low", "no name of a queue"),
         ("queue_priority: low", "set queue here or in the spec's cluster"),
         ("after_refusals: 2", "counts what drift.retrain of the spec trains"),
@@ -89,6 +99,40 @@ def test_how_it_is_searched_is_held_to_its_rules_too(
     found = said(folder, spec, LEARNING_RATE, top=top)
     assert expected in found
     assert "search.yaml:" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("model.width: {kind: choice, values: [8, 16]}", "another shape"),
+        ("training.epochs: {kind: int, low: 8, high: 16}", "share the epochs out"),
+        ("training.warmup: {kind: float, low: 0.1, high: 0.2}", "only the first round has one"),
+        ("model.dropout: {kind: float, low: 0.0, high: 0.2, role: scientific}", "role: nuisance"),
+    ],
+)
+def test_what_a_member_cannot_take_over_is_refused(
+    folder: Path, spec: PipelineSpec, line: str, expected: str
+) -> None:
+    top = "{method: population, rounds: 3}"
+    assert expected in said(folder, spec, LEARNING_RATE, line, top=top)
+    assert not said(folder, spec, LEARNING_RATE, top=top)
+
+
+def test_trees_are_no_population(folder: Path, spec: PipelineSpec) -> None:
+    trees = spec.model_copy(update={"model": LightGbm(family="lightgbm")})
+    rate = "model.learning_rate: {kind: log_float, low: 0.01, high: 0.1}"
+    found = said(folder, trees, rate, top="{method: population, rounds: 3}")
+    assert "trees take over no weights" in found
+
+
+def test_a_metric_that_the_task_has_is_taken_and_trees_have_the_loss_alone(
+    folder: Path, spec: PipelineSpec
+) -> None:
+    assert not said(folder, spec, LEARNING_RATE, top="metric: validation_accuracy")
+    trees = spec.model_copy(update={"model": LightGbm(family="lightgbm")})
+    rounds = "model.num_leaves: {kind: int, low: 4, high: 8}"
+    found = said(folder, trees, rounds, top="metric: validation_accuracy")
+    assert "There are validation_loss" in found and "validation_brier" not in found
 
 
 def test_nothing_to_search_is_told(folder: Path, spec: PipelineSpec) -> None:

@@ -120,6 +120,7 @@ def run_study(
         TrainingFailed: not one trial came to a result.
     """
     from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
+    from ml_assets.assets.hyperparameter_search.population import Population
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.study_memory import answering, held
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
@@ -134,11 +135,14 @@ def run_study(
         tracked.trial(trial, one)
 
     with held(place, plan.name), answering():
-        sampler = Sampler(plan.search, own, plan.name, place, plan.fits)
+        if plan.search.method == "population":
+            sampler = Population(plan.search, own, plan.fits)
+        else:
+            sampler = Sampler(plan.search, own, plan.name, place, plan.fits)
         run = StudyRun(plan, sampler, runner, pipeline.objects, context.log.info, ended)
         context.log.info(f"study {plan.name}: {plan.parallel} trials at once")
         why = run.run()
-        study = outcome(plan, run, sampler.importances(), why)
+        study = outcome(plan, run, why)
     tracked.close(study)
     return study
 
@@ -160,12 +164,12 @@ def _place(pipeline: Pipeline, context: AssetStep) -> str:
 
 
 def _attributes(study: Study) -> dict[str, object]:
-    """What the record says of the winner: all that training by it takes."""
+    """What the record says of the winner: all that training by it takes, where it is a setting."""
     best = study.best
     return {
         "study": study.name,
         "space": study.space,
-        "trial": study.winner,
+        "trial": study.winner if best.round is None else None,  # a schedule is adopted by nobody
         "values": best.values,
         "session": best.session,
         "loss": best.loss,
@@ -180,10 +184,11 @@ def _numbers(study: Study) -> dict[str, object]:
     return {
         "study": study.name,
         "winner": "the spec's own setting" if study.winner is None else f"trial {study.winner}",
+        "judged_by": study.judged_by,
         **numbers(
             {
-                "validation_loss": best.loss,
-                "own_validation_loss": study.own.loss,
+                "loss": best.loss,
+                "own_loss": study.own.loss,
                 "trials": len(study.trials),
                 "machine_hours": round(study.machine_hours, 4),
             }

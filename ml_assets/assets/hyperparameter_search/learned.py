@@ -74,8 +74,8 @@ def verdict(study: Study) -> tuple[str, ...]:
         said.append("No trial is better than the spec's own setting.")
     elif own.loss is not None and best.loss is not None:
         gain = own.loss - best.loss
-        named = f"Trial {best.number} has a validation loss of {best.loss:.5f}, {gain:.5f} below"
-        said.append(f"{named} the spec's own setting.")
+        named = f"The {study.judged_by} of trial {best.number} is {best.loss:.5f}"
+        said.append(f"{named}, {gain:.5f} below that of the spec's own setting.")
         if margin is not None:
             beyond = gain > margin
             word = "more than" if beyond else "no more than"
@@ -100,7 +100,7 @@ def isolated(study: Study, search: SearchSpec) -> dict[str, list[Isolated]]:
     for path, one in search.searched.items():
         if one.role != "scientific":
             continue
-        groups: dict[str, list[float]] = {name: [] for name in _groups(one)}
+        groups: dict[str, list[float]] = {name: [] for name in groups_of(one)}
         for trial in study.finished:
             if one.holds(trial.values[path]):  # the spec's own may lie outside
                 groups[_group(one, trial.values[path])].append(trial.loss or 0.0)
@@ -117,15 +117,16 @@ def _high(losses: Sequence[float], draw: np.random.Generator) -> float:
     return float(np.percentile(drawn.min(axis=1), 97.5))
 
 
-def _groups(one: Parameter) -> list[str]:
+def groups_of(one: Parameter) -> list[str]:
+    """The values that a scientific parameter is told by: those of a choice, parts of a range."""
     if one.kind == "choice":
         return [str(value) for value in one.values]
-    ends = [_unscaled(one, part / _BINS) for part in range(_BINS + 1)]
+    ends = [unscaled(one, part / _BINS) for part in range(_BINS + 1)]
     return [f"{ends[n]:.3g} to {ends[n + 1]:.3g}" for n in range(_BINS)]
 
 
 def _group(one: Parameter, value: Value) -> str:
-    names = _groups(one)
+    names = groups_of(one)
     if one.kind == "choice":
         return str(value)
     return names[min(_BINS - 1, int(place(one, value) * _BINS))]
@@ -144,7 +145,8 @@ def place(one: Parameter, value: Value) -> float:
     return (number - low) / (high - low)
 
 
-def _unscaled(one: Parameter, share: float) -> float:
+def unscaled(one: Parameter, share: float) -> float:
+    """The number at a place of a range, from 0 to 1; what ``place`` says the other way round."""
     low, high = one.bounds
     if one.log:
         return exp(log(low) + share * (log(high) - log(low)))
@@ -193,7 +195,7 @@ def _beyond(one: Parameter, path: str, spec: PipelineSpec, *, low_end: bool) -> 
         return f"{side} end of {path} ({end}): add values {further} it."
     low, high = one.bounds
     for more in _FURTHER:
-        drawn = _unscaled(one, -more if low_end else 1 + more)
+        drawn = unscaled(one, -more if low_end else 1 + more)
         further = round(drawn) if one.whole else float(f"{drawn:.3g}")
         if further not in (low, high) and not refused(spec, {path: further}, path):
             span = f"{further:g} to {high:g}" if low_end else f"{low:g} to {further:g}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from ml_assets.assets.hyperparameter_search.study_memory import opened
 from ml_assets.errors import StorageError
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.program import Ref
 from ml_assets.spec.search import Method, Prune, SearchSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values
 
@@ -32,6 +33,18 @@ _MOST_KNOWN = 25
 
 
 @dataclass(frozen=True)
+class Part:
+    """Which part of a training a member of a population takes."""
+
+    round: int
+    """From 0."""
+    parent: int | None = None
+    """The number of the trial that it goes on from."""
+    weights: Ref | None = None
+    """The model that this one came to."""
+
+
+@dataclass(frozen=True)
 class Proposal:
     """A setting to train by."""
 
@@ -44,6 +57,8 @@ class Proposal:
     """How its training ended, as far as the storage remembers it; None: it goes on."""
     told: bool = False
     """Whether the sampler knows how it ended."""
+    part: Part | None = None
+    """Of a population; None: it is trained whole."""
 
 
 class Sampler:
@@ -268,6 +283,8 @@ def sampler(method: Method, search: SearchSpec, seed: int) -> "BaseSampler":
                     independent_sampler=RandomSampler(seed=seed),
                     warn_independent_sampling=False,
                 )
+        case "population":
+            raise ValueError("a population proposes by itself: see population.py")
         case "tpe":
             explored = search.then.after if search.then else 0
             startup = 1 if explored else min(10, max(1, search.trials // 4))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ml_assets.assets.hyperparameter_search.learned import (
     boundaries,
+    groups_of,
     isolated,
     place,
     spread,
@@ -26,6 +27,7 @@ MOST_LINES = 200
 """Trials that are drawn: the best of those that finished, then the others."""
 PAGE = "search.html"
 _ROWS = 100
+_FEW = "Which parameters matter is told from four trials on that were trained to their end."
 _SHORT = 8
 
 
@@ -61,10 +63,12 @@ def _isolation(study: Study, search: SearchSpec) -> list[Picture]:
             )
             for one in values
         ]
+        left = [v for v in groups_of(search.parameters[path]) if v not in {o.label for o in values}]
+        none = f" With {' or '.join(left)} no trial was trained to its end." if left else ""
         words = (
-            "The best validation loss for each value, whatever the nuisance parameters were; in"
+            f"The best {study.judged_by} for each value, whatever the nuisance parameters were; in"
             " brackets how many trials had it. The whisker ends where the best of as many trials"
-            " would, 39 times of 40. Bars do not begin at 0."
+            f" would, 39 times of 40. Bars do not begin at 0.{none}"
         )
         drawn = bar_chart(f"best loss by {path}", bars, start=start, digits=5)
         found.append(Picture(f"What {path} does", words, drawn))
@@ -99,14 +103,15 @@ def _learning(study: Study, shown: Sequence[Trial]) -> Picture:
     if study.own is not best:
         own = [(100 * x, y) for x, y in study.own.curve]
         series.append(Series("the spec's own", own, "three"))
-    series.append(Series("the best", [(100 * x, y) for x, y in best.curve], "two"))
+    whole = [(100 * x, y) for one in study.schedule for x, y in one.curve]
+    series.append(Series("the best", whole, "two"))
     losses = [y for one in shown for _, y in one.curve]
     top = sorted(losses)[int(0.95 * (len(losses) - 1))] if losses else None
     drawn = line_chart(
-        "validation loss of each trial",
+        f"{study.judged_by} of each trial",
         series,
         Axis("percent of the training", 0, 100),
-        Axis("validation loss", high=top),
+        Axis(study.judged_by, high=top),
         wide=True,
     )
     return Picture("How they learned", "Grey lines end where a trial was pruned.", drawn)
@@ -119,7 +124,7 @@ def parallel_coordinates(study: Study, search: SearchSpec) -> Picture:
     low = min(losses, default=0.0)
     high = sorted(losses)[int(0.9 * (len(losses) - 1))] if losses else 1.0
     axes = [Upright(path.partition(".")[2], _ticks(one)) for path, one in searched.items()]
-    axes.append(Upright("validation loss", [(0.0, f"{high:.4f} +"), (1.0, f"{low:.4f}")]))
+    axes.append(Upright(study.judged_by, [(0.0, f"{high:.4f} +"), (1.0, f"{low:.4f}")]))
     best = {one.number for one in study.finished[: max(1, len(study.finished) // 10)]}
     threads = [
         Thread(
@@ -148,7 +153,28 @@ def _ticks(one: Parameter) -> list[tuple[float, str]]:
 
 
 def _named(one: Trial) -> str:
-    return "the spec's own setting" if one.own else f"trial {one.number}"
+    if one.own:
+        return "the spec's own setting"
+    return f"trial {one.number}" + ("" if one.round is None else f", round {one.round + 1}")
+
+
+def schedule_table(study: Study, search: SearchSpec) -> Table | None:
+    """The rounds on the way to the best, of a population; None: the best is a setting."""
+    if study.best.round is None:
+        return None
+    paths = [*search.searched]
+    rows = [
+        (str((one.round or 0) + 1), f"{one.loss:.5f}", *(str(one.values[path]) for path in paths))
+        for one in study.schedule
+    ]
+    words = (
+        "The settings of each round on the way to the best. No spec can say them, for a model is"
+        " trained by one setting; where they fall steadily, training.schedule may say the same."
+    )
+    heads = [path.partition(".")[2] for path in paths]
+    return Table(
+        "The schedule that the best followed", words, ("round", study.judged_by, *heads), rows
+    )
 
 
 def trials_table(study: Study, search: SearchSpec) -> Table:
@@ -171,7 +197,7 @@ def trials_table(study: Study, search: SearchSpec) -> Table:
     words = f"The best first; {left} more are in study.json." if left > 0 else "The best first."
     heads = [path.partition(".")[2] for path in paths]
     return Table(
-        "Trials", words, ("", "validation loss", *heads, "ended", "trained", "machine"), rows
+        "Trials", words, ("", study.judged_by, *heads, "ended", "trained", "machine"), rows
     )
 
 
@@ -218,7 +244,7 @@ def study_page(
         {
             "name": "The spec's own",
             "value": "–" if own is None else f"{own:.5f}",
-            "below": "validation loss",
+            "below": study.judged_by,
         },
         {
             "name": "Seeds",
@@ -241,6 +267,8 @@ def study_page(
         tiles=tiles,
         coordinates=parallel_coordinates(study, search),
         pictures=study_pictures(study, search),
+        few="" if study.importances or study.best.round is not None else _FEW,
+        schedule=schedule_table(study, search),
         trials=trials_table(study, search),
     )
 
@@ -250,7 +278,9 @@ def asset_pictures(study: Study) -> list[Picture | Table]:
     search = searched_by(study)
     table = trials_table(study, search)
     best = Table(table.title, "The best first.", table.head, table.rows[:_SHORT])
-    return [parallel_coordinates(study, search), *study_pictures(study, search), best]
+    schedule = schedule_table(study, search)
+    found = [parallel_coordinates(study, search), *study_pictures(study, search)]
+    return [*found, *([schedule] if schedule else []), best]
 
 
 def searched_by(study: Study) -> SearchSpec:

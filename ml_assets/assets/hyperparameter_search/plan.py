@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
+from ml_assets.assets.hyperparameter_search.optuna_study import Part, Proposal
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, program_of
 from ml_assets.spec.canonical import digest_of
@@ -46,6 +46,12 @@ class Plan:
             "then": self.search.then and self.search.then.model_dump(),
             "prune": self.search.prune and self.search.prune.model_dump(),
             "seed": self.search.seed,
+            "metric": self.search.metric,
+            **(
+                {"population": [self.search.trials, self.search.rounds]}
+                if self.search.rounds
+                else {}
+            ),
             "model": base.model.model_dump(mode="json"),
             "training": base.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
             "data": base.data.digest,
@@ -69,7 +75,29 @@ class Plan:
         if seed is not None:
             training = training.model_copy(update={"seed": seed})
         job = replace(base, model=spec.model, training=training, salt=self.name)
+        if proposal.part is not None:
+            job = self._part(job, proposal.number, proposal.part)
         return self._spread(job)
+
+    def _part(self, job: TrainJob, number: int, part: Part) -> TrainJob:
+        """A round of a member: its share of the epochs, with rows in an order of their own.
+
+        The settings are constant within a round, which rises to its learning rate where the weights
+        are fresh.
+        """
+        training, rounds = job.training, self.search.rounds or 1
+        share = {
+            "epochs": training.epochs // rounds + (part.round < training.epochs % rounds),
+            "seed": training.seed + part.round,
+            "schedule": "constant",
+            "warmup": min(0.5, training.warmup * rounds) if part.round == 0 else 0.0,
+        }
+        return replace(
+            job,
+            training=training.model_copy(update=share),
+            init=part.weights or job.init,
+            salt=f"{self.name} {number}",
+        )
 
     def _cluster(self) -> ClusterSpec:
         """The machines that the spec asks for, in the queue of the search."""

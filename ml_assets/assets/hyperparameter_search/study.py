@@ -7,13 +7,10 @@ the sessions say what a trial came to; the memory of the sampler says which ones
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
-from threading import Event as Flag
 
 from ml_assets.assets.hyperparameter_search.hours import (
-    NOTHING,
     Hours,
     mark_pruned,
     usages_of,
@@ -21,66 +18,30 @@ from ml_assets.assets.hyperparameter_search.hours import (
 )
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.errors import (
-    DoesNotFit,
-    MlAssetsError,
-    TrainingFailed,
-    TrainingInterrupted,
-    counted,
+from ml_assets.assets.hyperparameter_search.population import Population
+from ml_assets.assets.hyperparameter_search.running import (
+    Outcome,
+    Running,
+    again,
+    how,
+    named,
+    said,
 )
+from ml_assets.errors import TrainingFailed, TrainingInterrupted, counted
 from ml_assets.launch.events import session_events
-from ml_assets.launch.launcher import Launcher, TrainJob
+from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.session_name import train_session
-from ml_assets.spec.program import TrainResult
-from ml_assets.spec.program.events import Event, Failed, Metrics
-from ml_assets.spec.study import Study, Trial, TrialEnd
-from ml_assets.spec.training import Boosted
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.program import Ref, TrainResult
+from ml_assets.spec.program.events import Event, Metrics
+from ml_assets.spec.search import judged_by, lost
+from ml_assets.spec.study import Study, Trial
 from ml_assets.store.objects import LocalObjects
 
-LOSS = "validation_loss"
 _POLL_SECONDS = 0.2
 OUTSIDE = -1
 """The number of the spec's own setting where the space does not hold it."""
 
 
-@dataclass
-class Running:
-    """A training that goes on now."""
-
-    proposal: Proposal
-    job: TrainJob
-    repeat: bool
-    """It is the best setting by another seed: nothing is learned from it but the spread."""
-    began: datetime = field(default_factory=lambda: datetime.now(UTC))
-    stop: Flag = field(default_factory=Flag)
-    story: TrainingStory = field(default_factory=TrainingStory)
-    pruned: bool = False
-    held: Hours = NOTHING
-    """What its session had used before this process came."""
-
-    def share(self, event: Metrics) -> float:
-        """How much of the training is done, above 0 and at most 1."""
-        if isinstance(self.job.model, Boosted):
-            return min(1.0, event.step / self.job.model.rounds)
-        return min(1.0, event.metrics.get("epoch", 0.0) / self.job.training.epochs)
-
-    def curve(self) -> list[tuple[float, float]]:
-        """(share of the training, loss) at each evaluation so far."""
-        told = sorted(self.story.metrics.items())
-        whole = self.job.model.rounds if isinstance(self.job.model, Boosted) else None
-        epochs = self.job.training.epochs
-        return [
-            (
-                min(1.0, step / whole if whole else values.get("epoch", 0.0) / epochs),
-                values[LOSS],
-            )
-            for step, values in told
-            if LOSS in values
-        ]
-
-
-Outcome = TrainResult | MlAssetsError | BaseException
 Ended = Callable[[Trial, Running], None]
 """Told of each training that has ended, as it does."""
 
@@ -97,7 +58,7 @@ class StudyRun:
     def __init__(
         self,
         plan: Plan,
-        sampler: Sampler,
+        sampler: Sampler | Population,
         launcher: Launcher,
         objects: LocalObjects,
         tell: Callable[[str], None],
@@ -113,8 +74,11 @@ class StudyRun:
         self._happened: SimpleQueue[tuple[str, Event | Outcome]] = SimpleQueue()
         self._trials: dict[int, Trial] = {}
         self._repeats: dict[int, float] = {}
+        self._weights: dict[int, Ref] = {}
+        """Of a population: number of a trial -> the model that it came to."""
         self._spent = Hours()
         self._why = ""
+        self._metric = plan.search.metric
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -126,6 +90,11 @@ class StudyRun:
         """The losses of the best setting by other seeds."""
         return tuple(self._repeats[seed] for seed in sorted(self._repeats))
 
+    def importances(self) -> dict[str, float]:
+        """Path -> its share of what the loss varies by; nothing of a population, whose trials are
+        no samples of the space."""
+        return {} if isinstance(self._sampler, Population) else self._sampler.importances()
+
     def run(self) -> str:
         """Train what is left to train, and say why nothing is.
 
@@ -133,8 +102,10 @@ class StudyRun:
             TrainingFailed: not one trial came to a result.
             MlAssetsError: the machines or the store are away; what was trained stays.
         """
-        waiting = self._taken_up()
-        self._go_on(waiting)
+        if isinstance(self._sampler, Population):
+            self._go_through_rounds(self._sampler)
+        else:
+            self._go_on(self._taken_up(self._sampler))
         if not any(one.end == "finished" for one in self.trials):
             raise TrainingFailed(self._nothing())
         if not self._is_spent():
@@ -150,9 +121,23 @@ class StudyRun:
 
     # --- what is trained next ---------------------------------------------------------------------
 
-    def _taken_up(self) -> Iterator[tuple[Proposal, int | None]]:
+    def _go_through_rounds(self, population: Population) -> None:
+        """Every member of a round, then those of the next one."""
+        own, rounds = self._plan.search.own(self._plan.spec), self._plan.search.rounds or 1
+        now = population.first()
+        outside = Proposal(OUTSIDE, own, own=True)  # trained whole, as the model is
+        self._go_on((one, None) for one in (outside, *now))
+        for number in range(1, rounds):
+            before = [self._trials[one.number] for one in now]
+            if self._is_spent() or not any(one.number in self._weights for one in before):
+                break
+            now = population.following(number, before, self._weights)
+            self._go_on((one, None) for one in now)
+        self._why = self._is_spent() or f"{counted(rounds, 'round')} were asked for"
+
+    def _taken_up(self, sampler: Sampler) -> Iterator[tuple[Proposal, int | None]]:
         """What an earlier process began, then new settings until the study has enough."""
-        known = self._sampler.known
+        known = sampler.known
         for proposal in known:
             if not proposal.own:  # that is trained without a study, too
                 self._spent += used_by(self._objects, train_session(self._plan.job(proposal)))
@@ -160,8 +145,8 @@ class StudyRun:
         own = self._plan.search.own(self._plan.spec)
         if not self._plan.search.proposes(own):
             yield Proposal(OUTSIDE, own, own=True), None
-        while self._sampler.proposed < self._plan.search.trials and not self._is_spent():
-            proposal = self._sampler.ask()
+        while sampler.proposed < self._plan.search.trials and not self._is_spent():
+            proposal = sampler.ask()
             if proposal is None:
                 self._why = "every setting of the space was tried"
                 return
@@ -170,8 +155,17 @@ class StudyRun:
         self._why = self._is_spent() or asked
 
     def _other_seeds(self) -> Iterator[tuple[Proposal, int | None]]:
-        """The best setting by other seeds: how much luck there is in its loss."""
-        done = [one for one in self.trials if one.end == "finished" and one.loss is not None]
+        """The best setting by other seeds: how much luck there is in its loss.
+
+        Of a population the spec's own: the best one there is no setting, but a schedule.
+        """
+        done = [
+            one
+            for one in self.trials
+            if one.end == "finished" and one.loss is not None and one.round is None
+        ]
+        if not done:
+            return
         best = min(done, key=lambda one: (one.loss, one.number))
         self._repeats[self._plan.base.training.seed] = best.loss or 0.0
         first = self._plan.base.training.seed
@@ -206,11 +200,14 @@ class StudyRun:
         job = self._plan.job(proposal, seed)
         session = train_session(job)
         found = Running(proposal, job, seed is not None, held=used_by(self._objects, session))
-        if found.repeat:
+        found.rounds = self._plan.search.rounds or 1
+        if found.repeat or proposal.part is not None:
             self._spent += found.held
+        if found.repeat:
+            pass
         elif proposal.ended in ("pruned", "failed"):
             found.pruned = proposal.ended == "pruned"
-            self._end(found, _again(found, self._events(session)))
+            self._end(found, again(found, self._events(session)))
             return True
         elif proposal.ended is None and not proposal.own and self._is_spent():
             self._end(found, TrainingInterrupted("the budget is spent"))
@@ -244,16 +241,20 @@ class StudyRun:
                 self._end(one, happened)
                 return  # its place is free
             one.story.take(happened)
-            if isinstance(happened, Metrics) and LOSS in happened.metrics:
+            if isinstance(happened, Metrics):
                 self._judge(one, happened)
 
     def _judge(self, one: Running, event: Metrics) -> None:
         if one.repeat or one.pruned or one.proposal.number == OUTSIDE:
             return
+        if isinstance(self._sampler, Population):
+            return
         if one.proposal.ended == "finished":
             return
-        share = one.share(event)
-        if share <= 0 or not self._sampler.reports(one.proposal.number, share, event.metrics[LOSS]):
+        share, loss = one.share(event), lost(self._metric, event.metrics)
+        if loss is None or share <= 0:
+            return
+        if not self._sampler.reports(one.proposal.number, share, loss):
             return
         one.pruned = True
         self._sampler.ends(one.proposal.number, "pruned")
@@ -270,21 +271,20 @@ class StudyRun:
         used = used_by(self._objects, session)
         since = Hours(used.machine - one.held.machine, used.gpu - one.held.gpu)
         self._spent += since if since.machine > 0 else self._goes_on(one)
-        end, reason = _how(one, outcome)
+        end, reason, loss = how(one, outcome, self._metric)
+        judged = judged_by(self._metric)
         if end == "pruned":
             mark_pruned(self._objects, session)
         if one.repeat:
-            if isinstance(outcome, TrainResult):
-                self._repeats[one.job.training.seed] = outcome.metrics[LOSS]
-                self._tell(
-                    f"{_named(one.proposal.own, number)} by seed {one.job.training.seed}:"
-                    f" validation loss {outcome.metrics[LOSS]:.5f}"
-                )
+            if loss is not None:
+                seed = one.job.training.seed
+                self._repeats[seed] = loss
+                whose = named(one.proposal.own, number)
+                self._tell(f"{whose} by seed {seed}: {judged} {loss:.5f}")
             return
-        curve = self._curve(one, session)
-        loss = min((value for _, value in curve), default=None)
-        if isinstance(outcome, TrainResult):
-            loss = outcome.metrics[LOSS]
+        curve, part = self._curve(one, session), one.proposal.part
+        if loss is None:
+            loss = min((value for _, value in curve), default=None)
         trial = Trial(
             number=number,
             values=dict(one.proposal.values),
@@ -297,11 +297,16 @@ class StudyRun:
             gpu_hours=used.gpu,
             attempts=len(usages_of(self._objects, session)),
             reason=reason,
+            round=part.round if part else None,
+            parent=part.parent if part else None,
         )
         self._trials[number] = trial
-        if end != "stopped" and number != OUTSIDE and not one.proposal.told:
+        if isinstance(self._sampler, Population):
+            if isinstance(outcome, TrainResult) and end == "finished":
+                self._weights[number] = outcome.model
+        elif end != "stopped" and number != OUTSIDE and not one.proposal.told:
             self._sampler.tell(number, end, loss if end == "finished" else None)
-        self._tell(_said(trial, self.trials))
+        self._tell(said(trial, self.trials, judged))
         self._ended(trial, one)
 
     def _curve(self, one: Running, session: str) -> list[tuple[float, float]]:
@@ -309,7 +314,7 @@ class StudyRun:
         if not one.story.metrics:
             for event in self._events(session):
                 one.story.take(event)
-        return one.curve()
+        return one.curve(self._metric)
 
     def _events(self, session: str) -> Sequence[Event]:
         folder = self._objects.path("sessions", session)
@@ -330,47 +335,7 @@ class StudyRun:
         return Hours(hours, hours * one.job.cluster.gpus_per_node)
 
 
-def _how(one: Running, outcome: Outcome) -> tuple[TrialEnd, str]:
-    """How a training ended, and why where it failed.
-
-    Raises:
-        BaseException: it is no trial's fault: everything stops.
-    """
-    if isinstance(outcome, TrainResult):
-        return "finished", ""
-    if isinstance(outcome, TrainingInterrupted):
-        return ("pruned" if one.pruned else "stopped"), ""
-    if isinstance(outcome, TrainingFailed | DoesNotFit):
-        return "failed", str(outcome)
-    raise outcome
-
-
-def _again(one: Running, told: Sequence[Event]) -> MlAssetsError:
-    """How a trial ended that an earlier process saw end without a result."""
-    if one.pruned:
-        return TrainingInterrupted("it was pruned")
-    reasons = [event.reason for event in told if isinstance(event, Failed)]
-    return TrainingFailed(reasons[-1] if reasons else "it failed when it was tried")
-
-
-def _named(own: bool, number: int) -> str:
-    return "the spec's own setting" if own else f"trial {number}"
-
-
-def _said(trial: Trial, so_far: Sequence[Trial]) -> str:
-    """One line about a trial that has ended."""
-    named = _named(trial.own, trial.number)
-    values = ", ".join(f"{path.partition('.')[2]} {value}" for path, value in trial.values.items())
-    if trial.end == "failed":
-        return f"{named} ({values}) failed: {trial.reason.splitlines()[0]}"
-    loss = "never judged" if trial.loss is None else f"validation loss {trial.loss:.5f}"
-    done = [one.loss for one in so_far if one.end == "finished" and one.loss is not None]
-    best = trial.end == "finished" and trial.loss == min(done, default=None)
-    how = "" if trial.end == "finished" else f", {trial.end}"
-    return f"{named} ({values}): {loss}{how}{', the best so far' if best else ''}"
-
-
-def outcome(plan: Plan, run: StudyRun, importances: dict[str, float], why: str) -> Study:
+def outcome(plan: Plan, run: StudyRun, why: str) -> Study:
     """The record of a study whose trainings are over."""
     found = Study(
         pipeline=plan.base.pipeline,
@@ -381,7 +346,7 @@ def outcome(plan: Plan, run: StudyRun, importances: dict[str, float], why: str) 
         trials=run.trials,
         winner=None,
         seeds=run.seeds,
-        importances=importances,
+        importances=run.importances(),
         ended=why,
         time=datetime.now(UTC),
     )

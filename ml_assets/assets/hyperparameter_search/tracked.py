@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.hyperparameter_search.plan import Plan
-from ml_assets.assets.hyperparameter_search.study import LOSS, Running
+from ml_assets.assets.hyperparameter_search.running import Running
+from ml_assets.assets.trained_model.initial_weights import InitialWeights
 from ml_assets.launch.session_name import program_of
 from ml_assets.records.run_record import (
     Environment,
@@ -19,7 +20,8 @@ from ml_assets.records.run_record import (
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.canonical import canonical_json
-from ml_assets.spec.search import with_values
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.search import value_of, with_values
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -86,16 +88,17 @@ class TrackedStudy:
 
     def _record(self, trial: Trial, one: Running) -> RunRecord:
         """All it takes to make a trial again, as the record of a model says it."""
+        metric = self.plan.search.metric
         found = run_record(
             self.environment,
             pipeline=self.pipeline.name,
             session=trial.session,
             run=self.context.run.run_id,
-            config=with_values(self.plan.spec, trial.values),
+            config=self._config(trial, one),
             seed=one.job.training.seed,
-            inputs=self.read,
+            inputs=[*self.read, *_taken_over(one)],
             outputs={"training_set": self.read[0].version},
-            metrics={} if trial.loss is None else {LOSS: trial.loss},
+            metrics={} if trial.loss is None else {metric: value_of(metric, trial.loss)},
             salt=one.job.salt,
             program=program_of(one.job),
             search=SearchOrigin(
@@ -108,11 +111,27 @@ class TrackedStudy:
         lost, nodes = tuple(one.story.lost), tuple(one.story.nodes)
         return found.model_copy(update={"lost": lost, "nodes": nodes})
 
+    def _config(self, trial: Trial, one: Running) -> PipelineSpec:
+        """The spec by its values; of a population with the epochs of its round."""
+        spec = with_values(self.plan.spec, trial.values)
+        if one.proposal.part is None:
+            return spec
+        return spec.model_copy(update={"training": one.job.training})
+
     def close(self, study: Study) -> None:
         """The study is over: its best loss, and its record."""
         if self.run is None:
             return
-        losses = {0: {"best_validation_loss": study.best.loss or 0.0}}
-        self.tracking.log_metrics(self.run, losses, now=True)
+        metric = self.plan.search.metric
+        best = {0: {f"best_{metric}": value_of(metric, study.best.loss or 0.0)}}
+        self.tracking.log_metrics(self.run, best, now=True)
         self.tracking.log_text(self.run, canonical_json(study).decode(), STUDY_FILE)
         self.tracking.close(self.run, "FINISHED")
+
+
+def _taken_over(one: Running) -> Sequence[RunInput]:
+    """The weights that a member of a population took over."""
+    part = one.proposal.part
+    if part is None or part.weights is None:
+        return ()
+    return (InitialWeights(part.weights, f"trial {part.parent}").as_run_input(),)

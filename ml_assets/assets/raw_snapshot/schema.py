@@ -104,37 +104,47 @@ def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
 
 
 def from_text(
-    frame: pl.DataFrame, declared: Columns, where: str, place: Place, zone: str | None = None
+    frame: pl.DataFrame,
+    declared: Columns,
+    where: str,
+    place: Place,
+    zone: str | None = None,
+    decimal: str = ".",
 ) -> pl.DataFrame:
     """Type a table of strings. Columns come out in declared order.
 
     Args:
         zone: of times that are written without one; None: they are refused.
+        decimal: what stands before the fraction of a number.
 
     Raises:
         SourceError: text is not of its column's type; names the place, column and value.
     """
-    typed, problems = _type_text(frame, declared, zone)
+    typed, problems = _type_text(frame, declared, zone, decimal)
     _refuse(problems, declared, where, place)
     return typed
 
 
 def type_text(
-    frame: pl.DataFrame, declared: Columns, place: Place, zone: str | None = None
+    frame: pl.DataFrame,
+    declared: Columns,
+    place: Place,
+    zone: str | None = None,
+    decimal: str = ".",
 ) -> tuple[pl.DataFrame, list[str]]:
     """The declared columns of a table of strings, typed, and a sentence for each that is not."""
-    typed, problems = _type_text(frame, declared, zone)
+    typed, problems = _type_text(frame, declared, zone, decimal)
     return typed, _sentences(problems, declared, place)
 
 
 def _type_text(
-    frame: pl.DataFrame, declared: Columns, zone: str | None
+    frame: pl.DataFrame, declared: Columns, zone: str | None, decimal: str
 ) -> tuple[pl.DataFrame, list[_Bad]]:
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
         text = frame[name]
-        values = parse_text(text, dtype, zone)
+        values = parse_text(text, dtype, zone, decimal)
         bad = values.is_null() & text.is_not_null()
         if dtype == "float64":
             bad |= values.is_infinite().fill_null(False)

@@ -19,11 +19,14 @@ _PLAIN = ("%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d")
 """Times without a zone, and days, which begin at midnight."""
 
 
-def parse_text(text: pl.Series, dtype: DType, zone: str | None = None) -> pl.Series:
+def parse_text(
+    text: pl.Series, dtype: DType, zone: str | None = None, decimal: str = "."
+) -> pl.Series:
     """Text as values of a type; null where it is none.
 
     Args:
         zone: of times that are written without one; None: such a time is none.
+        decimal: what stands before the fraction of a number.
     """
     match dtype:
         case "string":
@@ -41,6 +44,10 @@ def parse_text(text: pl.Series, dtype: DType, zone: str | None = None) -> pl.Ser
                 "%Y-%m-%dT%H:%M:%S%.f%:z", time_unit="us", time_zone="UTC", strict=False
             )
             return told if zone is None else told.fill_null(_zoned(iso, zone))
+        case "float64" if decimal != ".":
+            pointed = pl.when(text.str.contains(".", literal=True)).then(None).otherwise(text)
+            plain = pl.select(pointed).to_series().str.replace(decimal, ".", literal=True)
+            return plain.alias(text.name).cast(TYPES[dtype], strict=False)
         case _:
             return text.cast(TYPES[dtype], strict=False)
 

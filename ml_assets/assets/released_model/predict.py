@@ -102,18 +102,11 @@ class Predictor:
         return replace(found, notes=(since, *found.notes)) if since else found
 
     @property
-    def null_values(self) -> tuple[str, ...]:
-        """Text that means "no value" in a CSV file of the subject."""
+    def files(self) -> FilesSource | None:
+        """The subject, where it is read from files: a CSV is taken to be written as they are."""
         subject = self.pipeline.spec.features.subject
         source = self.pipeline.spec.sources[subject.source] if subject else None
-        return source.null_values if isinstance(source, FilesSource) else ("",)
-
-    @property
-    def zone(self) -> str | None:
-        """The zone of times in a CSV file of the subject that are written without one."""
-        subject = self.pipeline.spec.features.subject
-        source = self.pipeline.spec.sources[subject.source] if subject else None
-        return source.timezone if isinstance(source, FilesSource) else None
+        return source if isinstance(source, FilesSource) else None
 
     # --- the two kinds of rows ----------------------------------------------------------------
 

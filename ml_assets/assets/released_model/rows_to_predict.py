@@ -23,6 +23,7 @@ from ml_assets.assets.raw_snapshot.schema import (
 )
 from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
+from ml_assets.spec.sources import COMMAS, FilesSource
 
 Cells = pl.DataFrame | Mapping[str, Sequence[object]]
 
@@ -39,8 +40,8 @@ class Rows:
     kind: Literal["csv", "typed", "json"]
     text: str = ""
     """CSV: the file, to find lines in."""
-    zone: str | None = None
-    """CSV: of times that are written without one."""
+    source: FilesSource | None = None
+    """CSV: the source whose files are written as it is."""
 
     def __len__(self) -> int:
         if isinstance(self.cells, pl.DataFrame):
@@ -49,7 +50,9 @@ class Rows:
 
     def at(self, row: int) -> str:
         """Where a person finds a row."""
-        return f"line {line_of(self.text, row)}" if self.kind == "csv" else f"row {row + 1}"
+        if self.kind != "csv":
+            return f"row {row + 1}"
+        return f"line {line_of(self.text, row, self.source.dialect if self.source else COMMAS)}"
 
     def typed(self, declared: Columns) -> tuple[pl.DataFrame, list[str]]:
         """The declared columns that are there, typed; a sentence for each value that is not."""
@@ -57,7 +60,10 @@ class Rows:
         if not isinstance(self.cells, pl.DataFrame):
             return type_values(self.cells, there, self.at, accept=JSON_VALUES)
         if self.kind == "csv":
-            return type_text(self.cells, there, self.at, self.zone)
+            if self.source is None:
+                return type_text(self.cells, there, self.at)
+            zone, decimal = self.source.timezone, self.source.dialect.decimal
+            return type_text(self.cells, there, self.at, zone, decimal)
         return type_typed(self.cells, there)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
@@ -68,14 +74,11 @@ class Rows:
         return pl.DataFrame({name: self.cells[name] for name in chosen}, strict=False)
 
 
-def parse_rows(
-    content: bytes, where: str, null_values: Sequence[str] = ("",), zone: str | None = None
-) -> Rows:
+def parse_rows(content: bytes, where: str, source: FilesSource | None = None) -> Rows:
     """Parquet, CSV, JSON lines, a JSON array of objects, or one JSON object.
 
     Args:
-        null_values: text that means "no value" (CSV only).
-        zone: of times that are written without one (CSV only).
+        source: whose files a CSV is written as: its separator, texts that mean "no value", zone.
 
     Raises:
         RowsRefused: it is none of them, or holds no row.
@@ -88,9 +91,11 @@ def parse_rows(
         elif content.lstrip()[:1] in (b"{", b"["):
             rows = _of_json(decode(content, where), where)
         else:
-            text = decode(content, where)
-            names = tuple(csv_header(text))
-            rows = Rows(where, names, csv_cells(text, null_values, where), "csv", text, zone)
+            dialect = source.dialect if source else COMMAS
+            text = decode(content, where, dialect)
+            names = tuple(csv_header(text, where, dialect))
+            cells = csv_cells(text, source.null_values if source else ("",), where, dialect)
+            rows = Rows(where, names, cells, "csv", text, source)
     except (SourceError, pl.exceptions.PolarsError) as error:
         raise RowsRefused(f"{where} cannot be read: {error} {_KINDS}") from error
     if not len(rows):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ml_assets.assets.hyperparameter_search.asset import study_plan
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.assets.hyperparameter_search.page import published_study, searched_by
-from ml_assets.assets.hyperparameter_search.study import LOSS
+from ml_assets.assets.hyperparameter_search.running import Running
 from ml_assets.errors import OtherCode, StorageError, UnknownRun
 from ml_assets.extras.prove.reproduction import Reproduction
 from ml_assets.graph.inputs import require_record
@@ -21,7 +21,7 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Reproduction:
         wanted: its number; None: the best one.
 
     Raises:
-        UnknownRun: there is no study, or no trial of that number that was finished.
+        UnknownRun: there is no study, or no trial of that number that was trained whole.
         StorageError: the training set is another one by now.
         OtherCode: code, spec or search are others by now.
         TrainingFailed: it comes to no result now.
@@ -33,6 +33,12 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Reproduction:
             f"{declared.name} has no study to prove: ml-assets run {declared.name} --search"
         )
     one = _trial(study, wanted)
+    if one.round is not None:
+        raise UnknownRun(
+            f"Trial {one.number} of {study.name} is a round of a population, which began with the"
+            " weights of another: a trial is proved where it was trained whole. Its session is"
+            f" {one.session}."
+        )
     data = require_record(declared.now(), declared.address("training_set"))
     by = replace(declared, search=searched_by(study))
     plan = study_plan(by, data, None)
@@ -48,13 +54,17 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Reproduction:
             " weights to begin with are others by now, so another loss would prove nothing."
         )
     with ephemeral_launcher(declared.settings, "prove-trial") as room:
-        job = plan.job(Proposal(one.number, one.values, one.own))
+        proposal = Proposal(one.number, one.values, one.own)
+        job = plan.job(proposal)
         there = replace(job, data=room.reachable(job.data))
-        now = room.launcher.train(there, lambda _: None).metrics[LOSS]
+        told = Running(proposal, there, repeat=False)
+        result = room.launcher.train(there, told.story.take)
+        now = told.came_to(result, plan.search.metric)
     named = f"{declared.name}/hyperparameter_search trial {one.number}"
     if now == one.loss:
-        return Reproduction(named, "equal", f"validation loss {now:.6f}")
-    return Reproduction(named, "differs", f"validation loss {now!r} now, {one.loss!r} in the study")
+        return Reproduction(named, "equal", f"{study.judged_by} {now:.6f}")
+    said = f"{study.judged_by} {now!r} now, {one.loss!r} in the study"
+    return Reproduction(named, "differs", said)
 
 
 def _trial(study: Study, wanted: int | None) -> Trial:

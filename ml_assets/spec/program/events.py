@@ -49,8 +49,9 @@ class Metrics(_Event):
     kind: Literal["metrics"] = "metrics"
     step: int
     metrics: dict[str, float]
-    """train_loss, validation_loss (at evaluations), learning_rate, grad_norm, epoch, and what the
-    training measured of itself: see ``training.telemetry`` and docs/operate.md."""
+    """train_loss, learning_rate, grad_norm, epoch; at evaluations ``validation_metrics`` of the
+    spec; and what the training measured of itself: see ``training.telemetry`` and
+    docs/operate.md."""
 
 
 class FirstRows(_Event):

@@ -108,7 +108,7 @@ class SplitArrays:
         shards = schema.splits.get(split, ())
         if not shards:
             raise BadData(f"The training set {folder} has no split {split!r}.")
-        self._encoder, self._scale = Encoder(schema.preprocessing), schema.label_scale
+        self._encoder, self.label_scale = Encoder(schema.preprocessing), schema.label_scale
         self._parts = [ShardArrays(folder.parent / s.digest, s.rows, self._encoder) for s in shards]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
         self._queries = self._relevant_queries(folder) if schema.task == "ranking" else None
@@ -163,7 +163,7 @@ class SplitArrays:
             codes[places] = part.codes(own)
             labels[places] = np.take(part.label, own)
         numeric = self._encoder.numeric(numbers, missing)
-        return Rows(numeric, codes, scale_label(labels, self._scale))
+        return Rows(numeric, codes, scale_label(labels, self.label_scale))
 
     @cached_property
     def _likes(self) -> tuple[NDArray[Any], ...]:

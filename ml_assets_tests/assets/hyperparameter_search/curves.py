@@ -10,11 +10,13 @@ from typing import Any
 
 from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
 from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.population import Population
 from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
 from ml_assets.assets.hyperparameter_search.study_memory import answering
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
 from ml_assets.launch.session_name import train_session
+from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, TrainResult, World
@@ -51,6 +53,8 @@ class Curves:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     before: Callable[[TrainJob, int], None] = lambda job, tenth: None
     """Called at each tenth: to wait, to fail, to kill."""
+    metric: str = "validation_loss"
+    """What ``loss`` tells of."""
     behind: Callable[[], bool] | None = None
     """Whether the study has yet to read what was told; None: nobody waits for it."""
 
@@ -87,7 +91,7 @@ class Curves:
 
     def _event(self, job: TrainJob, session: str, tenth: int) -> Metrics:
         share = tenth / TENTHS
-        told = {"validation_loss": self.loss(job, share), "epoch": share * job.training.epochs}
+        told = {self.metric: self.loss(job, share), "epoch": share * job.training.epochs}
         now = datetime.now(UTC)
         return Metrics(session=session, attempt=1, seq=tenth, time=now, step=tenth, metrics=told)
 
@@ -98,7 +102,7 @@ class Curves:
             step=TENTHS,
             best_step=TENTHS,
             stopped="epochs",
-            model=DATA,
+            model=Ref(uri=f"/nowhere/{session}", digest=digest_of(session)),
             metrics={"validation_loss": self.loss(job, 1.0)},
             seconds=0.0,
         )
@@ -137,12 +141,17 @@ def studied(
         patient: no training goes on before the study has judged what it told.
     """
     own = plan.search.own(plan.spec)
+    population = plan.search.method == "population"
     told, objects = said if said is not None else [], LocalObjects(folder)
     with answering():
         memory = place or str(folder / "studies")
-        sampler = Sampler(plan.search, own, plan.name, memory, plan.fits)
+        sampler = (
+            Population(plan.search, own, plan.fits)
+            if population
+            else Sampler(plan.search, own, plan.name, memory, plan.fits)
+        )
         run = StudyRun(plan, sampler, launcher, objects, told.append, lambda trial, one: None)
         if patient:
             launcher.behind = lambda: not run._happened.empty()
         why = run.run()
-        return outcome(plan, run, sampler.importances(), why)
+        return outcome(plan, run, why)

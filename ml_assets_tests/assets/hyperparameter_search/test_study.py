@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
+from ml_assets.assets.hyperparameter_search.page import study_page
 from ml_assets.errors import StoreAway, TrainingFailed
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
@@ -41,6 +42,36 @@ def test_a_study_finds_the_best_and_says_why_it_ends(tmp_path: Path, spec: Pipel
     assert study.own.values == {"training.learning_rate": 0.01, "model.width": 32}
     assert study.ended == "8 trials were asked for"
     assert any("the best so far" in line for line in said)
+
+
+@pytest.mark.parametrize("metric", ["validation_accuracy", "validation_brier"])
+def test_trials_are_judged_by_the_metric_that_is_asked_for(
+    tmp_path: Path, spec: PipelineSpec, metric: str
+) -> None:
+    def right(job: TrainJob, share: float) -> float:
+        missed = min(0.9, by_rate(job, share) / 4)
+        return 1 - missed if metric == "validation_accuracy" else missed
+
+    prune = {"prune": {"kind": "successive_halving", "min_share": 0.1}, "trials": 16}
+    plan, said = plan_of(spec, {"metric": metric, **prune}, parallel=1), list[str]()
+    study = studied(plan, Curves(right, metric=metric), tmp_path, said, patient=True)
+    jobs = {one.number: plan.job(Proposal(one.number, one.values, one.own)) for one in study.trials}
+    best = min(jobs, key=lambda number: by_rate(jobs[number], 1.0))
+    assert study.best.number == best
+    assert study.best.loss == pytest.approx(by_rate(jobs[best], 1.0) / 4)
+    assert any(one.end == "pruned" for one in study.trials)
+    name = "1 - validation accuracy" if metric == "validation_accuracy" else "validation brier"
+    assert study.judged_by == name and any(f"{name} 0." in line for line in said)
+    page = study_page(study, plan.search, spec)
+    assert name in page and "validation loss" not in page
+
+
+def test_a_metric_that_no_training_tells_fails_its_trials_and_says_why(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    plan = plan_of(spec, {"metric": "validation_auc"})
+    with pytest.raises(TrainingFailed, match=r"told no validation_auc of step 10.*one class"):
+        studied(plan, Curves(by_rate), tmp_path)
 
 
 def test_trials_run_side_by_side(tmp_path: Path, spec: PipelineSpec) -> None:
@@ -275,5 +306,6 @@ def test_the_name_of_a_study_is_a_digest_of_what_decides_it(spec: PipelineSpec) 
         {"seed": 1},
         {"parameters": narrow},
         {"prune": {"kind": "median"}},
+        {"metric": "validation_brier"},
     )
-    assert len({plan_of(spec, more).name for more in other} | {name}) == 5
+    assert len({plan_of(spec, more).name for more in other} | {name}) == 6

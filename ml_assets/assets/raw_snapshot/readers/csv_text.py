@@ -1,4 +1,4 @@
-"""CSV: text in UTF-8, a header, and as many fields in each line."""
+"""CSV: text, a header, and as many fields in each line."""
 
 import csv
 import io
@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_text
+from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, from_text
 from ml_assets.errors import SourceError, quoted
+from ml_assets.spec.sources import COMMAS, Dialect
 
 _HEADER_MOST = 1 << 20
 """Signs: a longer header is no header."""
@@ -19,6 +20,7 @@ def parse_csv(
     null_values: Sequence[str],
     where: str,
     zone: str | None = None,
+    dialect: Dialect = COMMAS,
 ) -> pl.DataFrame:
     """Parse and type a CSV file. Blank lines are skipped.
 
@@ -26,18 +28,19 @@ def parse_csv(
         zone: of times that are written without one; None: they are refused.
 
     Raises:
-        SourceError: it is not CSV in UTF-8, or does not hold what is declared; names the line.
+        SourceError: it is not CSV so written, or does not hold what is declared; names the line.
     """
-    text = decode(content, where)
-    header = csv_header(text, where)
+    text = decode(content, where, dialect)
+    header = csv_header(text, where, dialect)
     check_names(header, declared, where)
-    raw = csv_cells(text, null_values, where)
+    raw = csv_cells(text, null_values, where, dialect)
     raw.columns = header
-    typed = from_text(raw, declared, where, lambda row: f"line {line_of(text, row)}", zone)
+    place: Place = lambda row: f"line {line_of(text, row, dialect)}"  # noqa: E731
+    typed = from_text(raw, declared, where, place, zone, dialect.decimal)
     return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
 
 
-def csv_header(text: str, where: str = "the text") -> list[str]:
+def csv_header(text: str, where: str = "the text", dialect: Dialect = COMMAS) -> list[str]:
     """The column names of a CSV file, as they are: one may be there twice.
 
     Raises:
@@ -45,7 +48,7 @@ def csv_header(text: str, where: str = "the text") -> list[str]:
     """
     begin = text[:_HEADER_MOST]
     try:
-        header = next(csv.reader(io.StringIO(begin, newline="")), [])
+        header = next(csv.reader(io.StringIO(begin, newline=""), delimiter=dialect.separator), [])
     except csv.Error as error:
         raise SourceError(
             f"{where} has no CSV header: {quoted(error)}. The names of the columns are expected in"
@@ -59,60 +62,67 @@ def csv_header(text: str, where: str = "the text") -> list[str]:
     return header
 
 
-def csv_cells(text: str, null_values: Sequence[str], where: str) -> pl.DataFrame:
+def csv_cells(
+    text: str, null_values: Sequence[str], where: str, dialect: Dialect = COMMAS
+) -> pl.DataFrame:
     """The cells of a CSV file as strings.
 
     Raises:
         SourceError: it is not CSV, or a line has too few or too many fields.
     """
-    width = len(csv_header(text, where))
+    width = len(csv_header(text, where, dialect))
     try:
         raw = pl.read_csv(
-            io.BytesIO(text.encode()), infer_schema=False, null_values=list(null_values)
+            io.BytesIO(text.encode()),
+            infer_schema=False,
+            null_values=list(null_values),
+            separator=dialect.separator,
         )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        _check_widths(text, width, where)
+        _check_widths(text, width, where, dialect)
         said = quoted((str(error).splitlines() or ["it cannot be parsed"])[0])
         raise SourceError(f"{where} is not CSV: {said}. Look for an unclosed quote.") from error
     if raw.width != width:
-        _check_widths(text, width, where)
+        _check_widths(text, width, where, dialect)
         raise SourceError(
             f"{where} is not CSV: its header has {width} fields, its lines have {raw.width}. Look"
             " for an unclosed quote."
         )
     if raw.width and raw[:, -1].null_count():
-        _check_widths(text, width, where)
+        _check_widths(text, width, where, dialect)
     return raw
 
 
-def decode(content: bytes, where: str) -> str:
+def decode(content: bytes, where: str, dialect: Dialect = COMMAS) -> str:
     """A file's text.
 
     Raises:
-        SourceError: it is not UTF-8; names the line.
+        SourceError: it is in another encoding; names the line.
     """
+    encoding = dialect.encoding
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise SourceError(
-            f"{where}, line {line}: byte 0x{content[error.start]:02x} is not UTF-8. Write the file"
-            " in UTF-8."
+            f"{where}, line {line}: byte 0x{content[error.start]:02x} is not {encoding.upper()}."
+            " Write the file in UTF-8, or say what it is in by 'dialect' of its source, such as"
+            " dialect: {encoding: cp1252}."
         ) from error
 
 
-def line_of(text: str, row: int) -> int:
+def line_of(text: str, row: int, dialect: Dialect = COMMAS) -> int:
     """The line of the file that a row begins on."""
     try:
-        lines = (line for number, (line, _) in enumerate(_records(text)) if number == row)
+        lines = (line for number, (line, _) in enumerate(_records(text, dialect)) if number == row)
         return next(lines, row + 2)
     except csv.Error:  # a field beyond the reader's limit: one line a row is the best guess
         return row + 2
 
 
-def _records(text: str) -> Iterator[tuple[int, list[str]]]:
+def _records(text: str, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Each record after the header and the line it begins on: a quoted field may hold newlines."""
-    reader = csv.reader(io.StringIO(text, newline=""))
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=dialect.separator)
     begins = 1
     for number, record in enumerate(reader):
         if number:
@@ -120,16 +130,20 @@ def _records(text: str) -> Iterator[tuple[int, list[str]]]:
         begins = reader.line_num + 1
 
 
-def _check_widths(text: str, width: int, where: str) -> None:
+def _check_widths(text: str, width: int, where: str, dialect: Dialect) -> None:
     """Refuse a line with too few or too many fields: half a file must not pass for nulls."""
     try:
-        for line, record in _records(text):
+        for line, record in _records(text, dialect):
             if record and len(record) != width:
                 raise SourceError(
                     f"{where}, line {line}: {len(record)} fields, but the header has {width}. Was"
-                    " the file cut off, or does a field hold an unquoted comma? Deliver it again,"
-                    " whole."
+                    f" the file cut off, or does a field hold an unquoted {_sign(dialect)}? Deliver"
+                    " it again, whole."
                 )
     except csv.Error as error:
         said = f"{where} is not CSV: {quoted(error)}. Look for an unclosed quote."
         raise SourceError(said) from error
+
+
+def _sign(dialect: Dialect) -> str:
+    return "comma" if dialect.separator == "," else repr(dialect.separator)

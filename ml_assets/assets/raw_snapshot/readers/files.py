@@ -155,7 +155,8 @@ def _parse(found: Delivery, file: Found, raw: bytes) -> pl.DataFrame:
         return parse_lines(text, columns, where)
     if source.format == "jsonl":
         return parse_lines(text, source.columns, where)
-    return parse_csv(text, source.columns, source.null_values, where, source.timezone)
+    zone, dialect = source.timezone, source.dialect
+    return parse_csv(text, source.columns, source.null_values, where, zone, dialect)
 
 
 def _one_table(found: Delivery, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

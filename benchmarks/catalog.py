@@ -1,0 +1,84 @@
+"""Which benchmarks there are, and what each needs: read from its source, nothing of it is run."""
+
+import ast
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A file here that tells figures."""
+
+    name: str
+    title: str
+    """The first line of its docstring, without how it is called."""
+    lacks: tuple[str, ...]
+    """What it needs and does not find here, in words."""
+
+    @property
+    def file(self) -> Path:
+        return HERE / f"{self.name}.py"
+
+
+def benchmarks(folder: Path = HERE) -> list[Benchmark]:
+    """All of them, by name."""
+    return [one for file in sorted(folder.glob("*.py")) if (one := _read(file))]
+
+
+def _read(file: Path) -> Benchmark | None:
+    """A benchmark; None: the file tells no figure."""
+    tree = ast.parse(file.read_bytes())
+    told = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    if not any(isinstance(func, ast.Name) and func.id == "tell" for func in told):
+        return None
+    first = (ast.get_docstring(tree) or "").partition("\n")[0]
+    title = re.split(r": (?:\w+=\S+ )?python ", first)[0].rstrip(".").replace("``", "`")
+    packages = sorted({name for name in _imported(tree) if _is_missing(name, file.parent)})
+    needs = [said for need in _needs(tree) if (said := _missing(need))]
+    return Benchmark(file.stem, title, (*(f"package {name}" for name in packages), *needs))
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _is_missing(package: str, folder: Path) -> bool:
+    return not (folder / f"{package}.py").is_file() and find_spec(package) is None
+
+
+def _needs(tree: ast.Module) -> tuple[str, ...]:
+    """The literal of ``NEEDS``: gpu, two cores, program NAME, setting NAME."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NEEDS":
+            return tuple(ast.literal_eval(node.value))
+    return ()
+
+
+def _missing(need: str) -> str:
+    """What is lacking of a need, in words; empty: nothing."""
+    kind, _, name = need.partition(" ")
+    match kind:
+        case "gpu":
+            found = Path("/dev/nvidia0").exists()
+        case "cores":
+            found = (os.cpu_count() or 1) >= int(name)
+        case "package":
+            found = find_spec(name) is not None
+        case "program":
+            found = shutil.which(name) is not None
+        case "setting":
+            found = name in os.environ
+        case _:
+            raise ValueError(f"{need!r}: write gpu, cores N, package, program or setting NAME")
+    return "" if found else {"gpu": "a GPU", "cores": f"{name} cores"}.get(kind, need)

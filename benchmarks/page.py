@@ -1,0 +1,55 @@
+"""docs/figures.md, from the results of runs: no row is written by hand."""
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.catalog import Benchmark
+from benchmarks.kept import ROOT, Figure, Result
+
+PAGE = ROOT / "docs" / "figures.md"
+_HEAD = """\
+# Figures
+
+Made by `python -m benchmarks page` from the last run of each benchmark, `python -m benchmarks run`.
+No row is edited by hand. Aims are of an idle machine: the load says how idle it was. A figure that
+is short has a sentence on what stands in the way, kept beside its definition.
+"""
+
+
+def page(known: Sequence[Benchmark], found: Mapping[str, Result]) -> str:
+    """The page: what holds and what does not, then each benchmark, then those without a run."""
+    figures = [figure for one in known if one.name in found for figure in found[one.name].figures]
+    short = sum(not figure.holds for figure in figures)
+    without = [one.name for one in known if one.name not in found]
+    parts = [
+        _HEAD,
+        f"{len(figures)} figures with an aim: {len(figures) - short} hold, {short} are short.\n",
+        *(_section(one, found[one.name]) for one in known if one.name in found),
+    ]
+    if without:
+        parts.append(f"## Without a run\n\n{', '.join(f'`{name}`' for name in without)}\n")
+    return "\n".join(parts)
+
+
+def _section(one: Benchmark, run: Result) -> str:
+    medians = f", medians of {run.times}" if run.times > 1 else ""
+    before, after = run.load
+    lines = [
+        f"## {one.name}",
+        "",
+        f"{one.title}. Commit {run.commit}, {run.time:%Y-%m-%d %H:%M} UTC{medians};"
+        f" {run.machine}; load {before:g} before, {after:g} after; {run.seconds:,.0f} s.",
+        "",
+    ]
+    if run.failed:
+        lines += [f"**It failed**, so that figures are missing: `{run.failed}`", ""]
+    if run.figures:
+        lines += ["| figure | value | aim | | what stands in the way |", "|---|---|---|---|---|"]
+        lines += [_row(figure) for figure in run.figures] + [""]
+    return "\n".join(lines)
+
+
+def _row(figure: Figure) -> str:
+    sign = "at most" if figure.at == "most" else "at least"
+    holds = "holds" if figure.holds else "**short**"
+    why = "" if figure.holds else figure.why or "not said yet"
+    return f"| `{figure.name}` | {figure.value:.3g} | {sign} {figure.aim:g} | {holds} | {why} |"

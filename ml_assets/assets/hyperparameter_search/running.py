@@ -1,0 +1,113 @@
+"""One training of a study: what it told while it ran, and what it came to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Event as Flag
+
+from ml_assets.assets.hyperparameter_search.hours import NOTHING, Hours
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
+from ml_assets.errors import DoesNotFit, MlAssetsError, TrainingFailed, TrainingInterrupted
+from ml_assets.launch.launcher import TrainJob
+from ml_assets.spec.program import TrainResult
+from ml_assets.spec.program.events import Event, Failed, Metrics
+from ml_assets.spec.search import lost
+from ml_assets.spec.study import Trial, TrialEnd
+from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_story import TrainingStory
+
+Outcome = TrainResult | MlAssetsError | BaseException
+
+
+@dataclass
+class Running:
+    """A training that goes on now."""
+
+    proposal: Proposal
+    job: TrainJob
+    repeat: bool
+    """It is the best setting by another seed: nothing is learned from it but the spread."""
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    stop: Flag = field(default_factory=Flag)
+    story: TrainingStory = field(default_factory=TrainingStory)
+    rounds: int = 1
+    """Of a population: how many make a whole training."""
+    pruned: bool = False
+    held: Hours = NOTHING
+    """What its session had used before this process came."""
+
+    def share(self, event: Metrics) -> float:
+        """How much of the training is done, above 0 and at most 1."""
+        return self._share(event.step, event.metrics)
+
+    def _share(self, step: int, told: Mapping[str, float]) -> float:
+        if isinstance(self.job.model, Boosted):
+            return min(1.0, step / self.job.model.rounds)
+        done = min(1.0, told.get("epoch", 0.0) / self.job.training.epochs)
+        part = self.proposal.part
+        return done if part is None else (part.round + done) / self.rounds
+
+    def curve(self, metric: str) -> list[tuple[float, float]]:
+        """(share of the training, what is lowered) at each evaluation so far."""
+        return [
+            (self._share(step, told), loss)
+            for step, told in sorted(self.story.metrics.items())
+            if (loss := lost(metric, told)) is not None
+        ]
+
+    def came_to(self, result: TrainResult, metric: str) -> float:
+        """What is lowered, of the weights that a training ended with.
+
+        Raises:
+            TrainingFailed: it told no such metric.
+        """
+        told = {**self.story.metrics.get(result.best_step, {}), **result.metrics}
+        if (loss := lost(metric, told)) is None:
+            raise TrainingFailed(
+                f"the training told no {metric} of step {result.best_step}: the validation split"
+                " has rows of one class alone. Make it longer, or write metric: validation_loss"
+            )
+        return loss
+
+
+def how(one: Running, outcome: Outcome, metric: str) -> tuple[TrialEnd, str, float | None]:
+    """How a training ended, why where it failed, and what it came to where it finished.
+
+    Raises:
+        BaseException: it is no trial's fault: everything stops.
+    """
+    try:
+        if isinstance(outcome, TrainResult):
+            return "finished", "", one.came_to(outcome, metric)
+    except TrainingFailed as error:
+        outcome = error
+    if isinstance(outcome, TrainingInterrupted):
+        return ("pruned" if one.pruned else "stopped"), "", None
+    if isinstance(outcome, TrainingFailed | DoesNotFit):
+        return "failed", str(outcome), None
+    raise outcome
+
+
+def again(one: Running, told: Sequence[Event]) -> MlAssetsError:
+    """How a trial ended that an earlier process saw end without a result."""
+    if one.pruned:
+        return TrainingInterrupted("it was pruned")
+    reasons = [event.reason for event in told if isinstance(event, Failed)]
+    return TrainingFailed(reasons[-1] if reasons else "it failed when it was tried")
+
+
+def named(own: bool, number: int) -> str:
+    return "the spec's own setting" if own else f"trial {number}"
+
+
+def said(trial: Trial, so_far: Sequence[Trial], judged: str) -> str:
+    """One line about a trial that has ended."""
+    whose = named(trial.own, trial.number)
+    values = ", ".join(f"{path.partition('.')[2]} {value}" for path, value in trial.values.items())
+    if trial.end == "failed":
+        return f"{whose} ({values}) failed: {trial.reason.splitlines()[0]}"
+    loss = "never judged" if trial.loss is None else f"{judged} {trial.loss:.5f}"
+    done = [one.loss for one in so_far if one.end == "finished" and one.loss is not None]
+    best = trial.end == "finished" and trial.loss == min(done, default=None)
+    how = "" if trial.end == "finished" else f", {trial.end}"
+    return f"{whose} ({values}): {loss}{how}{', the best so far' if best else ''}"

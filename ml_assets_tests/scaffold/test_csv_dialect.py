@@ -1,0 +1,97 @@
+"""CSV as it is written elsewhere: new finds how, the spec keeps it, and the source reads it so."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ml_assets.assets.raw_snapshot.readers.read import read_source
+from ml_assets.cli.main import main
+from ml_assets.spec.load import load_spec
+
+ROWS = [(n, ("Zürich", "Genève", "Köln €")[n % 3], n / 4 - 3, n % 2) for n in range(60)]
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of sources, with state and pipelines beside them."""
+    for name in ("HOME", "PIPELINES", "SOURCES"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(f"ML_ASSETS_{name}", str(tmp_path / name))
+    return tmp_path
+
+
+def written(separator: str, decimal: str, euro: str = "€") -> str:
+    lines = [separator.join(("id", "town", "depth", "wet"))]
+    for number, town, depth, wet in ROWS:
+        fields = (str(number), town, f"{depth:.2f}".replace(".", decimal), str(wet))
+        lines.append(separator.join(fields).replace("€", euro))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "dialect"),
+    [
+        (written(";", ",").encode("utf-8-sig"), "semicolons, decimal commas", "separator: ;"),
+        (written(",", ".").encode("utf-8-sig"), "", ""),
+        (written("\t", ".", "E").encode("latin-1"), "tabs, in LATIN-1", "encoding: latin-1"),
+        (written("|", ",").encode("cp1252"), "bars, decimal commas, in CP1252", "encoding: cp1252"),
+        (written(";", ",").encode("utf-16"), "in UTF-16", "encoding: utf-16"),
+    ],
+)
+def test_a_file_is_read_as_it_is_written(
+    house: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str, dialect: str
+) -> None:
+    (house / "SOURCES" / "wells.csv").write_bytes(content)
+    assert main(["new", "wells", "--from", str(house / "SOURCES/wells.csv"), "--label", "wet"]) == 0
+    assert said in capsys.readouterr().out
+    folder = house / "PIPELINES" / "wells"
+    assert dialect in (folder / "defs.yaml").read_text()
+    source = load_spec(folder).sources["rows"]
+    frame = read_source("rows", source, house / "SOURCES", lambda name: name, None).frame
+    assert frame.schema["depth"] == pl.Float64
+    assert frame.sort("id")["depth"].to_list() == [depth for _, _, depth, _ in ROWS]
+    assert frame.sort("id")["town"][1] == "Genève"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a,b;c,d\n" + "1,2;3,4\n" * 9, "',' and ';' may both separate its values"),
+        (
+            "id;a;d\n" + "".join(f"{n};{n},5;{n}.5\n" for n in range(9)),
+            "a comma in 'a' and a point",
+        ),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_refused(
+    house: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    (house / "both.csv").write_text(content)
+    assert main(["new", "both", "--from", str(house / "both.csv"), "--label", "d"]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_files_of_one_table_are_written_alike(
+    house: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = house / "SOURCES" / "wells"
+    folder.mkdir()
+    (folder / "a.csv").write_text(written(";", ","))
+    (folder / "b.csv").write_text(written(",", "."))
+    assert main(["new", "wells", "--from", str(folder), "--label", "wet"]) == 1
+    assert "in different ways: a.csv by ';', b.csv by ','" in capsys.readouterr().err
+    (folder / "b.csv").write_bytes(written(";", ",").encode("cp1252"))
+    assert main(["new", "wells", "--from", str(folder), "--label", "wet"]) == 1
+    assert "a.csv is UTF-8, b.csv is CP1252" in capsys.readouterr().err
+
+
+def test_a_point_among_decimal_commas_is_no_fraction(
+    house: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = house / "SOURCES" / "wells.csv"
+    file.write_text(written(";", ","))
+    assert main(["new", "wells", "--from", str(file), "--label", "wet"]) == 0
+    file.write_text(written(";", ",").replace("11,75", "1.500"))
+    assert main(["run", "wells", "--through", "raw_snapshot"]) == 1
+    assert "column 'depth': «'1.500'» is not float64" in capsys.readouterr().err
