@@ -48,7 +48,12 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Stage -> where its code begins; a resource hands over what is not reached by name."""
 
-READERS = {"sql": "ml_assets.assets.raw_snapshot.readers.sql:read_sql"}
+_LAKE = "ml_assets.assets.raw_snapshot.readers.lakehouse:read_lake"
+READERS = {
+    "sql": "ml_assets.assets.raw_snapshot.readers.sql:read_sql",
+    "delta": _LAKE,
+    "iceberg": _LAKE,
+}
 """Kind of a source -> where reading it begins; all others are files."""
 FILES = "ml_assets.assets.raw_snapshot.readers.files:read_file"
 

@@ -13,6 +13,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError, did_you_mean
+from ml_assets.settings.access import WEBHOOK_SECRET
 from ml_assets.settings.addresses import (
     is_lakefs,
     is_s3,
@@ -122,6 +123,10 @@ class Settings:
     retention: Retention
     alerts: tuple[str, ...] = field(repr=False)
     """URLs of whom to tell of trouble; they are checked where they are used, and hold secrets."""
+    events: tuple[str, ...] = field(repr=False)
+    """URLs of the programs that are told when a release moves."""
+    webhook_secret: str = field(repr=False)
+    """What is sent to webhooks is signed with it; empty: nothing is."""
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
     servers: Mapping[str, str]
@@ -211,6 +216,8 @@ def read_settings(
         prices=read_prices(env),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
         alerts=tuple(env.get("ML_ASSETS_ALERTS", "").split()),
+        events=tuple(env.get("ML_ASSETS_EVENTS", "").split()),
+        webhook_secret=env.get(WEBHOOK_SECRET, ""),
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },

@@ -85,7 +85,7 @@ class PipelineSpec(Frozen):
             *_ahead_problems(self),
             *_leak_problems(self),
             *_training_problems(self),
-            *cluster_problems(self.cluster, self.model, self.training),
+            *cluster_problems(self.cluster, self.model, self.training, self.label.task),
             *_evaluation_problems(self),
             *_gate_problems(self),
             *_canary_problems(self),

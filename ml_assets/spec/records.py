@@ -6,6 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.gates import Target
+from ml_assets.spec.registered import Registered
 
 REPORT_FILE = "report.json"
 
@@ -391,6 +392,7 @@ class LedgerEntry(Frozen):
     """``override`` lines: the line of the decision that this one, and no other, is set against."""
     gates: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
     """``override`` lines: the gates that had failed."""
+    registered: Registered | None = Field(default=None, exclude_if=unset)
     author: str
     reason: str
     run: str

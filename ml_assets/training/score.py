@@ -35,7 +35,7 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
 
         code = code_of(request)
     predict = load_predictor(Path(request.model.uri), manifest, request.world.threads, code)
-    folder, schema = open_set(request.data)
+    folder, schema = open_set(request.data, request.splits)
     rows = SplitArrays(folder, schema, request.split)
     began = time.monotonic()
     spans = [np.arange(a, min(a + _CHUNK, len(rows))) for a in range(0, len(rows), _CHUNK)]

@@ -36,7 +36,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     ranks = join()
     watch = Watch(request, ranks)
     try:
-        folder, schema = open_set(request.data)
+        folder, schema = open_set(request.data, request.splits)
         network, begun_with = initial_network(request, schema)
         stepper = assemble(request, network, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.oversampled)

@@ -90,4 +90,6 @@ def publish_reading(
 def _origin(source: SourceSpec) -> str:
     if source.kind == "sql":
         return f"table `{source.table}` of the database `{source.connection}`"
+    if source.kind == "iceberg":
+        return f"Iceberg table `{source.table}` of the catalog `{source.catalog}`"
     return f"{source.kind} at `{source.path}`"

@@ -1,6 +1,7 @@
 """What the gates are told beside the report: the champion, the audits, who used the holdout."""
 
 from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
 from ml_assets.assets.released_model.gates.decide import decide
 from ml_assets.assets.validated_table.audits import audits
 from ml_assets.graph.inputs import require_record
@@ -16,12 +17,13 @@ from ml_assets.spec.records import (
     Measured,
     StageRecord,
 )
+from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import PipelineState
 
 
 def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:
-    """What the declared gates say of the stored report.
+    """What the declared gates say of the stored report, and one more of what was made elsewhere.
 
     Args:
         champion: digest of the model that holds the stage now.
@@ -33,7 +35,8 @@ def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult
     report = read_report(state)
     rows = held_out(report)
     entries = read(state.store, state.name, state.commit)
-    return decide(
+    elsewhere = require_record(state, state.address("trained_model")).code_version == MADE_ELSEWHERE
+    declared = decide(
         state.spec.gates,
         report,
         Measured.model_validate(record.attributes["measured"]),
@@ -44,6 +47,7 @@ def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult
         audits=_audits(state, record),
         holdout_use=holdout_use(entries, report.model, rows) if rows else None,
     )
+    return (*declared, made_elsewhere(state.spec.release)) if elsewhere else declared
 
 
 def held_out(report: EvaluationReport) -> HoldoutRows | None:

@@ -236,6 +236,13 @@ def _parts_of_a_step(metrics: Metrics) -> list[Picture]:
         f"A step takes {median(time):,.3g} ms: {fmean(data):.1%} of it is waiting for data,"
         f" {fmean(others):.1%} waiting for other processes."
     )
+    fetched = [told for told in kept.values() if "fetch_wait_share" in told]
+    if fetched:
+        stalls, moved = fmean(t["fetch_wait_share"] for t in fetched), fetched[-1].get("fetched_mb")
+        words += (
+            f" Rows were fetched as training came to them (training.order: blocks): {stalls:.1%} of"
+            f" a step was waiting for rows that did not come in time, {moved or 0:,.0f} MB came."
+        )
     return [Picture("Where the time of a step goes", words, chart)]
 
 

@@ -45,6 +45,7 @@ from ml_assets.spec.program import (
     Split,
 )
 from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
+from ml_assets.store.shard_rows import checksums
 
 NO_ROWS = SplitRows(())
 NOTHING_KNOWN: Mapping[str, Shard] = MappingProxyType({})
@@ -308,6 +309,7 @@ class _Shards:
             arrays |= {"label": label}
             if self.label.query:
                 arrays["queries"] = query_starts(frame, self.label)
+            arrays["checksums"] = checksums(numeric, missing, categorical, label)
             for kind, array in arrays.items():
                 np.save(draft / f"{kind}.npy", array, allow_pickle=False)
             (draft / "words.json").write_bytes(canonical_json(words))

@@ -22,6 +22,8 @@ BINS = 256
 """At most; of fewer training rows one for every ten."""
 ROWS = 50_000
 """Rows of a split, evenly spread: the error of an area from so many is 0.003."""
+_AT_ONCE = 16
+"""Features whose values are held at once."""
 FEWEST = 20
 """Rows of each side of a label below which an area says more about chance."""
 Measure = Literal["auc", "r2"]
@@ -51,9 +53,10 @@ def find_proxies(
     """
     measure, usual = _MEASURES[label.task]
     bound = guard.bound if guard.bound is not None else usual if alarm is None else alarm
-    columns = list(dict.fromkeys([*features.numeric, *features.categorical, label.column]))
-    train, validation = (_thinned(rows[name], columns) for name in ("train", "validation"))
-    known, judged = targets(train, rows["train"], label), targets(validation, rows["train"], label)
+    known, judged = (
+        targets(_thinned(rows[name], [label.column]), rows["train"], label)
+        for name in ("train", "validation")
+    )
     if not _can_be_judged(judged, measure):
         return LeakFinding(
             name="no_target_proxy",
@@ -62,7 +65,11 @@ def find_proxies(
             bound=bound,
             reason=f"not judged: the {len(judged)} rows of validation are too few, or too alike",
         )
-    found = strengths(train, validation, known, judged, features, measure)
+    found = dict[str, float]()
+    for some in _in_groups(features):
+        columns = [*some.numeric, *some.categorical]
+        train, validation = (_thinned(rows[name], columns) for name in ("train", "validation"))
+        found |= strengths(train, validation, known, judged, some, measure)
     bad = [n for n, value in found.items() if value > bound and n not in guard.except_for]
     ranked = sorted(found, key=lambda name: -found[name])
     told = ", ".join(f"{name} {found[name]:.3f}" for name in (bad or ranked)[:5])
@@ -81,6 +88,15 @@ def find_proxies(
         reason=said,
         named=tuple(sorted(bad, key=lambda name: -found[name])),
     )
+
+
+def _in_groups(features: FeaturesSpec) -> Iterator[FeaturesSpec]:
+    """The same features, some of them at a time."""
+    for kind in ("numeric", "categorical"):
+        names = getattr(features, kind)
+        none = {"numeric": (), "categorical": ()}
+        for first in range(0, len(names), _AT_ONCE):
+            yield features.model_copy(update={**none, kind: names[first : first + _AT_ONCE]})
 
 
 def targets(rows: pl.DataFrame, train: SplitRows, label: LabelSpec) -> NDArray[np.float64]:

@@ -4,6 +4,8 @@ Apprise sends to every medium but the webhook: that gets a document of ours, wit
 list, which apprise cannot send.
 """
 
+import hashlib
+import hmac
 import json
 import logging
 import re
@@ -12,13 +14,15 @@ import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ml_assets.automation.alerts.message import Message
 from ml_assets.automation.alerts.recipients import WEBHOOK, Recipient
+from ml_assets.settings.access import secret_bytes
 
 if TYPE_CHECKING:
     from apprise import Apprise
@@ -52,7 +56,10 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
     if seconds <= 0:
         return _NO_TIME
     if recipient.medium == WEBHOOK:
-        return _to_webhook(recipient.url, message, seconds)
+        body = json.dumps(message.document()).encode()
+        event = hashlib.sha256(body).hexdigest()[:32]
+        headers = signed(recipient.secret, event, body, message.time)
+        return to_webhook(recipient.url, body, "application/json", headers, seconds)
     bound = min(seconds, ATTEMPTS * ATTEMPT_SECONDS)
     found = _bounded(lambda: send(recipient.url, message), bound)
     return str(found) if found is not None else None
@@ -61,7 +68,34 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
 _NO_TIME = "there was no time left"
 
 
-def _to_webhook(url: str, message: Message, seconds: float) -> str | None:
+def signed(secret: str, event: str, body: bytes, now: datetime) -> dict[str, str]:
+    """The headers of a signed message, as https://www.standardwebhooks.com has them; none without a
+    secret.
+
+    Args:
+        event: its id: the same each time that it is tried.
+    """
+    if not secret:
+        return {}
+    stamp = str(int(now.timestamp()))
+    content = b".".join((event.encode(), stamp.encode(), body))
+    code = b64encode(hmac.digest(secret_bytes(secret), content, "sha256")).decode()
+    return {
+        "webhook-id": event,
+        "webhook-timestamp": stamp,
+        "webhook-signature": f"v1,{code}",
+    }
+
+
+def to_webhook(
+    url: str, body: bytes, kind: str, headers: Mapping[str, str], seconds: float
+) -> str | None:
+    """Post a body, with a few attempts; why it was not taken, None where it was.
+
+    Args:
+        kind: its content type.
+        seconds: for all attempts together.
+    """
     end = time.monotonic() + seconds
     said = _NO_TIME
     for attempt in range(ATTEMPTS):
@@ -71,7 +105,7 @@ def _to_webhook(url: str, message: Message, seconds: float) -> str | None:
         left = min(ATTEMPT_SECONDS, end - time.monotonic())
         if left <= 0:
             return said
-        found = _bounded(lambda left=left: _post(url, message.document(), left), left)
+        found = _bounded(lambda left=left: _post(url, body, kind, headers, left), left)
         if found is None:
             return None
         said = str(found)
@@ -105,14 +139,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _post(url: str, document: dict[str, Any], seconds: float) -> None:
+def _post(url: str, body: bytes, kind: str, more: Mapping[str, str], seconds: float) -> None:
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
-    headers = {"Content-Type": "application/json", "User-Agent": "ml-assets"}
+    headers = {"Content-Type": kind, "User-Agent": "ml-assets", **more}
     if login:
         headers["Authorization"] = f"Basic {b64encode(unquote(login).encode()).decode()}"
     bare = parts._replace(netloc=host, fragment="").geturl()
-    body = json.dumps(document).encode()
     request = urllib.request.Request(bare, data=body, headers=headers, method="POST")
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds):

@@ -180,4 +180,5 @@ def _version(pipeline: Pipeline, entries: Sequence[LedgerEntry], model: str) -> 
         "ledger_line": decided.seq if decided else None,
         "override": {"author": word.author, "reason": word.reason} if word else None,
         "recall": bad.id if bad else None,
+        "made_elsewhere": first.registered.model_dump() if first.registered else None,
     }

@@ -5,23 +5,27 @@ runs, ``exit_codes`` how it ends, ``identity`` which program it is, ``start`` ho
 ``pod`` what goes through the object store where it runs in pods.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program
+from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
 SPLIT = "split"
 """The column of a training set's rows that names their split."""
-
 Split = Literal["train", "validation", "holdout"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 SCHEMA_FILE = "schema.json"
 SHARD_FILE = "shard.json"
+CHECKED_ROWS = 4096
+"""Rows of a shard that have a checksum of their own, so that some can be fetched without others."""
 
 
 class Ref(Frozen):
@@ -97,12 +101,15 @@ class ShardFiles(Frozen):
     (regression), or the row's share of its query's gain float32 (ranking)."""
     queries: File | None = Field(default=None, exclude_if=unset)
     """Ranking: [queries + 1] int64, where each query's rows begin; a query lies in one shard."""
+    checksums: File | None = Field(default=None, exclude_if=unset)
+    """[ceil(rows / CHECKED_ROWS), 4, 32] uint8: SHA-256 of so many rows of numeric, missing,
+    categorical and label; None: it was encoded before there were any."""
     table: File
     """The rows before encoding (Parquet), in the same order."""
 
     @property
     def arrays(self) -> tuple[File, ...]:
-        """What the training program reads."""
+        """What the training program reads where it has the whole shard."""
         files = (self.numeric, self.missing, self.categorical, self.words, self.label, self.queries)
         return tuple(file for file in files if file is not None)
 
@@ -129,7 +136,12 @@ class ShardSchema(Frozen):
     @property
     def shards(self) -> tuple[Shard, ...]:
         """Those of all splits, each once."""
-        return tuple({one.digest: one for part in self.splits.values() for one in part}.values())
+        return self.shards_of(SPLITS)
+
+    def shards_of(self, splits: Sequence[Split]) -> tuple[Shard, ...]:
+        """Those of some splits, each once."""
+        found = (one for name in splits for one in self.splits.get(name, ()))
+        return tuple({one.digest: one for one in found}.values())
 
 
 class Calibration(Frozen):
@@ -253,6 +265,13 @@ class _Asked(Frozen):
     """The program that is asked for; another one refuses. None: whichever is there."""
     code: NetworkCode | None = Field(default=None, exclude_if=unset)
     """Of a team's own network; None: the family is one of ours."""
+    on_demand: RowsOnDemand | None = Field(default=None, exclude_if=unset)
+    """Set by a pod for its own processes; None: the rows are here."""
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that are read whole."""
+        return ("validation",) if self.on_demand else ("train", "validation")
 
 
 class TrainRequest(_Asked):
@@ -276,6 +295,11 @@ class ScoreRequest(_Asked):
     model: Ref
     split: Split
     output: ScoreOutput
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """See ``_Asked.splits``."""
+        return (self.split,)
 
 
 class MeasureRequest(_Asked):

@@ -12,6 +12,7 @@ from ml_assets.training.losses import row_weights, training_losses
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors, tensors
+from ml_assets.training.rows.blocks import BlockOrder
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,10 @@ class Subject:
     def batch(self, rows: int, step: int = 0) -> Tensors:
         """About so many rows of the order that training has, whole queries of a ranking."""
         size = self._units(rows, self.rows)
-        return Batches(self.rows, self.spec.seed, size, 1).share(step, 0, 1)[0]
+        spec, blocks = self.spec, None
+        if spec.order == "blocks":
+            blocks = BlockOrder(self.rows.shards, spec.block_rows, spec.block_window, 1, size)
+        return Batches(self.rows, spec.seed, size, 1, blocks=blocks).share(step, 0, 1)[0]
 
     def unseen(self, rows: int) -> Tensors:
         """About so many rows of the validation split, spread evenly over it."""

@@ -43,6 +43,8 @@ class ServedLoss(Frozen):
     units: int
     """Rows whose label has come; of a ranking, queries."""
     loss: Interval
+    told: PeriodLoss
+    """The same with its error."""
     slices: tuple[SliceLoss, ...] = ()
 
 
@@ -103,7 +105,12 @@ def _of_models(
         if loss is not None:
             interval = _interval(loss)
             told = ServedLoss(
-                stage=stage, model=model, units=loss.units, loss=interval, slices=slices
+                stage=stage,
+                model=model,
+                units=loss.units,
+                loss=interval,
+                told=loss,
+                slices=slices,
             )
             yield told, loss
 

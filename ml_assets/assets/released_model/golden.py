@@ -11,15 +11,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.released_model.predict import feature_columns, score
-from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.errors import StorageError
-from ml_assets.extras.serving.encoding import Encoded
 from ml_assets.records.loading import LoadedModel
 from ml_assets.spec.program import ModelManifest
 from ml_assets.store.pipeline_context import Pipeline
 
 ROWS = 16
-_RELATIVE, _ABSOLUTE = 1e-5, 1e-6
+RELATIVE, ABSOLUTE = 1e-5, 1e-6
 """Another machine rounds float32 another way; another model is further off."""
 _NEVER_SEEN = "(never seen)"
 
@@ -31,10 +29,6 @@ class GoldenVectors:
     rows: pl.DataFrame
     predictions: NDArray[np.float64]
 
-    def encoded(self, manifest: ModelManifest) -> Encoded:
-        """The rows as the model reads them."""
-        return Encoded(*encode_rows(self.rows, manifest.preprocessing))
-
     def require(self, model: str, found: NDArray[np.float64]) -> None:
         """Return where the predictions are the golden ones.
 
@@ -42,7 +36,7 @@ class GoldenVectors:
             StorageError: they are others; the first such row is named.
         """
         same = found.shape == self.predictions.shape
-        near = same and np.isclose(found, self.predictions, _RELATIVE, _ABSOLUTE).all(axis=1)
+        near = same and np.isclose(found, self.predictions, RELATIVE, ABSOLUTE).all(axis=1)
         if np.all(near):
             return
         row = int(np.argmin(near)) if same else 0
