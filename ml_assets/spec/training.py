@@ -172,8 +172,8 @@ VALIDATION_METRICS: Mapping[Task, tuple[str, ...]] = {
     ),
     "multiclass": ("validation_accuracy", "validation_brier"),
     "regression": ("validation_mae",),
-    "ranking": (),
 }
+"""What a network's training tells beside the loss; of another task nothing."""
 HIGHEST_IS_BEST = frozenset(
     {"validation_accuracy", "validation_auc", "validation_average_precision"}
 )
@@ -182,7 +182,10 @@ HIGHEST_IS_BEST = frozenset(
 
 def validation_metrics(model: ModelSpec, task: Task) -> tuple[str, ...]:
     """What a training tells at each evaluation on the validation split, its loss first."""
-    return ("validation_loss", *(() if isinstance(model, Boosted) else VALIDATION_METRICS[task]))
+    return (
+        "validation_loss",
+        *(() if isinstance(model, Boosted) else VALIDATION_METRICS.get(task, ())),
+    )
 
 
 Strategy = Literal["replicate", "shard", "hybrid"]

@@ -71,7 +71,7 @@ def validate(
     network.train()
     count, *added = total([count, *sums.values()])
     found = {name: value / count for name, value in zip(sums, added, strict=True)}
-    if rows.label_scale is not None and "validation_mae" in found:
+    if "validation_mae" in found and rows.label_scale is not None:
         found["validation_mae"] *= rows.label_scale.std
     return {**found, **(_ranked(counts, ranks) if task == "binary" else {})}
 

@@ -161,6 +161,12 @@ def test_another_feature_function_is_refused_and_named_first_when_told_to_go_on(
     assert [v["outcome"] for v in found["verdicts"]] == ["equal", "equal", "equal", "differs"]
 
 
+def test_the_latest_of_a_release_is_the_run_that_released_it(prover: Prover) -> None:
+    found = prover.json("deliveries", "latest")
+    assert found["verdict"] == "equal"
+    assert [one["asset"].split("/")[1] for one in found["verdicts"]][-4:] == MODEL_STAGES
+
+
 def test_a_seed_that_is_not_the_one_that_trained_is_named_first(
     released: World, prover: Prover, tmp_path: Path
 ) -> None:
