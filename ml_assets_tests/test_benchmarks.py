@@ -97,7 +97,7 @@ def test_a_strange_name_is_told(planted: Path, capfd: pytest.CaptureFixture[str]
 
 
 def test_the_page_is_what_the_kept_runs_say() -> None:
-    assert PAGE.read_text() == page(benchmarks(), results())
+    assert PAGE.read_text() == page(benchmarks(), results()), "run: python -m benchmarks page"
 
 
 def test_it_runs_as_a_module() -> None:
