@@ -207,7 +207,7 @@ def test_verdicts_and_choices_are_those_of_the_records() -> None:
     from ml_assets.actions.render import Verb
     from ml_assets.cli.models import VERDICTS
     from ml_assets.extras.cost.bill import By
-    from ml_assets.records.run_folders import HypothesisVerdict
+    from ml_assets.records.experiments import HypothesisVerdict
 
     assert get_args(HypothesisVerdict) == VERDICTS
     assert get_args(By) == choices("models", "cost", "by")

@@ -8,9 +8,9 @@ import polars as pl
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
+from ml_assets.assets.evaluation_report.build_report import ChampionScores, Holdout, judge
 from ml_assets.assets.evaluation_report.forecasts import forecast
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
-from ml_assets.assets.evaluation_report.judge import ChampionScores, Holdout, judge
 from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
 from ml_assets.assets.evaluation_report.scoring import Scored, Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds

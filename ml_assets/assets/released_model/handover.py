@@ -6,7 +6,7 @@ from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.golden import ABSOLUTE, RELATIVE, golden_vectors
 from ml_assets.assets.released_model.predict import feature_columns, named_predictions
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.rollback_line import way_back
+from ml_assets.assets.released_model.rollback import way_back
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, attributes, journaled, pool
-from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, record_metadata, tracking_link
+from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.run_config import RunConfig
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.graph.publish import Published
 from ml_assets.reports.wording import plain_markdown

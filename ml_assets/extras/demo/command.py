@@ -55,7 +55,7 @@ def demo(plant: str | None) -> int:
 
 
 def _plant(name: str) -> int:
-    from ml_assets.extras.demo.faults.plants import plant, sentences
+    from ml_assets.extras.demo.faults import plant, sentences
     from ml_assets.extras.demo.outside_world import demo_world
     from ml_assets.spec.load import find_pipeline, pipeline_folders
 

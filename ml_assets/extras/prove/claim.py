@@ -7,7 +7,7 @@ from datetime import datetime
 from ml_assets.errors import NothingReleased, StorageError, UnknownRun
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stage_line
-from ml_assets.records.run_history import Made, RunHistory
+from ml_assets.records.record_history import Made, RunHistory
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.gates import Target
 from ml_assets.spec.records import Decision, InputVersion

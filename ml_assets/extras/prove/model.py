@@ -26,7 +26,7 @@ from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, latest_decision
-from ml_assets.records.run_history import Made
+from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import RUN_FILE, RunRecord
 from ml_assets.spec.program import SCHEMA_FILE, Shard, ShardSchema
 from ml_assets.spec.program.events import Failed

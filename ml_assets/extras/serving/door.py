@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import Selection
-from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
 from ml_assets.extras.serving.prediction_log import closed_hours, parts_of

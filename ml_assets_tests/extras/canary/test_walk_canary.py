@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.assets.evaluation_report.period_loss import PeriodLoss
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
 from ml_assets.definitions import build
 from ml_assets.extras.serving.abort import abort_canary
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss

@@ -15,7 +15,7 @@ from ml_assets.cli.main import main
 from ml_assets.errors import UnknownRun
 from ml_assets.extras.prove.claim import Claims
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.run_history import Made, RunHistory
+from ml_assets.records.record_history import Made, RunHistory
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.program.identity import machine_here

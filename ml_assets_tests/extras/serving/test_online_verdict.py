@@ -2,7 +2,7 @@
 
 import pytest
 
-from ml_assets.assets.evaluation_report.period_loss import PeriodLoss
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.extras.serving.online_evaluation.verdict import canary_verdict, loss_alarm
 from ml_assets.spec.drift import DriftSpec

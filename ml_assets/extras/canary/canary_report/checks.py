@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, pool
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.assets.released_model.checks import gate_numbers
 from ml_assets.assets.released_model.gates.decide import decide, passed, summary
 from ml_assets.doors import door

@@ -5,8 +5,13 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.evaluation_report.compare import ChampionScores
-from ml_assets.assets.evaluation_report.estimates import estimates
-from ml_assets.assets.evaluation_report.parts import against_champion, gaps, of_metric, parts_of
+from ml_assets.assets.evaluation_report.gate_estimates import (
+    against_champion,
+    estimates,
+    gaps,
+    of_metric,
+    parts_of,
+)
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.assets.released_model.gates.decide import decide
 from ml_assets.spec.gates import Gap, Slices

@@ -8,8 +8,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from ml_assets.adapters.execute import execute
-from ml_assets.adapters.interrupts import interrupts_noted
+from ml_assets.adapters.execute import execute, interrupts_noted
 from ml_assets.adapters.runs import Selection
 from ml_assets.errors import Interrupted, RunFailed
 

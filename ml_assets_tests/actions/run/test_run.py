@@ -4,7 +4,7 @@ import signal
 import time
 from pathlib import Path
 
-from ml_assets.actions.run.fresh import FreshTraining
+from ml_assets.actions.run.run import FreshTraining
 from ml_assets.spec.records import StageRecord
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.flight_pods import begin

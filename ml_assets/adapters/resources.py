@@ -1,21 +1,48 @@
-"""Starts the training program, as a Dagster resource."""
+"""Dagster's resources: the stores of a pipeline, and the launcher of the training program."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 from pydantic import PrivateAttr
 
-from ml_assets.settings import read_cluster
+from ml_assets.errors import StoreAway
+from ml_assets.settings import Settings, is_s3, read_cluster, read_settings
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
     from ml_assets.launch.launcher import Launcher
 
+
 PID_TAG = "ml_assets/pid"
 """The process of a run that the command line executes."""
 _CANCELLED = (dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED)
+
+
+class StoresResource(dg.ConfigurableResource):
+    """The stores that the settings name: it has no field, so no run names another."""
+
+    def settings(self) -> Settings:
+        """The settings as they are now."""
+        return read_settings()
+
+    def open(self, declared: Pipeline, *, keeps_objects: bool = False) -> Pipeline:
+        """A declared pipeline with the settings, and the winner, as they are when the step begins.
+
+        Args:
+            keeps_objects: the object store knows from then on that this house's records reach
+                what lies there.
+        """
+        pipeline = replace(declared, settings=self.settings()).with_winner()
+        if keeps_objects and is_s3(pipeline.settings.objects):
+            from ml_assets.store.store_registry import register_store
+
+            with suppress(StoreAway):  # then nothing is put there either
+                register_store(pipeline.objects, pipeline.settings.snapshots)
+        return pipeline
 
 
 class LauncherResource(dg.ConfigurableResource):

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ml_assets.assets.released_model.evaluation_page import Background, render
+from ml_assets.assets.evaluation_report.page import Background, render
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing

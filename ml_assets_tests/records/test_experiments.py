@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ml_assets.errors import StorageError
-from ml_assets.records.run_folders import (
+from ml_assets.records.experiments import (
     FAILED,
     Begun,
     FailedStep,

@@ -58,7 +58,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Ground:
+class Sandbox:
     """One plant's own place.
 
     Args:
@@ -96,7 +96,7 @@ class Ground:
         """What was made here."""
         return open_pipeline(self.pipeline, self.settings)
 
-    def prepare(self, change: Change) -> None:
+    def prepare(self, change: Change | None = None) -> None:
         """Begin from nothing: lay out the world, copy the pipeline and change it."""
         if self.folder.exists():
             shutil.rmtree(self.folder)
@@ -105,7 +105,8 @@ class Ground:
         file = self.declared / "defs.yaml"
         spec = yaml.safe_load(file.read_text())
         shorten(spec["attributes"])
-        change(spec["attributes"])
+        if change:
+            change(spec["attributes"])
         spec["attributes"]["name"] = self.pipeline
         file.write_text(yaml.safe_dump(spec, sort_keys=False))
 
@@ -185,11 +186,11 @@ def shorten(spec: dict[str, Any]) -> None:
     spec["gates"] = [one for one in spec["gates"] if one.get("baseline") != "gradient_boosting"]
 
 
-def refused_by(ground: Ground, gate: str, ran: Ran) -> tuple[bool, str]:
+def refused_by(sandbox: Sandbox, gate: str, ran: Ran) -> tuple[bool, str]:
     """Whether this gate refused the model and nothing is released; and what it said."""
-    decision = ground.decision()
+    decision = sandbox.decision()
     failed = {g.name: g.reason for g in decision.gates if not g.passed} if decision else {}
-    held = gate in failed and ran.code == _REFUSED and ground.released() is None
+    held = gate in failed and ran.code == _REFUSED and sandbox.released() is None
     if gate in failed:
         return held, f"the gate {gate}: {failed[gate]}"
     ended = ran.line("error:") or f"the run ended with code {ran.code}"

@@ -1,4 +1,4 @@
-"""The pictures of a release: the gates against their bounds, the decisions so far, the changes."""
+"""Pictures and tables of decisions: gates against their bounds, the ledger, what was released."""
 
 from collections.abc import Sequence
 

@@ -22,16 +22,14 @@ from ml_assets.assets.evaluation_report.pictures import (
     suspects_table,
 )
 from ml_assets.assets.evaluation_report.quality_pictures import label_words, quality
-from ml_assets.assets.released_model.gates.champion import NO_CHAMPION
-from ml_assets.assets.released_model.gates.decide import passed, summary
-from ml_assets.assets.released_model.pictures import (
+from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
+from ml_assets.records.ledger.replay import refused_by_same_margin
+from ml_assets.reports.data import feature_pictures
+from ml_assets.reports.decisions import (
     decisions_picture,
     gates_picture,
     ledger_table,
 )
-from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
-from ml_assets.records.ledger.same_margin import refused_by_same_margin
-from ml_assets.reports.data import feature_pictures
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import Table
 from ml_assets.reports.tables import changes_table, lost_attempts
@@ -71,6 +69,8 @@ class Background:
     """The exact inputs of the report and the model."""
     override: LedgerEntry | None = None
     """A person's line against the decision that is shown."""
+    gates_said: str = ""
+    """What the gates come to, in one line."""
     suspects: pl.DataFrame | None = None
     """Rows that the model is most wrong about."""
     origin_cost: Mapping[str, float] = field(default_factory=dict)
@@ -138,7 +138,7 @@ def render(
         report=report,
         ways=ways,
         override=_overridden(background.override),
-        verdict=_verdict(report, gates, decision, spec, background.ledger),
+        verdict=_verdict(report, gates, decision, spec, background),
         tiles=_tiles(report, measured),
         gates=gates,
         gate_pictures=[
@@ -190,24 +190,24 @@ def _verdict(
     gates: Sequence[GateResult],
     decision: Decision | None,
     spec: PipelineSpec,
-    ledger: Sequence[LedgerEntry],
+    background: Background,
 ) -> GateVerdict:
     """A pass needs gates that passed and a decision on this model."""
     refused = "✗ Refused: this model may not be released"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
-        stuck = refused_by_same_margin(ledger, spec.release.to, spec.gates, spec.name)
+        stuck = refused_by_same_margin(background.ledger, spec.release.to, spec.gates, spec.name)
         more = [f"{stuck.gate}: {stuck.said}"] if stuck else []
         return GateVerdict("bad", refused, [*failed, *more])
     if decision is None:
-        why = f"{summary(gates)}." if gates else "No gate was evaluated."
+        why = f"{background.gates_said}." if gates else "No gate was evaluated."
         return GateVerdict(
             "wait", "○ Not decided: no decision on this model is in the ledger", [why]
         )
     if decision.evidence.model != report.model:
         about = f"The decision shown is about model {decision.evidence.model[:12]}, not this one."
         return GateVerdict("bad", refused, [about])
-    if not decision.passed or not passed(gates):
+    if not decision.passed or not gates:
         return GateVerdict("bad", refused, [decision.reason])
     headline = f"✓ Passed: this model may go to {spec.release.to}"
     return GateVerdict("good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."])
@@ -244,7 +244,7 @@ def _compared(report: EvaluationReport) -> list[tuple[str, Mapping[str, float]]]
 def _champion(report: EvaluationReport) -> str:
     seen = report.champion
     if seen is None:
-        return f"{NO_CHAMPION.capitalize()}: no other model was released when this was made."
+        return "No champion yet: no other model was released when this was made."
     if not seen.comparable or seen.loss_difference is None:
         why = seen.reason or "no reason given"
         return f"Champion {seen.champion[:12]} cannot be compared: {why}."

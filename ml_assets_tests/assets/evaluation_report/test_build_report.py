@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.evaluation_report.judge import ChampionScores, judge
+from ml_assets.assets.evaluation_report.build_report import ChampionScores, judge
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.errors import SpecError
 from ml_assets.spec.canonical import digest_of

@@ -1,13 +1,17 @@
-"""The report as one HTML file: put together from records, so that it can be made again any time."""
+"""The evaluation report as one HTML file, with what the gates decided.
+
+It is put together from records, so that it can be made again any time.
+"""
 
 import math
 from pathlib import Path
 
 from ml_assets.adapters.declared import asset_key
-from ml_assets.assets.evaluation_report.label_suspects import read_suspects
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
-from ml_assets.assets.released_model.evaluation_page import Background, render
-from ml_assets.assets.released_model.gate_evidence import gate_results
+from ml_assets.assets.evaluation_report.page import Background, render
+from ml_assets.assets.evaluation_report.suspects import read_suspects
+from ml_assets.assets.released_model.gate_results import gate_results
+from ml_assets.assets.released_model.gates.decide import summary
 from ml_assets.assets.trained_model.cost.jobs import session_uses
 from ml_assets.assets.trained_model.cost.page import numbers
 from ml_assets.graph.inputs import require_record
@@ -107,10 +111,11 @@ def write_report(
     newest = latest_decision(entries, report.model)
     decision = decision or newest
     rival = sound_champion(pipeline.store, base, pipeline.name, entries, pipeline.spec.release.to)
+    gates = decision.gates if decision else gate_results(pipeline.at(base), rival)
     html = render(
         report,
         measured,
-        decision.gates if decision else gate_results(pipeline.at(base), rival),
+        gates,
         decision,
         Background(
             story=training_story(pipeline.objects, model.attributes["session"]),
@@ -118,6 +123,7 @@ def write_report(
             features=recent_records(pipeline.store, base, Address(pipeline.name, "feature_set")),
             changes=read_changes(record),
             ledger=entries,
+            gates_said=summary(gates),
             override=standing_override(entries, report.model) if decision == newest else None,
             lineage=(*record.inputs, *model.inputs),
             suspects=read_suspects(pipeline.at(base)),

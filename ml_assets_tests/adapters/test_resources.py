@@ -12,7 +12,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.adapters.launcher import PID_TAG
+from ml_assets.adapters.resources import PID_TAG
 from ml_assets.launch.kubernetes.names import PIPELINE_LABEL, selector_of
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, URI, Stage
 from ml_assets_tests.servers.kubernetes import ApiServer

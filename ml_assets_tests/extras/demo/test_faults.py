@@ -9,10 +9,9 @@ import pytest
 
 from ml_assets.assets.released_model.find_release import unusable
 from ml_assets.extras.demo.command import FAULTS, PIPELINE
-from ml_assets.extras.demo.faults.ground import Ground, InjectionResult, Ran, refused_by
-from ml_assets.extras.demo.faults.plants import PLANTS, plant, sentences
-from ml_assets.extras.demo.faults.tampered_model import flip_a_byte
+from ml_assets.extras.demo.faults import PLANTS, flip_a_byte, plant, sentences
 from ml_assets.extras.demo.outside_world import lay_out
+from ml_assets.extras.demo.sandbox import InjectionResult, Ran, Sandbox, refused_by
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.settings import Settings, read_settings
@@ -113,21 +112,21 @@ def test_one_changed_byte_is_refused_by_predict_and_told_by_status(
 
 
 @pytest.fixture
-def ground(home: Path) -> Callable[[str], Ground]:
-    """The ground of a plant, over the world that the module laid out."""
+def sandbox(home: Path) -> Callable[[str], Sandbox]:
+    """The sandbox of a plant, over the world that the module laid out."""
     lay_out(home / "demo", arrived=14)
 
-    def make(name: str) -> Ground:
-        return Ground(name, home / "ground of" / name, ORIGINAL, home / "demo", lambda _: None)
+    def make(name: str) -> Sandbox:
+        return Sandbox(name, home / "sandbox of" / name, ORIGINAL, home / "demo", lambda _: None)
 
     return make
 
 
 def test_a_short_pipeline_is_whole_and_keeps_the_guards_as_they_are(
-    ground: Callable[[str], Ground],
+    sandbox: Callable[[str], Sandbox],
 ) -> None:
     whole = {gate.name: gate for gate in load_spec(ORIGINAL).gates}
-    short = ground("leak")
+    short = sandbox("leak")
     short.prepare(lambda spec: None)
     spec = load_spec(short.declared)
     assert spec.name == short.pipeline == "flight_delays_leak"
@@ -136,8 +135,8 @@ def test_a_short_pipeline_is_whole_and_keeps_the_guards_as_they_are(
     assert all(kept[name] == whole[name] for name in kept)
 
 
-def test_another_try_begins_from_nothing(ground: Callable[[str], Ground]) -> None:
-    again = ground("leak")
+def test_another_try_begins_from_nothing(sandbox: Callable[[str], Sandbox]) -> None:
+    again = sandbox("leak")
     again.prepare(lambda spec: None)
     left = again.folder / "state" / "left"
     left.parent.mkdir()
@@ -146,9 +145,9 @@ def test_another_try_begins_from_nothing(ground: Callable[[str], Ground]) -> Non
     assert not left.exists()
 
 
-def test_a_refusal_counts_only_from_the_gate_that_guards(ground: Callable[[str], Ground]) -> None:
+def test_a_refusal_counts_only_from_the_gate_that_guards(sandbox: Callable[[str], Sandbox]) -> None:
     """Nothing was run here, so nothing was caught, whatever the exit code says."""
-    bare = ground("weak-model")
+    bare = sandbox("weak-model")
     bare.prepare(lambda spec: None)
     held, said = refused_by(bare, "quality_floor", Ran(3, ("error: no such file",)))
     assert not held
@@ -156,11 +155,11 @@ def test_a_refusal_counts_only_from_the_gate_that_guards(ground: Callable[[str],
 
 
 def test_a_plant_reads_and_writes_no_state_but_its_own(
-    ground: Callable[[str], Ground], monkeypatch: pytest.MonkeyPatch
+    sandbox: Callable[[str], Sandbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HOME", "SNAPSHOTS", "OBJECTS", "CHECKPOINTS"):
         monkeypatch.setenv(f"ML_ASSETS_{name}", "/nowhere/to/be/seen")
-    apart = ground("leak")
+    apart = sandbox("leak")
     apart.prepare(lambda spec: None)
     settings: Settings = apart.settings
     own = str(apart.folder)
@@ -170,8 +169,8 @@ def test_a_plant_reads_and_writes_no_state_but_its_own(
     assert f"state folder {settings.home}" in ran.line("state folder")
 
 
-def test_the_commands_to_look_can_be_pasted(ground: Callable[[str], Ground]) -> None:
-    export, command = ground("leak").look("status x")
+def test_the_commands_to_look_can_be_pasted(sandbox: Callable[[str], Sandbox]) -> None:
+    export, command = sandbox("leak").look("status x")
     assert "ML_ASSETS_HOME='" in export, "a folder's name with a space"
     assert command == "ml-assets status x"
 
