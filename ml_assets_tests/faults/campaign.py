@@ -65,10 +65,18 @@ class Place:
     cluster: ApiServer | None = None
     store: S3Server | None = None
 
+    def said(self) -> list[str]:
+        """What each command printed, oldest first."""
+        files = sorted(self.world.root.glob("said-*"))
+        return [file.read_text(errors="replace") for file in files]
+
+    def note(self, why: str) -> None:
+        """Why the last command said nothing, where nobody could expect a word."""
+        sorted(self.world.root.glob("said-*"))[-1].write_text(f"({why})\n")
+
     def history(self) -> History:
-        said = [file.read_text(errors="replace") for file in sorted(self.world.root.glob("said-*"))]
         home = self.world.root / "state"
-        return read_home(home, self._model if self.store else None, tuple(said))
+        return read_home(home, self._model if self.store else None, tuple(self.said()))
 
     def _model(self, digest: str, name: str) -> bytes | None:
         assert self.store is not None
@@ -129,7 +137,7 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
     with PLACES[arena](folder / f"undisturbed-{arena}") as place:
         began = time.monotonic()
         command = begin(place.world, "run", "irises")
-        assert command.wait(PATIENCE) == 0, place.history().said[-1][-3000:]
+        assert command.wait(PATIENCE) == 0, place.said()[-1][-3000:]
         found = violations(place.history())
         assert found == [], found
         return Undisturbed(result(place.history()), time.monotonic() - began)
@@ -215,7 +223,9 @@ def _ask_until_released(
         now = _strike(work, place.arena, planned, seed)
         code = _end(work)
         planned = planned[len(now) :]
-        said = place.history().said[-1]
+        said = place.said()[-1]
+        if code == -signal.SIGKILL and not said:
+            place.note("killed before it said a word")
         for strike in now:
             strike.seen = _sentence(said)
         half = violations(place.history(), midway=True)
@@ -254,7 +264,7 @@ def _end(work: Work) -> int:
             for process in [command, *below(command)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGKILL)
-            codes.append(-1)
+            codes.append(command.wait())
     return codes[0]
 
 
