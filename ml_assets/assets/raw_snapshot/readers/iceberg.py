@@ -73,7 +73,8 @@ class Iceberg:
     def count_unplaced(self) -> int:
         from pyiceberg.expressions import IsNull
 
-        return self._scan(None, IsNull(str(self._source.watermark))).count()
+        unplaced = IsNull(str(self._source.watermark))  # pyright: ignore[reportCallIssue]  pydantic's own
+        return self._scan(None, unplaced).count()
 
     def rows(self, window: PartitionWindow | None) -> "pa.Table":
         return self._scan(window).select(*self._source.columns).to_arrow()
@@ -107,4 +108,6 @@ class Iceberg:
         if isinstance(kind, TimestampType):  # holds UTC
             ends = tuple(at.replace(tzinfo=None) for at in ends)
         first, last = (at.isoformat() for at in ends)
-        return And(GreaterThanOrEqual(name, first), LessThan(name, last))
+        after = GreaterThanOrEqual(name, first)  # pyright: ignore[reportCallIssue]
+        before = LessThan(name, last)  # pyright: ignore[reportCallIssue]
+        return And(after, before)
