@@ -1,7 +1,7 @@
 # Everything a newcomer types. Needs Python 3.11 or later and make; the rest is installed in .venv.
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help demo ui test test-servers test-cluster long chaos check format lock reset clean
+.PHONY: help demo ui test test-servers test-cluster long chaos faults check format lock reset clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,6 +51,9 @@ long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faul
 
 chaos: $(VENV)/.installed-test ## kill training a hundred times at random (ARGS="-k seed-117" repeats one)
 	@$(BIN)/python -m pytest -q -s -m chaos $(ARGS) ml_assets_tests/chaos
+
+faults: $(VENV)/.installed-test ## the fault matrix: hours of faults, then docs/faults.md (ARGS="--minutes 20 --page")
+	@$(BIN)/python -m ml_assets_tests.faults $(or $(ARGS),--page)
 
 check: $(VENV)/.installed-test ## lint, types, layers
 	@$(BIN)/ruff check .

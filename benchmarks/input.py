@@ -1,26 +1,34 @@
-"""Rows into training: our batches against torch's DataLoader: python benchmarks/input.py [ROWS]
+"""Rows into training: our batches against other loaders: python benchmarks/input.py [ROWS]
 
 The same rows, the same batches, one process each. Ours lie in mapped shards as they are and are
-encoded as they are taken; the DataLoader's are encoded already and lie in memory. Rows per CPU
-second, the best of three turns that take one another's place; one figure a line: NAME VALUE AIM
-holds|short.
+encoded as they are taken, in an order of rows and in one of blocks. The others' are encoded
+already: those of torch's DataLoader lie in memory (a row at a time, a batch at a time, and a tuple
+of tensors that is shuffled), those of MosaicML's StreamingDataset in its shards on disk, where
+`mosaicml-streaming` is installed. Rows per CPU second, the best of three turns that take one
+another's place; one figure a line: NAME VALUE AIM holds|short.
 """
 
+import importlib
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from figures import tell
 from generated import training_set
 from torch.utils.data import DataLoader, Dataset
 
+from ml_assets.spec.training import TrainingSpec
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
+from ml_assets.training.rows.blocks import BlockOrder, block_order
 
-BATCH = 3072
+SPEC = TrainingSpec(order="blocks")
+BATCH = SPEC.batch_size
 TURNS = 3
 
 Tensors = tuple[torch.Tensor, ...]
@@ -60,10 +68,21 @@ def main() -> None:
         data, schema = open_set(training_set(rows, Path(folder)))
         arrays = SplitArrays(data, schema, "train")
         ours = best(lambda: from_batches(arrays))
+        blocks = block_order(arrays.shards, SPEC)
+        by_blocks = best(lambda: from_batches(arrays, blocks))
         by_row = best(lambda: from_loader(DataLoader(Row(arrays), BATCH, shuffle=True)))
         whole = DataLoader(Batch(arrays), BATCH, shuffle=True, collate_fn=lambda taken: taken)
         by_batch = best(lambda: from_loader(whole))
+        shuffled = best(lambda: from_tensors(arrays))
+        streamed = mosaic(arrays, Path(folder) / "mosaic")
     print(f"rows_per_cpu_second {ours:,.0f}")
+    print(f"rows_per_cpu_second_of_blocks {by_blocks:,.0f}")
+    print(f"rows_per_cpu_second_of_shuffled_tensors {shuffled:,.0f}")
+    tell("blocks_to_rows", by_blocks / ours, 1, at="least")
+    if streamed is None:
+        print("input_to_mosaicml_streaming: mosaicml-streaming is not installed here")
+    else:
+        tell("input_to_mosaicml_streaming", by_blocks / streamed, 1, at="least")
     tell("input_to_dataloader_by_row", ours / by_row, 20, at="least")
     why = "Ours gathers rows from shards and encodes them; the loader's are encoded, and in memory."
     tell("input_to_dataloader_by_batch", ours / by_batch, 2, at="least", why=why)
@@ -82,8 +101,8 @@ def best(turn: Callable[[], Iterator[int]]) -> float:
     return max(found)
 
 
-def from_batches(arrays: SplitArrays) -> Iterator[int]:
-    batches = Batches(arrays, seed=0, batch_size=BATCH, microbatches=24)
+def from_batches(arrays: SplitArrays, blocks: BlockOrder | None = None) -> Iterator[int]:
+    batches = Batches(arrays, SPEC.seed, BATCH, SPEC.microbatches, blocks=blocks)
     for step in range(batches.steps_per_epoch):
         yield batches.share(step, rank=0, world=1)[2]
 
@@ -91,6 +110,39 @@ def from_batches(arrays: SplitArrays) -> Iterator[int]:
 def from_loader(loader: DataLoader[Tensors]) -> Iterator[int]:
     for numeric, _, _ in loader:
         yield len(numeric)
+
+
+def from_tensors(arrays: SplitArrays) -> Iterator[int]:
+    """Without a loader: one permutation, and an index of the tensors for each batch."""
+    rows = Batch(arrays)
+    whole = [torch.from_numpy(one) for one in (rows.numeric, rows.categorical, rows.label)]
+    for chosen in torch.randperm(len(rows)).split(BATCH):
+        numeric, _, _ = (one[chosen] for one in whole)
+        yield len(numeric)
+
+
+def mosaic(arrays: SplitArrays, folder: Path) -> float | None:
+    """Rows per CPU second of MosaicML's Streaming; None: it is not installed."""
+    try:
+        mosaicml: Any = importlib.import_module("streaming")  # the others run without it
+    except ImportError:
+        return None
+    rows = Batch(arrays)
+    columns = {
+        "numeric": f"ndarray:float32:{rows.numeric.shape[1]}",
+        "categorical": f"ndarray:int32:{rows.categorical.shape[1]}",
+        "label": "float32",
+    }
+    with mosaicml.MDSWriter(out=str(folder), columns=columns) as out:
+        for numeric, words, label in zip(rows.numeric, rows.categorical, rows.label, strict=True):
+            out.write({"numeric": numeric, "categorical": words, "label": np.float32(label)})
+
+    def turn() -> Iterator[int]:
+        data: Any = mosaicml.StreamingDataset(local=str(folder), shuffle=True, batch_size=BATCH)
+        for batch in mosaicml.StreamingDataLoader(data, batch_size=BATCH):
+            yield len(batch["numeric"])
+
+    return best(turn)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import time
 
 from figures import tell
 
-from ml_assets.extras.recall.downstream import Derivation, spread
-from ml_assets.records.run_history import Node
+from ml_assets.extras.recall.recall import Derivation, spread
+from ml_assets.records.record_history import Node
 
 ASSETS = 100_000
 PIPELINES = 20

@@ -11,9 +11,9 @@ from types import ModuleType
 import dagster as dg
 
 from ml_assets.adapters.executor import executor
-from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.own_mlflow import own_mlflow
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import LauncherResource, StoresResource
+from ml_assets.automation import release_events
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
@@ -48,6 +48,7 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
     shared = [
         housekeeping.definitions(),
         alerts.definitions(settings),
+        release_events.definitions(settings),
         dg.Definitions(resources=resources(), executor=executor(settings.launcher)),
     ]
     if only is not None:

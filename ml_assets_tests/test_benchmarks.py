@@ -1,5 +1,6 @@
 """The runner of the benchmarks: it names what is lacking, loses no crash, and writes the page."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_a_strange_name_is_told(planted: Path, capfd: pytest.CaptureFixture[str]
 
 
 def test_the_page_is_what_the_kept_runs_say() -> None:
-    assert PAGE.read_text() == page(benchmarks(), results())
+    assert PAGE.read_text() == page(benchmarks(), results()), "run: python -m benchmarks page"
 
 
 def test_it_runs_as_a_module() -> None:
@@ -104,3 +105,14 @@ def test_it_runs_as_a_module() -> None:
         [sys.executable, "-m", "benchmarks"], cwd=HERE.parent, capture_output=True, check=True
     )
     assert b"start_up" in done.stdout
+
+
+def test_a_step_that_the_overhead_does_not_know_loses_no_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(HERE)
+    clock = importlib.import_module("overhead")._Clock()
+    for line in ("> p__raw_snapshot__raw_flights", "> p__sanity", "> p__evaluation_report"):
+        clock.write(line)
+    clock.mark("release")
+    assert list(clock.found) == ["start", "sources", "other", "report"]

@@ -2,25 +2,29 @@
 
 import json
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mlflow import MlflowClient
 
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.records.loading import provenance_in_force
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.program import ModelManifest, Ref
+from ml_assets.spec.program.identity import machine_here, program_here
 from ml_assets.spec.records import StageRecord
-from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets.store.pipeline_context import PipelineState, open_pipeline
 from ml_assets_tests.launch.kubernetes.stage import weights
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
 from ml_assets_tests.worlds.flight_pods import begin
-from ml_assets_tests.worlds.iris_pods import between_two_saves, over_two_pods, world_on
+from ml_assets_tests.worlds.iris_pods import IMAGE, between_two_saves, over_two_pods, world_on
 from ml_assets_tests.worlds.world import World
 
 pytestmark = pytest.mark.timeout(900)  # a walk, each program in a pod
@@ -46,12 +50,53 @@ def trained_here(world: World, data: StageRecord, folder: Path) -> str:
     return weights(result)
 
 
+def another_image(server: ApiServer, folder: Path) -> str:
+    """An image whose torch is another build, on nodes of a type of their own; that torch."""
+    build = f"{version('torch').partition('+')[0]}+pods"
+    described = folder / f"torch-{build}.dist-info" / "METADATA"
+    described.parent.mkdir(parents=True)
+    described.write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {build}\n")
+    server.images.packages[IMAGE] = folder
+    server.remove_node("node-1")
+    server.add_node("node-2", labels={"node.kubernetes.io/instance-type": "m7.large"})
+    return build
+
+
+def tells_of_the_pods(world: World, now: PipelineState, torch: str) -> RunRecord:
+    """What trained it is in the run record, the certificate and MLflow's tags, as pods told it."""
+    file = now.address("trained_model").file("run.json")
+    record = RunRecord.model_validate_json(now.read_bytes(file))
+    for index, node in enumerate(record.nodes):
+        assert node.place is not None and node.place.index == index
+        assert (node.place.image, node.place.node_type) == (IMAGE, "m7.large")
+        assert (node.program, node.versions["torch"]) == (program_here("network"), torch)
+        assert node.machine.devices == machine_here().devices
+    assert len(record.nodes) == 2
+    model = require_record(now, now.address("trained_model")).data_version
+    made = provenance_in_force(now.pipeline.store, "irises", model)
+    assert made is not None and (made.nodes, made.program) == (record.nodes, record.program)
+    client = MlflowClient(world.settings.tracking_uri)
+    experiment = client.get_experiment_by_name("irises")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    said = {
+        "code.program": program_here("network").digest,
+        "env.image": IMAGE,
+        "env.node_type": "m7.large",
+        "env.torch": torch,
+        "env.gpus": "none",
+    }
+    assert said.items() <= run.data.tags.items()
+    return record
+
+
 def test_a_walk_whose_pod_is_killed_releases_the_weights_that_two_local_processes_train(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3_server(monkeypatch) as store, ApiServer() as server:
         world = world_on(store, server, tmp_path)
         over_two_pods(world)
+        torch = another_image(server, tmp_path / "image")
         run = begin(world, "run", "irises")
         killed = kill_a_pod_in_training(server, store, world.extra["KUBECONFIG"])
         said = run.ends()
@@ -64,8 +109,7 @@ def test_a_walk_whose_pod_is_killed_releases_the_weights_that_two_local_processe
         assert SECRET not in json.dumps(status)
 
         now = open_pipeline("irises", world.settings).now()
-        file = now.address("trained_model").file("run.json")
-        (lost,) = RunRecord.model_validate_json(now.read_bytes(file)).lost
+        (lost,) = tells_of_the_pods(world, now, torch).lost
         assert (lost.attempt, lost.cause, lost.pod) == (1, "PodDeleted", killed)
         data = require_record(now, now.address("training_set"))
         assert released_weights(store, status) == trained_here(world, data, tmp_path / "here")

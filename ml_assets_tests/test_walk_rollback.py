@@ -9,7 +9,7 @@ import pytest
 
 from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.rollback_line import Way, roll_back, way_back
+from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.records.ledger.audit import problems

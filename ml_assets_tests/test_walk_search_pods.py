@@ -71,6 +71,9 @@ def test_eight_trials_are_jobs_and_the_study_is_whole_whatever_pods_go(
         world = world_on(store, server, tmp_path)
         server.apply(QUEUE)
         (world.pipelines / "irises" / "search.yaml").write_text(SEARCH)
+        spec = world.pipelines / "irises" / "defs.yaml"  # long enough that a notice comes in time
+        longer = spec.read_text().replace("epochs: 30", "epochs: 200")
+        spec.write_text(longer.replace("evaluate_every: 20", "evaluate_every: 80"))
         run = begin(world, "run", "irises", "--search")
         environment = {"KUBECONFIG": world.extra["KUBECONFIG"]}
         api = KubernetesApi(server.namespace, environment=environment)

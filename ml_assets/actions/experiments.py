@@ -1,6 +1,12 @@
-"""The last runs of a pipeline side by side, from their records and the ledger."""
+"""The last runs of a pipeline side by side, from their records and the ledger.
 
-from collections.abc import Sequence
+The page has what MLflow, to which each run leads, cannot show: what was decided, where the model is
+now, why it was run and what was made of it, metrics with their intervals on the run's own holdout,
+cost, data, and what changed between releases.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,11 +16,12 @@ from ml_assets.errors import MlAssetsError
 from ml_assets.records.changes import differences
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves
-from ml_assets.records.run_lines import rows
-from ml_assets.records.run_stories import LAST, by_model, candidate
+from ml_assets.records.recent_runs import LAST, by_model, candidate, rows
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE, Links
-from ml_assets.reports.experiments import render
-from ml_assets.reports.run_rows import ReleaseStep, Row
+from ml_assets.reports import page as pages
+from ml_assets.reports.picture import Picture
+from ml_assets.reports.run_rows import ReleaseStep, Row, plain_loss, span
+from ml_assets.reports.wording import digits, order, title
 from ml_assets.settings import Settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
@@ -67,3 +74,96 @@ def _releases(pipeline: Pipeline, shown: Sequence[Row]) -> tuple[ReleaseStep, ..
             changed = differences(candidate(old), candidate(new))
             found.append(ReleaseStep(after.time, before.model, after.model, changed))
     return tuple(reversed(found))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a run as it is shown, and by what its column is sorted; empty: not known."""
+
+    text: str = "–"
+    sort: str = ""
+    below: str = ""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of numbers."""
+
+    name: str
+    about: str
+    cell: Callable[[Row], Cell]
+
+
+def render(
+    pipeline: str,
+    rows: Sequence[Row],
+    releases: Sequence[ReleaseStep],
+    ways: Mapping[str, str],
+    machines: Sequence[Picture] = (),
+) -> str:
+    """The page.
+
+    Args:
+        rows: newest first.
+        releases: newest first.
+        ways: what a link says -> its address; nothing is loaded from there.
+        machines: what machines were used for.
+    """
+    measures = _measures(rows)
+    return pages.page(
+        "experiments.html",
+        pipeline=pipeline,
+        count="1 run" if len(rows) == 1 else f"the last {len(rows)} runs",
+        ways=ways,
+        measures=measures,
+        runs=[(row, [one.cell(row) for one in measures]) for row in rows],
+        notes=_footnotes(rows),
+        machines=machines,
+        releases=releases,
+    )
+
+
+def _measures(rows: Sequence[Row]) -> list[Measure]:
+    metrics = sorted({name for row in rows for name in row.metrics}, key=order)
+    return [
+        *(_metric(name) for name in metrics),
+        _field("Validation loss", "The lowest while training", "validation_loss", plain_loss),
+        _field("Wall time", "Of the training in this run", "seconds", span),
+        _field("Cost", "Wall time x the price of an hour", "cost", lambda v: f"{v:,.4g}"),
+        _field("Rows", "To train on", "rows", lambda v: f"{v:,}"),
+    ]
+
+
+def _metric(name: str) -> Measure:
+    def cell(row: Row) -> Cell:
+        found = row.metrics.get(name)
+        if found is None:
+            return Cell()
+        value, low, high = (
+            f"{one:.{digits(name)}f}" for one in (found.value, found.low, found.high)
+        )
+        return Cell(value, f"{found.value:.12g}", f"{low} to {high}")
+
+    return Measure(title(name), "On the run's own holdout, with its 95% interval", cell)
+
+
+def _field(name: str, about: str, field: str, write: Callable[[Any], str]) -> Measure:
+    def cell(row: Row) -> Cell:
+        value = getattr(row, field)
+        return Cell() if value is None else Cell(write(value), f"{value:.12g}")
+
+    return Measure(name, about, cell)
+
+
+def _footnotes(rows: Sequence[Row]) -> list[str]:
+    said = [
+        "Times and costs are of the training that the run itself did: a session that had ended"
+        " before costs nothing again. Settings and curves are in MLflow, where runs are compared"
+        " by them."
+    ]
+    if any(row.cost is None and row.seconds for row in rows):
+        said.append(
+            "A dash for the cost: no price was known when it ran. Set ML_ASSETS_PRICES to what"
+            " an hour of a machine costs."
+        )
+    return said

@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
-from ml_assets.assets.released_model.bundle import Evidence, write_bundle
+from ml_assets.assets.released_model.bundle import HANDOVER_TYPE, Evidence, write_bundle
 from ml_assets.assets.released_model.find_release import find_release
+from ml_assets.assets.released_model.handover import handover_of
 from ml_assets.errors import StorageError
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.loading import LoadedRelease
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
@@ -44,7 +46,10 @@ def export_release(pipeline: Pipeline, to: Path | None) -> Exported:
         return pipeline.store.read_bytes(commit, path_of(pipeline.name, seq))
 
     overridden = line(release.line.seq) if release.override else None
-    evidence = Evidence(envelope, line(said.seq), overridden, _baseline(pipeline, release))
+    told, keys = canonical_json(handover_of(pipeline, release)), pipeline.store.keys
+    signature = keys.sign(HANDOVER_TYPE, told) if keys.private else None
+    baseline = _baseline(pipeline, release)
+    evidence = Evidence(envelope, line(said.seq), overridden, baseline, told, signature)
     return Exported(folder, release, write_bundle(release, evidence, folder))
 
 

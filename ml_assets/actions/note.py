@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.records.run_folders import (
+from ml_assets.records.experiments import (
     HypothesisVerdict,
     Note,
     RunStory,
@@ -11,7 +11,7 @@ from ml_assets.records.run_folders import (
     plain_words,
     tracking_tags,
 )
-from ml_assets.records.run_stories import find
+from ml_assets.records.recent_runs import find
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry
 from ml_assets.settings import Settings

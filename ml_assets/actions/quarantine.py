@@ -1,15 +1,30 @@
-"""The quarantine: which rows are kept back, since when, for which reasons, and who let go."""
+"""The quarantine: which rows are kept back, since when, for which reasons, and who let go.
 
-from collections.abc import Iterator
+Rows that were kept back are audited again under the present contract, and those that pass go on. A
+release is a run of the table's own asset, with author and reason: it goes through the contract like
+everything else, and what still fails stays in quarantine.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
 
+from ml_assets.adapters.declared import AssetKey, asset_key
+from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
+from ml_assets.adapters.runs import Definitions, Selection
+from ml_assets.adapters.step import Instance
+from ml_assets.assets.validated_table.contract.suite import contract_of
 from ml_assets.assets.validated_table.quarantine import REASON, reason_counts
+from ml_assets.assets.validated_table.snapshot_audit import audit_snapshot
+from ml_assets.automation.planner.landed import calendar
+from ml_assets.automation.planner.plan import contiguous
+from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
 from ml_assets.spec.records import StageRecord
-from ml_assets.spec.rows_released import RowsReleased
+from ml_assets.spec.rows_released import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.store.layout import Address, read_records
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 STAGE = "validated_table"
@@ -92,3 +107,88 @@ def _rejected(store: SnapshotStore, commit: CommitId, pipeline: str) -> Iterator
 
 def _counted(frame: pl.LazyFrame) -> dict[str, int]:
     return reason_counts(frame.select(REASON).collect())
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the present contract says of one partition's kept rows."""
+
+    kept: Kept
+    passes: int
+    """Rows that would be published now."""
+    why_not: str
+    """Why the rest cannot be: the checks that they break, or what fails as a whole."""
+
+
+def present_answers(pipeline: Pipeline, table: str, partition: str | None) -> tuple[Answer, ...]:
+    """Audit each partition that keeps rows back again, without publishing anything.
+
+    Raises:
+        StorageError: nothing is kept back there.
+    """
+    kept = [one for one in kept_rows(pipeline.store, pipeline.name, table, partition) if one.rows]
+    if not kept:
+        where = f"{table} [{partition}]" if partition else table
+        raise StorageError(
+            f"No rows of {pipeline.name}/{where} are kept back. Those that are:"
+            f" ml-assets data quarantine show {pipeline.name}"
+        )
+    newest = {one.partition: one for one in kept}  # a rejected table is newer than what is beside
+    newest |= {one.partition: one for one in kept if not one.published}
+    return tuple(_answer(pipeline, one) for one in newest.values())
+
+
+def release_rows(
+    pipeline: Pipeline,
+    defs: Definitions,
+    instance: Instance,
+    answers: Sequence[Answer],
+    *,
+    author: str,
+    reason: str,
+    tell: Tell,
+) -> int:
+    """Publish the partitions of which rows pass now; the rows released.
+
+    Raises:
+        DataRejected: no row passes under the present contract.
+        MlAssetsError: a run failed; what was published before stays.
+    """
+    passing = [answer for answer in answers if answer.passes]
+    if not passing:
+        said = "; ".join(f"{a.kept.partition or 'all'}: {a.why_not}" for a in answers[:3])
+        raise DataRejected(
+            f"{counted(sum(a.kept.rows for a in answers), 'row')} were audited again and none"
+            f" passes ({said}). Mend the contract; or mend the source, and then:"
+            f" ml-assets run {pipeline.name}"
+        )
+    mark_dead_runs(instance)
+    key = asset_key(pipeline, STAGE, passing[0].kept.table)
+    tags = {RELEASED_BY: author, RELEASE_REASON: reason}
+    for selection in _selections(pipeline, key, passing):
+        wait_for_others(instance, pipeline.name, tell)
+        execute(defs, instance, pipeline.name, selection, tell, tags=tags)
+    return sum(answer.passes for answer in passing)
+
+
+def _answer(pipeline: Pipeline, kept: Kept) -> Answer:
+    contract = contract_of(pipeline.folder, pipeline.spec.sources[kept.table])
+    raw = Address(pipeline.name, "raw_snapshot", kept.table, kept.partition)
+    try:
+        found = audit_snapshot(pipeline.at(pipeline.store.resolve(MAIN)), raw, contract).found
+    except MlAssetsError as error:
+        return Answer(kept, 0, str(error))
+    failed = [r.reason for r in found.results if r.severity == "critical" and not r.passed]
+    if failed:
+        return Answer(kept, 0, "; ".join(failed))
+    rest = found.quarantined.height
+    why = ", ".join(r.check_name for r in found.results if r.rows_failed) if rest else ""
+    return Answer(kept, max(kept.rows - rest, 0), why)
+
+
+def _selections(pipeline: Pipeline, key: AssetKey, answers: Sequence[Answer]) -> list[Selection]:
+    partitions = [answer.kept.partition for answer in answers if answer.kept.partition]
+    if not partitions:
+        return [Selection((key,))]
+    spans = contiguous(partitions, calendar(pipeline))
+    return [Selection((key,), partitions=span) for span in spans]

@@ -6,7 +6,7 @@ from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.same_margin import refused_by_same_margin
+from ml_assets.records.ledger.replay import refused_by_same_margin
 from ml_assets.records.ledger.stages import (
     decision_line,
     latest_decision,

@@ -84,7 +84,10 @@ class Sweep:
             training = TrainingSpec.model_validate(asked)
         except ValidationError as error:
             return Cell(setting, None, error.errors()[0]["msg"].removeprefix("Value error, "))
-        wrong = cluster_problems(spec.cluster, spec.model, training) if self.on_cluster else ()
+        task = spec.label.task
+        wrong = (
+            cluster_problems(spec.cluster, spec.model, training, task) if self.on_cluster else ()
+        )
         if wrong:
             return Cell(setting, None, wrong[0].said)
         data, code = session.reachable(self.data), self.pipeline.network

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import dagster as dg
 
-from ml_assets.adapters.step_failure import reported
+from ml_assets.adapters.step import reported
 from ml_assets.errors import WindowError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.spec.partitions import windows

@@ -16,7 +16,7 @@ from ml_assets.errors import MlAssetsError, StorageError
 from ml_assets.launch.events import session_events
 from ml_assets.launch.session_name import SESSIONS_TAG
 from ml_assets.records.data_steps import data_step_files
-from ml_assets.records.run_folders import (
+from ml_assets.records.experiments import (
     DATA,
     FAILED,
     MODEL,
@@ -30,7 +30,7 @@ from ml_assets.records.run_folders import (
     add,
     begin,
 )
-from ml_assets.records.run_lines import rows
+from ml_assets.records.recent_runs import rows
 from ml_assets.records.run_usage import Whose, spent, usage_files
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.run_rows import SHORT, short_table

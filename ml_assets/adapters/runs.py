@@ -8,7 +8,7 @@ from datetime import datetime
 
 import dagster as dg
 
-from ml_assets.adapters.launcher import PID_TAG
+from ml_assets.adapters.resources import PID_TAG
 
 Definitions = dg.Definitions
 Run = dg.DagsterRun

@@ -11,6 +11,7 @@ from datetime import datetime
 import dagster as dg
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
 from ml_assets.automation.data_ticks import at_work, skip
@@ -27,6 +28,7 @@ from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.search import DRIFT_TRIGGER, search_after_refusals
 from ml_assets.automation.tick_failures import why_not
+from ml_assets.doors import door
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
@@ -62,7 +64,7 @@ def drift_tick(
         if search := search_after_refusals(pipeline, jobs, instance):
             return dg.SensorResult(run_requests=[search], cursor=cursor.text)
         release = champion(read(pipeline.store, pipeline.name), pipeline.spec.release.to)
-        report = last_report(pipeline.now())
+        report = _with_served(pipeline, last_report(pipeline.now()), release)
         begun = trainings(pipeline, jobs, instance, now - max(retrain.cooldown, DAY))
         decided = decide(report, release, retrain, begun, now)
         if isinstance(decided, Wait):
@@ -92,6 +94,17 @@ def trainings(
         created_after=since,
     )
     return [record.create_timestamp for record in instance.get_run_records(filters=filters)]
+
+
+def _with_served(
+    pipeline: Pipeline, report: DriftReport | None, release: str | None
+) -> DriftReport | None:
+    """The report; its alarm is that of what was served, where it has none of its own."""
+    spec = pipeline.spec.release
+    if spec.rollout is None or release is None or report is None or report.alarm is not None:
+        return report
+    alarm = door("release.rollout").served_alarm(pipeline.now(), release)
+    return report.model_copy(update={"alarm": alarm})
 
 
 def _model(pipeline: Pipeline, reason: str) -> CandidateRun | str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.schedules import timed_schedules
 from ml_assets.errors import MlAssetsError, SpecError

@@ -2,9 +2,9 @@
 
 import dagster as dg
 
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.run_config import RunConfig
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.automation.jobs import run_tags
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import dagster as dg
 
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError

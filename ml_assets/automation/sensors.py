@@ -8,7 +8,7 @@ from typing import Literal
 
 import dagster as dg
 
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.automation.jobs import PipelineJobs
 from ml_assets.spec.automation import Status
 from ml_assets.store.pipeline_context import Pipeline

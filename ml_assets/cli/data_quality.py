@@ -128,7 +128,7 @@ def release(pipeline: str, table: str, partition: str | None, author: str, reaso
     """
     with working_session("quarantine release", pipeline) as session:
         from ml_assets.actions.contract import source_of
-        from ml_assets.actions.quarantine_release import present_answers, release_rows
+        from ml_assets.actions.quarantine import present_answers, release_rows
         from ml_assets.store.pipeline_context import open_pipeline
 
         opened = open_pipeline(pipeline, session.settings)

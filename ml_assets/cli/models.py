@@ -14,7 +14,7 @@ from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.cli.tune_batch import tune_batch
 
 if TYPE_CHECKING:
-    from ml_assets.records.run_folders import HypothesisVerdict
+    from ml_assets.records.experiments import HypothesisVerdict
 
 VERDICTS = ("confirmed", "rejected", "open")
 
@@ -39,7 +39,7 @@ def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> Non
     page that sorts by any column, and prints the short form.
     """
     from ml_assets.actions.experiments import document, write_page
-    from ml_assets.records.run_lines import rows
+    from ml_assets.records.recent_runs import rows
     from ml_assets.reports.run_rows import short_table
 
     of = opened(pipeline)
@@ -127,7 +127,7 @@ def report(pipeline: str, open_page: bool) -> None:
     """Write the evaluation report and say where it is."""
     settings = prepared_settings()
 
-    from ml_assets.assets.released_model.evaluation_page_file import write_report
+    from ml_assets.assets.released_model.report_file import write_report
     from ml_assets.store.pipeline_context import open_pipeline
 
     page = write_report(open_pipeline(pipeline, settings))
@@ -143,10 +143,10 @@ def suspects(pipeline: str, kind: str | None, target: Path | None) -> None:
     Rows of validation and holdout that the newest model is most wrong about, the highest loss
     first: their key, label, prediction and loss.
     """
-    from ml_assets.assets.evaluation_report.label_suspects import suspects
+    from ml_assets.assets.evaluation_report.suspects import stored_suspects
 
     kind = row_format(kind, target, "table")
-    hand_out(suspects(opened(pipeline)), target, kind)
+    hand_out(stored_suspects(opened(pipeline)), target, kind)
 
 
 @click.command

@@ -280,6 +280,11 @@ environment:
                        who signs what is written, and whose word counts (default: nobody)
   ML_ASSETS_STORE      a name that is signed with each state: no other store of the key is read
   ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
+  ML_ASSETS_EVENTS     who is told when a release moves: URLs of webhooks
+  ML_ASSETS_WEBHOOK_SECRET
+                       what is sent to webhooks is signed with it (default: nothing is)
+  ML_ASSETS_REGISTER_FROM
+                       where models that were made elsewhere may lie (default: nowhere)
   ML_ASSETS_SERVE_TOKENS, ML_ASSETS_API_READERS, ML_ASSETS_API_OPERATORS
                        who may ask `serve` (default: this machine) and `ops api` (default: nobody)
   ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)

@@ -13,6 +13,7 @@ from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.output import aligned, tell
+from ml_assets.cli.release_render import render
 from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.errors import counted, one_line
 from ml_assets.settings import read_settings
@@ -356,4 +357,5 @@ release.subject(
     verify,
     of_extra("release prove", "Make a model again from its record: is it the same?"),
     export,
+    render,
 )

@@ -67,7 +67,7 @@ def run(
       ml-assets run flight_delays --search
     """
     from ml_assets.actions.run.run import Request
-    from ml_assets.records.run_folders import Words
+    from ml_assets.records.experiments import Words
 
     request = Request(
         pipeline,

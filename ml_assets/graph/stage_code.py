@@ -48,7 +48,12 @@ BEGINNINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Stage -> where its code begins; a resource hands over what is not reached by name."""
 
-READERS = {"sql": "ml_assets.assets.raw_snapshot.readers.sql:read_sql"}
+_LAKE = "ml_assets.assets.raw_snapshot.readers.lakehouse:read_lake"
+READERS = {
+    "sql": "ml_assets.assets.raw_snapshot.readers.sql:read_sql",
+    "delta": _LAKE,
+    "iceberg": _LAKE,
+}
 """Kind of a source -> where reading it begins; all others are files."""
 FILES = "ml_assets.assets.raw_snapshot.readers.files:read_file"
 
@@ -61,7 +66,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.trained_model.cost": _SAID,
         "ml_assets.assets.trained_model.live_events": _SAID,
         "ml_assets.assets.trained_model.pictures": _SAID,
-        "ml_assets.assets.evaluation_report.label_suspects": _SAID,
         "ml_assets.assets.evaluation_report.pictures": _SAID,
         "ml_assets.assets.evaluation_report.quality_pictures": _SAID,
         "ml_assets.assets.drift_report.last_report": _SAID,
@@ -69,19 +73,16 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.feature_set.new_rows": _SAID,
         "ml_assets.assets.feature_set.replay": _SAID,
         "ml_assets.assets.released_model.page": _SAID,
-        "ml_assets.assets.released_model.evaluation_page_file": _SAID,
+        "ml_assets.assets.released_model.report_file": _SAID,
         "ml_assets.assets.released_model.predict": _SAID,
         "ml_assets.assets.released_model.find_release": _SAID,
         "ml_assets.assets.released_model.rollback": _SAID,
         "ml_assets.assets.released_model.rows_to_predict": _SAID,
-        "ml_assets.assets.released_model.pictures": _SAID,
-        "ml_assets.assets.released_model.evaluation_page": _SAID,
+        "ml_assets.assets.evaluation_report.page": _SAID,
         "ml_assets.assets.released_model.bundle": _KEPT,
         "ml_assets.assets.released_model.model_card": _KEPT,
         "ml_assets.assets.released_model.origins": _KEPT,
-        "ml_assets.assets.released_model.override": _KEPT,
         "ml_assets.assets.released_model.promote": _KEPT,
-        "ml_assets.assets.released_model.rollback_line": _KEPT,
         "ml_assets.assets.released_model.tags": _KEPT,
         "ml_assets.assets.hyperparameter_search.page": _SAID,
         "ml_assets.assets.hyperparameter_search.tracked": _SAID,
@@ -107,7 +108,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.actions.tune_batch": _SAID,
         "ml_assets.actions.verify": _SAID,
         "ml_assets.automation.alerts.delivery": _SAID,
-        "ml_assets.automation.alerts.media": _SAID,
         "ml_assets.automation.alerts.message": _SAID,
         "ml_assets.automation.alerts.recipients": _SAID,
         "ml_assets.automation.alerts.reported": _SAID,
@@ -119,12 +119,11 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.automation.housekeeping.run_logs": _SAID,
         "ml_assets.automation.due_times": _SAID,
         "ml_assets.errors": _SAID,
-        "ml_assets.records.run_lines": _SAID,
-        "ml_assets.records.run_stories": _SAID,
+        "ml_assets.records.recent_runs": _SAID,
         "ml_assets.records.ledger": _KEPT,
-        "ml_assets.records.run_folders": _KEPT,
+        "ml_assets.records.experiments": _KEPT,
         "ml_assets.records.provenance": _KEPT,
-        "ml_assets.records.run_history": _KEPT,
+        "ml_assets.records.record_history": _KEPT,
         "ml_assets.records.run_record": _KEPT,
         "ml_assets.records.run_usage": _KEPT,
         "ml_assets.records.loading": _KEPT,
@@ -143,7 +142,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.store.locks": _KEPT,
         "ml_assets.store.open": _KEPT,
         "ml_assets.store.objects": _KEPT,
-        "ml_assets.store.lru_cache": _KEPT,
         "ml_assets.store.retries": _KEPT,
         "ml_assets.store.safetensors_file": _KEPT,
         "ml_assets.store.signing": _KEPT,

@@ -1,6 +1,7 @@
 """One session on disk: who works on it, its attempts, whole checkpoints and finished result."""
 
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,6 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
-from ml_assets.launch.result_signature import signed_result
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import (
@@ -30,7 +30,7 @@ from ml_assets.spec.program import (
 from ml_assets.store.checkpoints import CheckpointStore, last_claim, whole_checkpoints
 from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets.store.objects import file_digest, verify, write_whole
-from ml_assets.store.signing import Keys
+from ml_assets.store.signing import Keys, Signature
 
 SESSION = "{session}"
 ReadT = TypeVar("ReadT", bound=Frozen)
@@ -223,3 +223,38 @@ def _verified(folder: Path, file: File) -> bool:
     except StorageError:
         return False
     return True
+
+
+_RESULT = "application/vnd.ml_assets.session-result+json"
+
+
+def sign_result(result: Path, keys: Keys) -> None:
+    """Vouch for a result that was written under our eyes; nothing where there is none."""
+    if not result.is_file():
+        return
+    signature = keys.sign(_RESULT, result.read_bytes())
+    if signature is None:
+        return
+    signed = {"key": signature.key, "value": signature.value}
+    write_whole(signature_of(result), canonical_json(signed))
+
+
+def signed_result(result: Path, keys: Keys) -> bytes | None:
+    """A result that counts: with a key, one whose launcher saw it end and signed it; else None.
+
+    Predictions decide over a release. A folder that only looks like a finished session, whoever put
+    it there, is no result. Without a key nobody can tell.
+    """
+    try:
+        content, signature = result.read_bytes(), None
+        if signature_of(result).exists():
+            signed = json.loads(signature_of(result).read_bytes())
+            signature = Signature(str(signed["key"]), str(signed["value"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return None if keys.refusal(_RESULT, content, signature) else content
+
+
+def signature_of(result: Path) -> Path:
+    """Where the signature of a result lies."""
+    return result.with_suffix(".signature.json")

@@ -26,6 +26,7 @@ MOST_MARKS = 200
 _ON_A_GPU = "gpu_memory_peak_mb"
 """Told only where the network lies on a GPU."""
 _WAITED = "data_wait_share"
+_FETCHED = "fetched_mb"
 _MILLISECOND = timedelta(milliseconds=1)
 _SAME_WORD = 1000
 """Milliseconds: a step that is told twice within them is told once."""
@@ -67,8 +68,15 @@ def usage_of(
         marks=tuple(thinned(marks_of(events, held.created))) if trains else (),
         checkpoint_bytes=sum(e.size for e in saved),
         checkpoint_bytes_sent=sum(e.size for e in saved if e.checkpoint.uri.startswith("s3://")),
+        fetched_bytes=_fetched(events),
         model=result.model.digest if result and end == "done" else None,
     )
+
+
+def _fetched(events: Sequence[Event]) -> int:
+    """As the last evaluation told it, of all processes together."""
+    told = [e.metrics.get(_FETCHED) for e in events if isinstance(e, Metrics)]
+    return int(1e6 * next((mb for mb in reversed(told) if mb is not None), 0.0))
 
 
 def end_of(ending: Ending) -> AttemptEnd:

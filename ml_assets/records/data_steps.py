@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.records.run_folders import folders
+from ml_assets.records.experiments import folders
 from ml_assets.settings import Prices, price_class
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json

@@ -56,6 +56,7 @@ def provenance_of(state: PipelineState, evidence: Evidence) -> Provenance:
         spec=run.config_digest,
         reproduces=run.reproduces,
         program=run.program,
+        registered=run.registered,
         nodes=run.nodes,
         baseline=report.attributes.get("baseline"),
     )

@@ -30,6 +30,7 @@ from ml_assets.spec.program.identity import (
     machine_here,
 )
 from ml_assets.spec.records import InputVersion, StageRecord, Time
+from ml_assets.spec.registered import Registered
 from ml_assets.spec.search_parameter import Value
 from ml_assets.store.layout import Address
 
@@ -115,7 +116,9 @@ class RunRecord(Frozen):
     seed: int
     world: World | None
     program: Program | None = Field(default=None, exclude_if=unset)
-    """That trains; None: the record is of an evaluation."""
+    """That trains, or judges what was made elsewhere; None: the record is of an evaluation."""
+    registered: Registered | None = Field(default=None, exclude_if=unset)
+    """None: it was trained here."""
     nodes: tuple[Node, ...] = Field(default=(), strict=False, exclude_if=unset)
     """What the training itself ran, and on what, as each node said at the beginning."""
     inputs: tuple[RunInput, ...] = Field(strict=False)
@@ -159,6 +162,7 @@ def run_record(
     salt: str | None = None,
     program: Program | None = None,
     search: SearchOrigin | None = None,
+    registered: Registered | None = None,
 ) -> RunRecord:
     """Put a record together.
 
@@ -169,6 +173,7 @@ def run_record(
         outputs: name -> digest of what was made.
         program: that trains.
         search: where values of the spec come from, if from a study.
+        registered: what is said of a model that was made elsewhere.
     """
     plain = config.model_dump(mode="json")
     return RunRecord(
@@ -187,6 +192,7 @@ def run_record(
         metrics=dict(metrics),
         salt=salt,
         search=search,
+        registered=registered,
         time=datetime.now(UTC),
     )
 

@@ -20,6 +20,7 @@ TITLES = {
     "r2": "R²",
     "skill": "Skill against persistence",
     "ndcg": "NDCG",
+    "bits_per_byte": "bits per byte",
 }
 
 

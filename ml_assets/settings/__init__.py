@@ -3,6 +3,7 @@
 from ml_assets.settings.addresses import LakeFs, is_lakefs, is_s3, lakefs_place, read_lakefs
 from ml_assets.settings.cluster import Cluster, read_cluster
 from ml_assets.settings.environment import (
+    ASKED_FOR,
     DEMO_PIPELINES,
     SQL_PREFIX,
     Launcher,
@@ -24,6 +25,7 @@ from ml_assets.settings.prices import (
 )
 
 __all__ = [
+    "ASKED_FOR",
     "DEMO_PIPELINES",
     "PRICE_CLASSES",
     "SQL_PREFIX",

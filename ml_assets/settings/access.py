@@ -1,5 +1,8 @@
-"""Tokens that let a request in, by the variable that holds them; and where views in SQL lie."""
+"""What the servers read of the environment: tokens that let a request in, and which places they
+may use."""
 
+import base64
+import binascii
 import os
 import re
 from collections.abc import Mapping
@@ -8,8 +11,9 @@ from ml_assets.errors import SettingsError
 
 SERVE_TOKENS = "ML_ASSETS_SERVE_TOKENS"
 API_READERS, API_OPERATORS = "ML_ASSETS_API_READERS", "ML_ASSETS_API_OPERATORS"
-DATA_MODEL = "ML_ASSETS_DATA_MODEL"
-_SHORTEST = 16
+DATA_MODEL, REGISTER_FROM = "ML_ASSETS_DATA_MODEL", "ML_ASSETS_REGISTER_FROM"
+_SHORTEST, _SHORTEST_KEY = 16, 24
+WEBHOOK_SECRET = "ML_ASSETS_WEBHOOK_SECRET"
 
 
 def read_data_model(environment: Mapping[str, str] | None = None) -> str | None:
@@ -19,6 +23,41 @@ def read_data_model(environment: Mapping[str, str] | None = None) -> str | None:
     """
     env = os.environ if environment is None else environment
     return env.get(DATA_MODEL) or None
+
+
+def read_register_from(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The folders and ``s3://bucket/prefix`` below which a model that is registered has to lie.
+
+    Raises:
+        SettingsError: one is neither.
+    """
+    env = os.environ if environment is None else environment
+    found = tuple(part.rstrip("/") for part in env.get(REGISTER_FROM, "").split())
+    for place in found:
+        if not re.match(r"/|s3://[^/]+", place):
+            raise SettingsError(
+                f"{REGISTER_FROM} names {place!r}; expected absolute folders or s3://bucket/prefix,"
+                " separated by spaces."
+            )
+    return found
+
+
+def secret_bytes(secret: str) -> bytes:
+    """The key of a webhook's secret, which is ``whsec_`` and base64, as Standard Webhooks has it.
+
+    Raises:
+        SettingsError: it is something else, or short enough to be guessed.
+    """
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) < _SHORTEST_KEY:
+        raise SettingsError(
+            f"{WEBHOOK_SECRET} is no base64 of {_SHORTEST_KEY} bytes or more: export"
+            f' {WEBHOOK_SECRET}="whsec_$(openssl rand -base64 32)"'
+        )
+    return key
 
 
 def read_tokens(variable: str, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError, did_you_mean
+from ml_assets.settings.access import WEBHOOK_SECRET
 from ml_assets.settings.addresses import (
     is_lakefs,
     is_s3,
@@ -89,6 +90,10 @@ _STORE = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 DEMO_PIPELINES = Path(__file__).parent.parent / "pipelines"
+ASKED_FOR = DEMO_PIPELINES / "asked_for"
+"""The room of code_lm, which belongs to the demo's once ``CODE_WORLD`` was laid out."""
+CODE_WORLD = Path("code")
+"""Below the demo's world: what code_lm reads."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,10 @@ class Settings:
     retention: Retention
     alerts: tuple[str, ...] = field(repr=False)
     """URLs of whom to tell of trouble; they are checked where they are used, and hold secrets."""
+    events: tuple[str, ...] = field(repr=False)
+    """URLs of the programs that are told when a release moves."""
+    webhook_secret: str = field(repr=False)
+    """What is sent to webhooks is signed with it; empty: nothing is."""
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
     servers: Mapping[str, str]
@@ -196,7 +205,7 @@ def read_settings(
     return Settings(
         home=home,
         sources=Path(env.get("ML_ASSETS_SOURCES") or home / "demo").expanduser().resolve(),
-        pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come),
+        pipelines=_folders(env.get("ML_ASSETS_PIPELINES", ""), rooms_to_come, home / "demo"),
         snapshots=_snapshots(env, home / "snapshots"),
         objects=(objects := _objects(env, home / "objects")),
         checkpoints=_checkpoints(env, objects),
@@ -211,6 +220,8 @@ def read_settings(
         prices=read_prices(env),
         retention=_retention(env.get("ML_ASSETS_RETENTION", "")),
         alerts=tuple(env.get("ML_ASSETS_ALERTS", "").split()),
+        events=tuple(env.get("ML_ASSETS_EVENTS", "").split()),
+        webhook_secret=env.get(WEBHOOK_SECRET, ""),
         sql={
             k.removeprefix(SQL_PREFIX): v for k, v in env.items() if k.startswith(SQL_PREFIX) and v
         },
@@ -242,11 +253,17 @@ def environment_apart(settings: Settings, home: Path, trusted: Collection[str]) 
     }
 
 
-def _folders(value: str, to_come: bool) -> tuple[Path, ...]:
-    """Folders that hold pipelines; ``demo`` is the package's own, which alone is the default."""
+def _folders(value: str, to_come: bool, world: Path) -> tuple[Path, ...]:
+    """Folders that hold pipelines; ``demo`` is the package's own, which alone is the default.
+
+    Args:
+        world: of the demo.
+    """
+    demo = (DEMO_PIPELINES, *([ASKED_FOR] if (world / CODE_WORLD).is_dir() else []))
     folders = tuple(
-        DEMO_PIPELINES if part == "demo" else Path(part).expanduser().resolve()
+        folder
         for part in (value or "demo").split(os.pathsep)
+        for folder in (demo if part == "demo" else (Path(part).expanduser().resolve(),))
         if part
     )
     for folder in folders:

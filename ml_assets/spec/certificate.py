@@ -10,6 +10,7 @@ from pydantic import Field
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.program.identity import Node, Program
 from ml_assets.spec.records import GateResult, InputVersion, Time
+from ml_assets.spec.registered import Registered
 
 PAYLOAD_TYPE = "application/vnd.ml_assets.certificate+json"
 
@@ -50,7 +51,9 @@ class Provenance(Frozen):
     reproduces: Digest
     """The digest of code, lock, spec, inputs and seed: what `prove` repeats."""
     program: Program
-    """That trained it."""
+    """That trained it, or judged what was made elsewhere."""
+    registered: Registered | None = Field(default=None, exclude_if=unset)
+    """What is said of a model that was made elsewhere: the rest is then what it was judged with."""
     nodes: tuple[Node, ...] = Field(strict=False)
     """What each node of the training said that it runs, and on what."""
     baseline: Digest | None = Field(default=None, exclude_if=unset)

@@ -4,7 +4,7 @@ How the work is spread decides no number that comes out, so nothing here is part
 or of a code version: to change it trains nothing again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Annotated, Literal, Self
 
@@ -20,7 +20,7 @@ from ml_assets.settings.kubernetes_syntax import (
 )
 from ml_assets.spec.base import Frozen, Misfit, Positive
 from ml_assets.spec.program import World
-from ml_assets.spec.training import Boosted, ModelSpec, TrainingSpec, split_of
+from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec, split_of
 
 MAX_NODES = 9999
 """The index of a pod has four digits in its name."""
@@ -121,6 +121,10 @@ class ClusterSpec(Frozen):
     """Size of /dev/shm, through which the processes of a node exchange tensors."""
     scratch: ByteQuantity = "20Gi"
     """Disk of a pod: the training set, checkpoints on their way to the store, logs."""
+    data_cache: ByteQuantity | None = None
+    """The part of ``scratch`` for rows of the training split, which are fetched as training comes
+    to them, for a set that is larger; needs ``training.order: blocks``. None: a pod fetches the
+    whole split before it begins."""
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     """Labels that a node must have."""
     tolerations: tuple[Toleration, ...] = Field(default=(), strict=False)
@@ -150,6 +154,11 @@ class ClusterSpec(Frozen):
                 f"shared_memory {self.shared_memory} is taken from memory {self.memory}: it must be"
                 " smaller"
             )
+        if (bytes_of(self.data_cache or "0") or 0) >= (bytes_of(self.scratch) or 0):
+            problems.append(
+                f"data_cache {self.data_cache} is a part of scratch {self.scratch}: it must be"
+                " smaller"
+            )
         if self.min_nodes is not None and self.min_nodes > self.nodes:
             problems.append(f"min_nodes {self.min_nodes} is more than nodes {self.nodes}")
         if self.queue_priority is not None and self.queue is None:
@@ -166,30 +175,34 @@ def over_nodes(world: World, cluster: ClusterSpec) -> World:
 
 
 def cluster_problems(
-    cluster: ClusterSpec, model: ModelSpec, training: TrainingSpec
+    cluster: ClusterSpec, model: ModelSpec, training: TrainingSpec, task: Task
 ) -> Sequence[Misfit]:
     """What a cluster and the training on it do not agree about."""
     nodes, gpus = cluster.nodes, cluster.gpus_per_node
     if isinstance(model, Boosted):
-        wrong = {"nodes": nodes > 1, "gpus_per_node": gpus > 0}
+        alone = "grows trees in one process, on the CPU"
+        wrong = {
+            "nodes": (nodes > 1, alone),
+            "gpus_per_node": (gpus > 0, alone),
+            "data_cache": (cluster.data_cache is not None, "reads all rows at once"),
+        }
         return [
             Misfit(
                 ("cluster", name),
-                f"cluster.{name}: model.family {model.family!r} grows trees in one process, on the"
-                " CPU; remove it",
+                f"cluster.{name}: model.family {model.family!r} {why}; remove it",
             )
-            for name, is_wrong in wrong.items()
+            for name, (is_wrong, why) in wrong.items()
             if is_wrong
         ]
+    problems = list(_cache_problems(cluster, training, task))
     processes = training.processes
     if processes % nodes:
         said = (
             f"cluster.nodes {nodes} must divide training.processes {processes}: each node runs as"
             " many as the next"
         )
-        return [Misfit(("cluster", "nodes"), said)]
+        return [*problems, Misfit(("cluster", "nodes"), said)]
     here = processes // nodes
-    problems: list[Misfit] = []
     if gpus and gpus != here:
         said = (
             f"cluster.gpus_per_node {gpus} must be training.processes / cluster.nodes, which is"
@@ -204,3 +217,18 @@ def cluster_problems(
         )
         problems.append(Misfit(("cluster", "nodes"), said))
     return problems
+
+
+def _cache_problems(cluster: ClusterSpec, training: TrainingSpec, task: Task) -> Iterator[Misfit]:
+    if cluster.data_cache is None:
+        return
+    where, name = ("cluster", "data_cache"), "cluster.data_cache"
+    if training.order != "blocks":
+        said = (
+            "rows are fetched by blocks, and in an order of rows each step would fetch hundreds of"
+            " them: set training.order: blocks, or remove it"
+        )
+        yield Misfit(where, f"{name}: {said}")
+    if task == "ranking":
+        said = "the queries of a ranking are known from all of its rows: remove it"
+        yield Misfit(where, f"{name}: {said}")

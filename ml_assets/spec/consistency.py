@@ -28,6 +28,7 @@ from ml_assets.spec.gates import (
     Throughput,
     ValueBaseline,
 )
+from ml_assets.spec.texts import TextBaseline
 from ml_assets.spec.training import Task, TrainingSpec
 
 CLASSES: tuple[Task, ...] = ("binary", "multiclass")
@@ -63,6 +64,7 @@ def baseline_problems(declared: Declared) -> list[Misfit]:
             said = f"baseline name {baseline.name!r} is used twice: give each a 'name' of its own"
             problems.append(Misfit((*at, "name"), said))
         problems += [Misfit(at, said) for said in _forecast(baseline, declared)]
+        problems += [Misfit(at, said) for said in _of_texts(baseline, declared)]
         if isinstance(baseline, ValueBaseline):
             problems += [
                 Misfit(
@@ -74,6 +76,15 @@ def baseline_problems(declared: Declared) -> list[Misfit]:
                 if metric not in measured
             ]
     return problems
+
+
+def _of_texts(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
+    """What is fitted on columns has nothing to say of texts, and the other way round."""
+    texts = declared.task == "language_model"
+    if isinstance(baseline, ValueBaseline) or isinstance(baseline, TextBaseline) == texts:
+        return
+    instead = "uniform, unigram, bigram, gzip" if texts else "constant, group_rate"
+    yield f"baseline {baseline.name!r} is not for a {declared.task} task: use {instead}"
 
 
 def _forecast(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
@@ -234,6 +245,9 @@ def _calibration(gate: GateSpec, declared: Declared) -> _Found:
 
 
 def _shift(gate: GateSpec, declared: Declared) -> _Found:
+    if isinstance(gate, Robustness) and declared.task == "language_model":
+        yield (), f"gate {gate.name!r} spoils columns, and a text is not one of several: remove it"
+        return
     if isinstance(gate, Robustness) and gate.shift is not None and not declared.numbers:
         yield (
             ("shift",),

@@ -51,8 +51,9 @@ class EvaluationSpec(Frozen):
     slices: tuple[str, ...] = Field(default=(), strict=False)
     """Categorical columns of the feature set to report on separately."""
     bootstrap_samples: Positive = 1000
-    block: Literal["row", "day"] = "day"
-    """Rows of one day share weather and delays: resample days, not rows.
+    block: Literal["row", "day", "entity"] = "day"
+    """Rows of one day share weather and delays: resample days, not rows. ``entity``: those that
+    ``split.groups`` names.
 
     A ranking is judged by the query: ``row`` resamples queries.
     """

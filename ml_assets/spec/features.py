@@ -5,8 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from ml_assets.spec.base import Frozen, Misfit, Name
+from ml_assets.spec.base import Frozen, Misfit, Name, unset
 from ml_assets.spec.paths import inside
+from ml_assets.spec.texts import TokensSpec
 
 FunctionPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+\.py:[a-z_][a-z0-9_]*$")]
 """``file.py:name``, the file relative to the pipeline's folder."""
@@ -53,8 +54,15 @@ class FeaturesSpec(Frozen):
     categorical: tuple[str, ...] = Field(default=(), strict=False)
     look_back: Annotated[int, Field(ge=0)] = 0
     """Earlier partitions that the function reads to make one partition."""
+    tokens: TokensSpec | None = Field(default=None, exclude_if=unset)
+    """For a language model: the text, in the place of numeric and categorical features."""
     subject: SubjectSpec | None = None
     """What is predicted; None: only whole feature rows can be."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What a model reads, as the feature function returns it."""
+        return (*self.numeric, *self.categorical, *([self.tokens.column] if self.tokens else []))
 
     @field_validator("function")
     @classmethod
@@ -63,9 +71,13 @@ class FeaturesSpec(Frozen):
 
     @model_validator(mode="after")
     def _has_columns(self) -> Self:
-        columns = [*self.numeric, *self.categorical]
+        columns = self.columns
         if not columns:
             raise ValueError("declare at least one 'numeric' or 'categorical' feature")
+        if self.tokens and len(columns) > 1:
+            raise ValueError(
+                "'tokens' is all that a language model reads: remove 'numeric' and 'categorical'"
+            )
         twice = sorted({c for c in columns if columns.count(c) > 1})
         if twice:
             raise ValueError(f"features {twice} are declared twice")

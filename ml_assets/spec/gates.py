@@ -8,9 +8,10 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.features import FunctionPath
-from ml_assets.spec.forecasts import DriftBaseline, PersistenceBaseline, SeasonalNaiveBaseline
+from ml_assets.spec.forecasts import Forecast
 from ml_assets.spec.paths import inside
 from ml_assets.spec.rollout import RolloutSpec
+from ml_assets.spec.texts import TextBaseline
 from ml_assets.spec.training import Task
 
 MetricName = Literal[
@@ -25,6 +26,7 @@ MetricName = Literal[
     "r2",
     "skill",
     "ndcg",
+    "bits_per_byte",
 ]
 HIGHER_IS_BETTER: dict[MetricName, bool] = {
     "auc": True,
@@ -38,11 +40,12 @@ HIGHER_IS_BETTER: dict[MetricName, bool] = {
     "r2": True,
     "skill": True,
     "ndcg": True,
+    "bits_per_byte": False,
 }
 REACH: Mapping[MetricName, tuple[float, float]] = {
     **dict.fromkeys(("auc", "average_precision", "brier", "accuracy", "ece", "ndcg"), (0.0, 1.0)),
     "log_loss": (0.0, 36.1),
-    **dict.fromkeys(("rmse", "mae"), (0.0, inf)),
+    **dict.fromkeys(("rmse", "mae", "bits_per_byte"), (0.0, inf)),
     **dict.fromkeys(("r2", "skill"), (-inf, 1.0)),
 }
 """Metric -> its least and its greatest value; a log-loss is of probabilities clipped at 2e-16."""
@@ -51,12 +54,14 @@ METRICS_OF: Mapping[Task, tuple[MetricName, ...]] = {
     "multiclass": ("auc", "log_loss", "brier", "accuracy", "ece"),
     "regression": ("rmse", "mae", "r2", "skill"),
     "ranking": ("ndcg",),
+    "language_model": ("bits_per_byte",),
 }
 LOSS_OF: Mapping[Task, str] = {
     "binary": "log-loss",
     "multiclass": "log-loss",
     "regression": "squared error",
     "ranking": "1 - NDCG",
+    "language_model": "bits per byte",
 }
 """What the champion gate compares where it names no metric: a loss per row (ranking: per query)."""
 
@@ -121,9 +126,8 @@ BaselineSpec = Annotated[
     ConstantBaseline
     | GroupRateBaseline
     | GradientBoostingBaseline
-    | PersistenceBaseline
-    | SeasonalNaiveBaseline
-    | DriftBaseline
+    | TextBaseline
+    | Forecast
     | FunctionBaseline
     | ValueBaseline,
     Field(discriminator="kind"),

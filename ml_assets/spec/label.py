@@ -52,6 +52,9 @@ class LabelSpec(Frozen):
                 wrong = "a ranking label is a grade: remove 'classes'" if self.classes else ""
                 if self.query is None:
                     wrong = "a ranking label needs 'query': the column that says which rows compete"
+            case "language_model":
+                counted = "a language model's label is a number of bytes: remove 'classes'"
+                wrong = counted if self.classes else ""
             case _:
                 assert_never(self.task)
         if self.query is not None and self.task != "ranking":

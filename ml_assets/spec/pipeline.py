@@ -1,6 +1,6 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
@@ -26,13 +26,14 @@ from ml_assets.spec.drift import DriftSpec, period_problems
 from ml_assets.spec.evaluation import EvaluationSpec, origin_problems, simple_model_problems
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec, TableSpec, online_problems
 from ml_assets.spec.gates import AgainstChampion, GateSpec, ReleaseSpec
+from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.partitions import PartitionsSpec
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit
+from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit, groups_of
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
@@ -85,7 +86,7 @@ class PipelineSpec(Frozen):
             *_ahead_problems(self),
             *_leak_problems(self),
             *_training_problems(self),
-            *cluster_problems(self.cluster, self.model, self.training),
+            *cluster_problems(self.cluster, self.model, self.training, self.label.task),
             *_evaluation_problems(self),
             *_gate_problems(self),
             *_canary_problems(self),
@@ -219,7 +220,7 @@ def _serving_problems(spec: PipelineSpec) -> list[Misfit]:
 
 def _label_problems(spec: PipelineSpec) -> list[Misfit]:
     label = spec.label
-    features = {*spec.features.numeric, *spec.features.categorical}
+    features = {*spec.features.columns}
     problems: list[Misfit] = []
     if label.column in features:
         said = f"label.column {label.column!r} is also a feature: the model would see the answer"
@@ -272,7 +273,7 @@ def _ahead_problems(spec: PipelineSpec) -> list[Misfit]:
 
 
 def _leak_problems(spec: PipelineSpec) -> list[Misfit]:
-    features = {*spec.features.numeric, *spec.features.categorical}
+    features = {*spec.features.columns}
     after_event = {name: source.after_event for name, source in spec.sources.items()}
     return leak_problems(spec.leaks, spec.split, features, spec.label.column, after_event)
 
@@ -292,6 +293,7 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
     return [
         *([Misfit(("model", "loss"), said)] if ranked else []),
         *_xgboost_problems(spec),
+        *_language_problems(spec),
         *objective_problems(spec.training, spec.label.task, spec.label.classes),
         *(Misfit(("training", name), f"training.{name}: {why}") for name in refused),
     ]
@@ -307,9 +309,27 @@ def _xgboost_problems(spec: PipelineSpec) -> list[Misfit]:
     return [Misfit(("model", "family"), said)]
 
 
+def _language_problems(spec: PipelineSpec) -> Iterator[Misfit]:
+    """A language model, its task, its tokens: each of the three asks for the other two."""
+    model, task = isinstance(spec.model, Gpt), spec.label.task == "language_model"
+    texts = spec.features.tokens is not None
+    if model == task == texts:
+        return
+    asked = "label.task language_model, model.family gpt and features.tokens go together"
+    if not model:
+        yield Misfit(("model", "family"), f"{asked}: this family is {spec.model.family}")
+    if not task:
+        yield Misfit(("label", "task"), f"{asked}: this task is {spec.label.task}")
+    if not texts:
+        yield Misfit(("features",), f"{asked}: say which column is the text, tokens: {{column: …}}")
+
+
 def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
     origins, begin = spec.evaluation.origins, spec.training.init_from
+    alone = spec.evaluation.block == "entity" and not groups_of(spec.split)
+    said = "evaluation.block 'entity' resamples what split.groups names: name it, or take 'row'"
     return [
+        *([Misfit(("evaluation", "block"), said)] if alone else []),
         *simple_model_problems(spec.evaluation),
         *origin_problems(origins, spec.split, begin),
     ]

@@ -6,6 +6,8 @@ from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.gates import Target
+from ml_assets.spec.registered import Registered
+from ml_assets.spec.texts import TextSample
 
 REPORT_FILE = "report.json"
 
@@ -231,7 +233,6 @@ class EvaluationReport(Frozen):
     pipeline: str
     model: Digest
     data: Digest
-    """The training set's digest."""
     rows: int
     holdout: tuple[str, str] = Field(strict=False)
     """First and last partition, or two empty strings."""
@@ -258,6 +259,7 @@ class EvaluationReport(Frozen):
     """The digest of the keys of the holdout's rows."""
     origins: OriginReports | None = Field(default=None, exclude_if=unset)
     """None where the spec asks for the newest holdout alone."""
+    samples: tuple[TextSample, ...] = Field(default=(), strict=False, exclude_if=unset)
 
 
 class Change(Frozen):
@@ -273,7 +275,6 @@ class ReleaseChanges(Frozen):
     """What differs between a model and the one released before it."""
 
     since: Digest
-    """The model released before."""
     changes: tuple[Change, ...] = Field(strict=False)
 
 
@@ -391,6 +392,7 @@ class LedgerEntry(Frozen):
     """``override`` lines: the line of the decision that this one, and no other, is set against."""
     gates: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
     """``override`` lines: the gates that had failed."""
+    registered: Registered | None = Field(default=None, exclude_if=unset)
     author: str
     reason: str
     run: str

@@ -32,6 +32,13 @@ class RolloutSpec(Frozen):
     entity is answered by the same model."""
     share: Annotated[float, Field(gt=0, le=0.5)] = 0.05
     """Of the entities, those that the canary answers."""
+    steps: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
+        default=(0.25, 0.5), strict=False
+    )
+    """Where a platform rolls the release out (`ml-assets release render`): its shares of the
+    traffic after `share`, then all of it. Smaller ones than `share` are left out."""
+    minutes: Positive = 10
+    """How long each of these lasts there."""
     abort: AbortSpec = AbortSpec()
 
 
@@ -41,6 +48,14 @@ def rollout_problems(spec: RolloutSpec | None, known: Sequence[str]) -> list[Mis
     Args:
         known: the columns of the features' key, and the features.
     """
-    unknown = [name for name in spec.entity if name not in known] if spec else []
-    said = f"release.rollout.entity {unknown} are neither in features.key nor features"
-    return [Misfit(("release", "rollout", "entity"), said)] if unknown else []
+    if spec is None:
+        return []
+    found: list[Misfit] = []
+    if sorted({*spec.steps}) != [*spec.steps]:
+        said = f"release.rollout.steps {[*spec.steps]} do not rise: give each larger than the last"
+        found.append(Misfit(("release", "rollout", "steps"), said))
+    unknown = [name for name in spec.entity if name not in known]
+    if unknown:
+        said = f"release.rollout.entity {unknown} are neither in features.key nor features"
+        found.append(Misfit(("release", "rollout", "entity"), said))
+    return found

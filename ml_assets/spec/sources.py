@@ -214,14 +214,11 @@ class EventsSource(_Source):
         return _check_partition_field(self)
 
 
-class SqlSource(_Source):
-    """A table in a SQL database; a partition is the range of its ``watermark`` column."""
+class _TableSource(_Source):
+    """A table; a partition is the range of its ``watermark`` column."""
 
-    kind: Literal["sql"]
-    connection: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
-    """Names the setting ML_ASSETS_SQL_<connection>, which holds the URL; never the URL itself."""
-    table: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,126}$")]
     watermark: str | None = None
+    """A datetime column; a partitioned table needs it."""
     ignore_null_watermark: bool = Field(default=False, exclude_if=unset)
     """Rows without a watermark, which are of no partition, are left out; False: an error."""
 
@@ -233,13 +230,58 @@ class SqlSource(_Source):
                 " read; remove it"
             )
         if self.partitioned and self.watermark is None:
-            raise ValueError("a partitioned SQL source needs 'watermark', the column to range over")
+            raise ValueError("a partitioned table needs 'watermark', the column to range over")
         if self.watermark is not None and self.columns.get(self.watermark) != "datetime":
             raise ValueError(f"watermark {self.watermark!r} must be a declared 'datetime' column")
         return self
 
 
-SourceSpec = Annotated[FilesSource | EventsSource | SqlSource, Field(discriminator="kind")]
+TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,126}$")]
+
+
+class SqlSource(_TableSource):
+    """A table in a SQL database; a partition is the range of its ``watermark`` column."""
+
+    kind: Literal["sql"]
+    connection: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
+    """Names the setting ML_ASSETS_SQL_<connection>, which holds the URL; never the URL itself."""
+    table: TableName
+
+
+class DeltaSource(_TableSource):
+    """A Delta Lake table at one of its versions; a partition is the range of its ``watermark``."""
+
+    kind: Literal["delta"]
+    path: str
+    """Its folder: below ML_ASSETS_SOURCES, or on S3."""
+    version: Annotated[int, Field(ge=0)] | None = Field(default=None, exclude_if=unset)
+    """None: the newest, which the receipt names."""
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_a_folder(cls, value: str) -> str:
+        if any(sign in value for sign in "{}*?"):
+            raise ValueError(f"{value!r} is to be the folder of one table: write it as it is")
+        return source_path(value)
+
+
+class IcebergSource(_TableSource):
+    """An Iceberg table at one of its snapshots; a partition is the range of its ``watermark``."""
+
+    kind: Literal["iceberg"]
+    catalog: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]{0,62}$")]
+    """As pyiceberg knows it: PYICEBERG_CATALOG__<CATALOG>__URI and the like say where it is."""
+    table: TableName
+    """With its namespace: ``air.flights``."""
+    version: Annotated[int, Field(ge=0)] | None = Field(default=None, exclude_if=unset)
+    """Number of a snapshot; None: the newest, which the receipt names."""
+
+
+LakeSource = DeltaSource | IcebergSource
+SourceSpec = Annotated[
+    FilesSource | EventsSource | SqlSource | DeltaSource | IcebergSource,
+    Field(discriminator="kind"),
+]
 
 PathSource = TypeVar("PathSource", FilesSource, EventsSource)
 

@@ -7,16 +7,18 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 from ml_assets.spec.features import FunctionPath
+from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.paths import inside
 
-Task = Literal["binary", "multiclass", "regression", "ranking"]
-"""What a label is: true or false, one of several classes, a number, a grade within a query."""
+Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
+"""What a label is: true or false, one of several classes, a number, a grade within a query, or the
+bytes of a text, of which a language model says how many nats it takes to write them down."""
 
 
 def outputs_of(task: Task, classes: Sequence[str]) -> int:
     """How many numbers a model predicts for one row."""
     match task:
-        case "binary" | "regression" | "ranking":
+        case "binary" | "regression" | "ranking" | "language_model":
             return 1
         case "multiclass":
             return len(classes)
@@ -118,7 +120,7 @@ INSTALL_BOOSTING = (
     " pip install 'ml_assets[boosting]'"
 )
 
-ModelSpec = Annotated[TabM | Mlp | Module | LightGbm | XGBoost, Field(discriminator="family")]
+ModelSpec = Annotated[TabM | Mlp | Module | Gpt | LightGbm | XGBoost, Field(discriminator="family")]
 
 TREES = ("lightgbm", "xgboost")
 """The families of boosted trees, as a record names them."""
@@ -172,8 +174,8 @@ VALIDATION_METRICS: Mapping[Task, tuple[str, ...]] = {
     ),
     "multiclass": ("validation_accuracy", "validation_brier"),
     "regression": ("validation_mae",),
-    "ranking": (),
 }
+"""What a network's training tells beside the loss; of another task nothing."""
 HIGHEST_IS_BEST = frozenset(
     {"validation_accuracy", "validation_auc", "validation_average_precision"}
 )
@@ -182,7 +184,10 @@ HIGHEST_IS_BEST = frozenset(
 
 def validation_metrics(model: ModelSpec, task: Task) -> tuple[str, ...]:
     """What a training tells at each evaluation on the validation split, its loss first."""
-    return ("validation_loss", *(() if isinstance(model, Boosted) else VALIDATION_METRICS[task]))
+    return (
+        "validation_loss",
+        *(() if isinstance(model, Boosted) else VALIDATION_METRICS.get(task, ())),
+    )
 
 
 Strategy = Literal["replicate", "shard", "hybrid"]

@@ -63,6 +63,8 @@ class AttemptUsage(Frozen):
     """Bytes of the checkpoints that it saved."""
     checkpoint_bytes_sent: Count = Field(default=0, exclude_if=unset)
     """Bytes of those that went to an object store."""
+    fetched_bytes: Count = Field(default=0, exclude_if=unset)
+    """Bytes of rows that its processes fetched as they came to them."""
     model: Digest | None = Field(default=None, exclude_if=unset)
     """The model that it made."""
 
@@ -70,7 +72,7 @@ class AttemptUsage(Frozen):
     def moved_bytes(self) -> int:
         """That went between its machines and the object store; a checkpoint that it went on from
         is not in it."""
-        return self.held.staged_bytes + self.checkpoint_bytes_sent
+        return self.held.staged_bytes + self.checkpoint_bytes_sent + self.fetched_bytes
 
     @property
     def gpus(self) -> int:

@@ -118,7 +118,8 @@ def slow_loader(history: History) -> str | None:
     return (
         f"{share:.0%} of the time of the steps, {latency:.0f} ms each, went into waiting for rows."
         " Put the training set on a faster disk, or into memory (its arrays are mapped: free memory"
-        " keeps them), or raise training.batch_size."
+        " keeps them), or raise training.batch_size. Where rows are fetched, raise"
+        " cluster.data_cache or training.block_rows."
     )
 
 

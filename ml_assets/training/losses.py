@@ -3,6 +3,9 @@
 A ranking's loss is one of each query: ListNet's (Cao et al., 2007), with NDCG's gain as the target.
 It is the cross entropy between the rows' shares of the gain and the softmax of their scores. Here a
 row's loss is ``-log softmax`` and its weight the share; the shares of a query add up to one.
+
+A language model answers with the nats of a window's targets: its loss is that of one target, its
+weight how many there are.
 """
 
 from collections.abc import Sequence
@@ -61,6 +64,8 @@ def row_losses(
             each = flat.view(-1, members)
         case "regression":
             each = (logits[..., 0] - rows.label[:, None]) ** 2
+        case "language_model":
+            each = logits[..., 0] / rows.label[:, None]
         case "ranking":
             each = -_log_softmax_in_query(logits[..., 0], rows)
         case _:
@@ -73,7 +78,7 @@ def row_losses(
 def row_weights(
     rows: Tensors, task: Task, positive_weight: float = 1.0, class_weights: Sequence[float] = ()
 ) -> torch.Tensor:
-    """[n]: what each row of a class weighs, a ranking's share, else 1.
+    """[n]: what each row of a class weighs, a ranking's share, the targets of a window, else 1.
 
     Args:
         positive_weight: of a positive row (binary).
@@ -90,7 +95,7 @@ def row_weights(
             return torch.ones_like(rows.label, dtype=torch.float32)
         case "regression":
             return torch.ones_like(rows.label)
-        case "ranking":
+        case "ranking" | "language_model":
             return rows.label
         case _:
             assert_never(task)
@@ -110,6 +115,8 @@ def prediction_losses(prediction: torch.Tensor, rows: Tensors, task: Task) -> to
             return -torch.log(p.gather(1, rows.label.long()[:, None])[:, 0])
         case "regression":
             return (prediction[:, 0] - rows.label.double()) ** 2
+        case "language_model":
+            return prediction[:, 0] / rows.label.double()
         case "ranking":
             return -_log_softmax_in_query(prediction, rows)[:, 0]
         case _:

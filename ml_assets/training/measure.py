@@ -19,7 +19,7 @@ def measure(request: MeasureRequest, events: EventWriter) -> None:
     """Take the steps on all ranks; rank 0 writes the result."""
     torch.set_num_threads(request.world.threads)
     torch.set_deterministic_debug_mode("error")
-    folder, schema = open_set(request.data)
+    folder, schema = open_set(request.data, request.splits)
     ranks = join()
     try:
         stepper = assemble(request, initial_network(request, schema)[0], folder, schema, ranks)

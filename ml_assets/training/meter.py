@@ -80,13 +80,16 @@ class Meter:
         """Waiting, memory, the GPU's, and the update ratio: by one message, once an evaluation."""
         update, weights = self._update or (math.nan, math.nan)
         gpu, gpu_memory = _gpu(self.network)
-        mine = [*self._window.spent, memory_peak_mb(), gpu_memory, gpu, update, weights]
+        fetched = self.times.fetched_bytes() / 1e6 if self.times.fetched_bytes else math.nan
+        mine = [*self._window.spent, memory_peak_mb(), gpu_memory, gpu, update, weights, fetched]
         columns = list(zip(*_each_rank(mine), strict=True))
-        memory, memories, busy, updates, norms = columns[3:]
-        spent = Spent(*map(sum, columns[:3]))
+        whole = len(Spent._fields)
+        memory, memories, busy, updates, norms, fetches = columns[whole:]
+        spent = Spent(*map(sum, columns[:whole]))
         return {
             **spent.shares(),
             "data_loading_latency_ms": 1e3 * spent.data / (len(memory) * self._window.steps),
+            "fetched_mb": sum(fetches),
             "memory_peak_mb": max(memory),
             "memory_total_mb": sum(memory),
             "gpu_memory_peak_mb": max(memories),

@@ -24,7 +24,8 @@ def make_optimizer(network: nn.Module, spec: TrainingSpec) -> Optimizer:
     # foreach: one call for all parameters; with shards a step is four times as fast, bit for bit
     match spec.optimizer:
         case "adamw":
-            return torch.optim.AdamW(groups, lr=rate, foreach=True)
+            fused = next(network.parameters()).is_cuda  # one kernel; on a CPU it is no faster
+            return torch.optim.AdamW(groups, lr=rate, fused=fused, foreach=not fused)
         case "sgd":
             momentum = DEFAULT_MOMENTUM if spec.momentum is None else spec.momentum
             return torch.optim.SGD(groups, lr=rate, momentum=momentum, nesterov=True, foreach=True)

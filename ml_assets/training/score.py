@@ -17,13 +17,15 @@ from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.rows.arrays import Predict, SplitArrays, open_set
+from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.telemetry import memory_peak_mb
 
 if TYPE_CHECKING:
     from ml_assets.training.models.team import TeamCode
 
-_CHUNK = 8192
 _SINGLE_ROWS = 200
+_FEWEST, _LONGEST = 20, 10.0
+"""Single rows at least, and seconds after which these are enough: a text is a long row."""
 
 
 def score(request: ScoreRequest, events: EventWriter) -> None:
@@ -35,10 +37,12 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
 
         code = code_of(request)
     predict = load_predictor(Path(request.model.uri), manifest, request.world.threads, code)
-    folder, schema = open_set(request.data)
-    rows = SplitArrays(folder, schema, request.split)
+    folder, schema = open_set(request.data, request.splits)
+    rows = split_arrays(folder, schema, request.split)
     began = time.monotonic()
-    spans = [np.arange(a, min(a + _CHUNK, len(rows))) for a in range(0, len(rows), _CHUNK)]
+    spans = [
+        np.arange(a, min(a + rows.at_once, len(rows))) for a in range(0, len(rows), rows.at_once)
+    ]
     predicted = np.concatenate([predict(rows.take(span)) for span in spans])
     seconds = time.monotonic() - began
     buffer = io.BytesIO()
@@ -57,6 +61,7 @@ def score(request: ScoreRequest, events: EventWriter) -> None:
         rows_per_second=len(rows) / max(seconds, 1e-9),
         latency_p99_ms=1000 * slowest,
         memory_mb=memory_peak_mb(),
+        samples=_samples(request, manifest, rows),
     )
     events.finished(result, request.output.result)
 
@@ -83,6 +88,17 @@ def load_predictor(
     return predict if scale is None else lambda rows: predict(rows) * scale.std + scale.mean
 
 
+def _samples(
+    request: ScoreRequest, manifest: ModelManifest, rows: SplitArrays
+) -> tuple[tuple[int, ...], ...]:
+    """Of a language model, how it goes on with the first texts."""
+    if manifest.task != "language_model":
+        return ()
+    from ml_assets.training.weights import samples
+
+    return samples(Path(request.model.uri), manifest, rows)
+
+
 def _seconds_of_one(predict: Predict, rows: SplitArrays) -> tuple[float, float]:
     """Wall time of one row by itself: the median of some, and the slowest in a hundred."""
     taken: list[float] = []
@@ -90,5 +106,7 @@ def _seconds_of_one(predict: Predict, rows: SplitArrays) -> tuple[float, float]:
         began = time.perf_counter()
         predict(rows.take(np.array([number % len(rows)])))
         taken.append(time.perf_counter() - began)
+        if len(taken) >= _FEWEST and sum(taken) > _LONGEST:
+            break
     median, slowest = np.percentile(taken, [50, 99])
     return float(median), float(slowest)

@@ -25,11 +25,11 @@ from ml_assets.training.models.families import code_of, fresh_network
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
-from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors
-from ml_assets.training.rows.order import BlockOrder, oversample_index
+from ml_assets.training.rows.order import oversample_index
+from ml_assets.training.rows.training_split import open_training_split
 from ml_assets.training.stop import NonFinite
-from ml_assets.training.telemetry import Times
+from ml_assets.training.telemetry import Stopwatch, Times
 from ml_assets.training.trainer_state import MOST_SKIPS, LossScale
 from ml_assets.training.weights import warm_start
 
@@ -240,9 +240,11 @@ def assemble(
     network, times = network.to(ranks.device), Times()
     forward = parallelize(network, spec, ranks, times.communication)
     optimizer = make_optimizer(network, spec)
-    rows = SplitArrays(folder, schema, "train")
+    waits = Stopwatch()
+    times.fetch = waits if request.on_demand else None
+    rows, blocks = open_training_split(request, folder, schema, waits)
+    times.fetched_bytes = (lambda: rows.fetched_bytes) if request.on_demand else None
     extra = oversample_index(rows, schema, spec.oversample)
-    blocks = BlockOrder(rows.units, spec.block_rows, spec.block_window)
     batches = Batches(
         rows,
         spec.seed,
@@ -250,7 +252,8 @@ def assemble(
         spec.microbatches,
         spec.accumulate,
         extra,
-        blocks if spec.order == "blocks" else None,
+        blocks,
+        spec.epochs,
     )
     most = request.steps if isinstance(request, TrainRequest) else None
     return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, times, most)

@@ -4,10 +4,12 @@ This loads no torch: boosted trees use it too. ``meter`` adds up what all ranks 
 """
 
 import ctypes
+import math
 import os
 import resource
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -57,17 +59,22 @@ class Stopwatch:
         return seconds
 
 
-@dataclass(frozen=True)
+@dataclass
 class Times:
     """The stopwatches of what this rank waited for."""
 
     data: Stopwatch = field(default_factory=Stopwatch)
     communication: Stopwatch = field(default_factory=Stopwatch)
     """Runs while a collective does; a rank that is early waits there for the others."""
+    fetch: Stopwatch | None = None
+    """A part of ``data``: rows that did not come in time; None: they are all here."""
+    fetched_bytes: Callable[[], int] | None = None
+    """How many bytes of rows came from the store since the beginning."""
 
     def of(self, seconds: float) -> "Spent":
         """Split the seconds of a step by what took them; the next one counts from nothing."""
-        return Spent(seconds, self.data.taken(), self.communication.taken())
+        fetch = self.fetch.taken() if self.fetch else math.nan
+        return Spent(seconds, self.data.taken(), self.communication.taken(), fetch)
 
 
 class Spent(NamedTuple):
@@ -77,12 +84,15 @@ class Spent(NamedTuple):
     """The whole time of the steps."""
     data: float
     communication: float
+    fetch: float
+    """NaN: nothing is fetched."""
 
     def shares(self) -> dict[str, float]:
         whole = max(self.seconds, 1e-9)
         return {
             "data_wait_share": self.data / whole,
             "communication_share": self.communication / whole,
+            "fetch_wait_share": self.fetch / whole,
         }
 
 
@@ -92,7 +102,7 @@ class Window:
 
     losses: list[float] = field(default_factory=list)
     rows: float = 0.0
-    spent: Spent = field(default_factory=lambda: Spent(0.0, 0.0, 0.0))
+    spent: Spent = field(default_factory=lambda: Spent(0.0, 0.0, 0.0, 0.0))
 
     def take(self, loss: float, rows: float, spent: Spent) -> None:
         """Add a step."""

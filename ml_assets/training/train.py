@@ -18,6 +18,7 @@ from ml_assets.training.optimization import learning_rate
 from ml_assets.training.peers import generation
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import idle_share
+from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.stop import Notice, SavedAfterNotice
 from ml_assets.training.telemetry import Tracer, progress_line
@@ -36,11 +37,11 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     ranks = join()
     watch = Watch(request, ranks)
     try:
-        folder, schema = open_set(request.data)
+        folder, schema = open_set(request.data, request.splits)
         network, begun_with = initial_network(request, schema)
         stepper = assemble(request, network, folder, schema, ranks)
         expected = calibration.expected(spec, schema.classes, stepper.batches.oversampled)
-        held_out = SplitArrays(folder, schema, "validation")
+        held_out = split_arrays(folder, schema, "validation")
         trainer = Trainer(request, events, ranks, notice, stepper, held_out, expected, watch)
         with trainer.checkpoints.finish_save_on_error(), watch.explaining():
             state, stopped = trainer.loop(begun_with)
@@ -163,7 +164,9 @@ class Trainer:
         state = state.model_copy(update={"history": (*state.history, at)})
         self.stepper.compare_branches = True
         self._report(state.step, metrics)
-        self.events.fixed_batch(state.step, *fixed_batch(forward, self.held_out, self.ranks, task))
+        if task != "language_model":  # the report shows how it goes on with texts
+            fixed = fixed_batch(forward, self.held_out, self.ranks, task)
+            self.events.fixed_batch(state.step, *fixed)
         self._save(state, metrics)
         return state
 

@@ -46,7 +46,7 @@ def validate(
         alive: called now and then: a long validation is no standstill.
     """
     network.eval()
-    size = max(1, _CHUNK * rows.units // len(rows))  # a ranking's units are many rows
+    size = rows.units_for(_CHUNK)
     chunks = -(-rows.units // size)
     sums: dict[str, float] = {}
     count, counts = 0.0, np.zeros((2, 2 * _MOST_LEVEL + 1), np.int64)
@@ -71,7 +71,7 @@ def validate(
     network.train()
     count, *added = total([count, *sums.values()])
     found = {name: value / count for name, value in zip(sums, added, strict=True)}
-    if rows.label_scale is not None and "validation_mae" in found:
+    if "validation_mae" in found and rows.label_scale is not None:
         found["validation_mae"] *= rows.label_scale.std
     return {**found, **(_ranked(counts, ranks) if task == "binary" else {})}
 

@@ -30,13 +30,17 @@ from ml_assets.training.calibration import Calibrator
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.model_folder import open_model, write_model
 from ml_assets.training.models.families import build, code_of, predictions
+from ml_assets.training.models.gpt import GptNetwork
 from ml_assets.training.models.network import Network
 from ml_assets.training.models.team import TeamCode
-from ml_assets.training.rows.arrays import Predict, Rows
+from ml_assets.training.rows.arrays import Predict, Rows, SplitArrays
 from ml_assets.training.rows.batches import tensors
 from ml_assets.training.stop import BadData, BadRequest
 
 WEIGHTS = "weights.safetensors"
+_WINDOWS = 16
+"""Of a language model, scored at once."""
+_SAMPLES, _SAMPLE_TOKENS = 4, 64
 
 
 def export(
@@ -94,7 +98,35 @@ def load_predictor(
         taken = tensors(rows)
         return predictions(network(taken.numeric, taken.categorical, None), manifest.task).numpy()
 
-    return predict
+    @torch.no_grad()
+    def predict_texts(rows: Rows) -> NDArray[np.float64]:
+        assert rows.starts is not None
+        windows = torch.from_numpy(rows.categorical)
+        said = [network(windows.new_zeros(0), part, None) for part in windows.split(_WINDOWS)]
+        each = predictions(torch.cat(said), manifest.task).numpy()
+        return np.add.reduceat(each, rows.starts[:-1])
+
+    return predict_texts if manifest.task == "language_model" else predict
+
+
+@torch.no_grad()
+def samples(
+    folder: Path, manifest: ModelManifest, rows: SplitArrays
+) -> tuple[tuple[int, ...], ...]:
+    """How a language model goes on with the first tokens of some texts; always the same way."""
+    tokens = manifest.preprocessing.tokens
+    assert tokens is not None
+    network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
+    assert isinstance(network, GptNetwork)
+    network.load_state_dict(_held_tensors(folder, manifest))
+    network.eval()
+    places = np.linspace(0, len(rows) - 1, min(_SAMPLES, len(rows))).astype(np.int64)
+    taken = rows.take(places)
+    assert taken.starts is not None
+    first = torch.from_numpy(taken.categorical[taken.starts[:-1]]).long()
+    given = first[:, : min(_SAMPLE_TOKENS, first.shape[1])].clamp(min=0)
+    drawn = network.continued(given, given.shape[1], tokens.context, seed=0)
+    return tuple(tuple(row) for row in drawn.tolist())
 
 
 State = Mapping[str, torch.Tensor]
@@ -236,7 +268,7 @@ def _same_inputs(init: Ref, was: Preprocessing, schema: ShardSchema) -> str:
     """
     now = schema.preprocessing
     words = [[column.vocabulary for column in of.categorical] for of in (was, now)]
-    if _names(was) != _names(now) or words[0] != words[1]:
+    if _names(was) != _names(now) or words[0] != words[1] or was.tokens != now.tokens:
         raise BadRequest(
             f"training.init_from: {init.uri} was trained on other columns or words, and a network"
             " of your own does not say which of its weights belong to them. Remove init_from."

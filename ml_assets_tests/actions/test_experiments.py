@@ -10,13 +10,12 @@ import pytest
 
 from ml_assets.actions.experiments import page
 from ml_assets.actions.note import take_note
+from ml_assets.actions.override import Overridden, override
 from ml_assets.adapters.run_journal import word_tags, words_of
-from ml_assets.assets.released_model.override import Overridden, override
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
-from ml_assets.records.run_folders import Words
-from ml_assets.records.run_lines import rows
-from ml_assets.records.run_stories import find
+from ml_assets.records.experiments import Words
+from ml_assets.records.recent_runs import find, rows
 from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.worlds import irises

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.resources import LauncherResource
 from ml_assets.launch.launcher import TrainJob
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE
 from ml_assets_tests.launch.real import train_job, write_set

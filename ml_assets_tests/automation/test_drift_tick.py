@@ -129,7 +129,7 @@ def test_an_unchanged_week_is_judged_once_when_it_lands_and_trains_nothing(
     deliveries.land(world.sources, 15)
     assert world.settle(LANDING) == ["sources", "table_closed_orders", "features", "drift"]
     (run,) = world.runs({"trigger": "landing", "dagster/run_key": _last_key(world)})
-    assert run.tags["why"].startswith("drift [2024-04-08]: 2024-04-08 is published")
+    assert run.tags["why"].startswith("drift [2024-04-08]: 2024-04-08 came after the release")
     found = report()
     assert found.alarm is None
     assert [window.period for window in found.windows] == ["2024-03-25", "2024-04-01", "2024-04-08"]

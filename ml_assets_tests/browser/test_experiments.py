@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ml_assets.actions.experiments import render
 from ml_assets.actions.report_server import serving_reports
-from ml_assets.reports.experiments import render
 from ml_assets.spec.records import Interval
 from ml_assets_tests.browser.test_ui import BROWSER, pytestmark
 from ml_assets_tests.reports.test_experiments import EVIL, FAILED, ROW

@@ -23,7 +23,7 @@ from ml_assets_tests.cli.words import TOP, every_command
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
-    "demo": "--plant",
+    "demo": "[flight_delays|code_lm] --plant",
     "new": "NAME --from --label --ahead --key --time --network --timezone --into",
     "check": "[PIPELINE] --deep",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
@@ -207,7 +207,7 @@ def test_verdicts_and_choices_are_those_of_the_records() -> None:
     from ml_assets.actions.render import Verb
     from ml_assets.cli.models import VERDICTS
     from ml_assets.extras.cost.bill import By
-    from ml_assets.records.run_folders import HypothesisVerdict
+    from ml_assets.records.experiments import HypothesisVerdict
 
     assert get_args(HypothesisVerdict) == VERDICTS
     assert get_args(By) == choices("models", "cost", "by")

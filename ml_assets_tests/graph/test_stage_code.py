@@ -67,7 +67,7 @@ EDITS = [  # file, what its author changes, whose code that is
      TRAINED | SCORED | {"hyperparameter_search"}),
     ("assets/hyperparameter_search/optuna_study.py", "round(share * FULL)", "int(share * FULL)",
      {"hyperparameter_search"}),
-    ("assets/evaluation_report/judge.py", "holdout", "kept_out", {"evaluation_report",
+    ("assets/evaluation_report/build_report.py", "holdout", "kept_out", {"evaluation_report",
      "canary_report"}),
     ("assets/evaluation_report/evaluator.py", "shuffle(self.spec, rows)",
      "shuffle(self.spec, rows[:9])",

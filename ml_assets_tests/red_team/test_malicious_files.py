@@ -213,7 +213,7 @@ def test_what_a_person_answers_for_is_exported_with_that_word(
     refused: Scene, tmp_path: Path
 ) -> None:
     from ml_assets.actions.export import export_release
-    from ml_assets.assets.released_model.override import override
+    from ml_assets.actions.override import override
 
     override(refused.store, NAME, None, "Ada", "a fair <risk>")
     assert refused.materialize("released_model") == ""

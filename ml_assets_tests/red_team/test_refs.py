@@ -15,7 +15,7 @@ from ml_assets.extras.recall.recall import extent
 from ml_assets.records.ledger.chain import path_of, read, run_key
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import moves
-from ml_assets.records.run_history import read_history
+from ml_assets.records.record_history import read_history
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
 from ml_assets.spec.canonical import canonical_json

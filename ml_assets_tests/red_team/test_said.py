@@ -6,10 +6,9 @@ from typing import cast
 
 import pytest
 
-from ml_assets.assets.released_model.override import Overridden, override
+from ml_assets.actions.override import Overridden, override
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.rollback import Asked, return_to
-from ml_assets.assets.released_model.rollback_line import RolledBack, Way, roll_back
+from ml_assets.assets.released_model.rollback import Asked, RolledBack, Way, return_to, roll_back
 from ml_assets.cli.main import main
 from ml_assets.cli.output import aligned
 from ml_assets.errors import EvidenceError, SpecError

@@ -8,11 +8,11 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from ml_assets.reports.experiments import render
+from ml_assets.actions.experiments import render
 from ml_assets.reports.page import script_policy
 from ml_assets.reports.run_rows import ReleaseStep, Row, RunStatus, span
 from ml_assets.spec.records import Change, Interval
-from ml_assets_tests.assets.released_model.test_evaluation_page import Balanced
+from ml_assets_tests.assets.evaluation_report.test_page import Balanced
 
 TIME = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 EVIL = "<script>alert(1)</script>\"'&"

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from jinja2 import UndefinedError
 
+from ml_assets.actions import experiments
 from ml_assets.actions.home_page import PipelineState, Tile, Verdict
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
 from ml_assets.assets.drift_report.findings import DriftReport
@@ -22,13 +23,12 @@ from ml_assets.assets.drift_report.pictures import drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline
 from ml_assets.assets.evaluation_report.drift_profile import make_profile
+from ml_assets.assets.evaluation_report.page import render
 from ml_assets.assets.hyperparameter_search.page import study_page
-from ml_assets.assets.released_model.evaluation_page import render
 from ml_assets.assets.released_model.gates.decide import decide
-from ml_assets.assets.released_model.pictures import gates_table, ledger_table, override_picture
 from ml_assets.errors import MlAssetsError, visible
-from ml_assets.reports import experiments
 from ml_assets.reports.card import Card, card_page, card_pictures
+from ml_assets.reports.decisions import gates_table, ledger_table, override_picture
 from ml_assets.reports.drawing import banner
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import TEMPLATES, Picture, album
@@ -47,13 +47,13 @@ from ml_assets.spec.records import (
 )
 from ml_assets.store.table_files import preview_markdown
 from ml_assets.store.table_survey import LabelColumns, survey
+from ml_assets_tests.assets.evaluation_report.test_page import background, decision_on, week
 from ml_assets_tests.assets.hyperparameter_search.curves import (
     Curves,
     iris_spec,
     plan_of,
     studied,
 )
-from ml_assets_tests.assets.released_model.test_evaluation_page import background, decision_on, week
 from ml_assets_tests.reports.test_experiments import ROW
 from ml_assets_tests.worlds import irises
 

@@ -8,14 +8,6 @@ from xml.etree import ElementTree
 import pytest
 
 from ml_assets.assets.evaluation_report.pictures import evaluation_pictures
-from ml_assets.assets.released_model.pictures import (
-    decisions_picture,
-    gates_picture,
-    gates_table,
-    ledger_table,
-    override_picture,
-    released_table,
-)
 from ml_assets.assets.trained_model.pictures import (
     LIVE_POINTS,
     decoded_rows,
@@ -23,6 +15,14 @@ from ml_assets.assets.trained_model.pictures import (
     training_pictures,
 )
 from ml_assets.reports.data import contract_pictures, feature_pictures, table_pictures
+from ml_assets.reports.decisions import (
+    decisions_picture,
+    gates_picture,
+    gates_table,
+    ledger_table,
+    override_picture,
+    released_table,
+)
 from ml_assets.reports.drawing import Axis, Stack, column_chart
 from ml_assets.reports.picture import IMAGE_BYTES, Picture, Table, album
 from ml_assets.reports.row_charts import Bullet, Spark, bullet_chart, spark_chart

@@ -35,6 +35,7 @@ EVERYTHING: Raw = {
     "memory": "16Gi",
     "shared_memory": "2G",
     "scratch": "1.5Ti",
+    "data_cache": "1Ti",
     "node_selector": {"node.example/kind": "big"},
     "tolerations": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}, {"key": "any"}],
     "priority_class": "training",
@@ -55,7 +56,7 @@ def spec_of(cluster: Raw, base: Raw = SPEC, **training: object) -> PipelineSpec:
 
 
 def test_every_field_can_be_set_and_survives_being_written_and_read_again() -> None:
-    spec = spec_of(EVERYTHING, processes=8)
+    spec = spec_of(EVERYTHING, processes=8, order="blocks")
     assert set(EVERYTHING) == set(ClusterSpec.model_fields), "a field of the spec has no case here"
     assert spec.cluster.cpu == "0.5"
     assert spec.cluster.tolerations[1] == Toleration(key="any")
@@ -82,6 +83,8 @@ def test_a_spec_without_a_cluster_says_nothing_of_it_and_means_one_node() -> Non
         ({"nodes": 3}, "cluster.nodes 3 must divide training.processes 8"),
         ({"gpus_per_node": -1}, "greater than or equal to 0"),
         ({"nodes": 2, "gpus_per_node": 8}, "set training.processes to 16"),
+        ({"data_cache": "8Gi"}, "set training.order: blocks"),
+        ({"scratch": "8Gi", "data_cache": "8Gi"}, "is a part of scratch 8Gi: it must be smaller"),
         ({"gpu_resource": "gpu"}, "vendor.example/name"),
         ({"gpu_resource": "nvidia.com/gpu "}, "no key of a label"),
         ({"cpu": "two"}, "no number of cores"),
@@ -126,8 +129,10 @@ def test_a_hybrid_keeps_its_shards_within_a_node() -> None:
         spec_of({"nodes": 4}, **hybrid)
 
 
-@pytest.mark.parametrize(("field", "value"), [("nodes", 2), ("gpus_per_node", 1)])
-def test_boosted_trees_grow_on_one_node_without_a_gpu(field: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("field", "value"), [("nodes", 2), ("gpus_per_node", 1), ("data_cache", "1Gi")]
+)
+def test_boosted_trees_grow_on_one_node_without_a_gpu(field: str, value: object) -> None:
     with pytest.raises(ValidationError, match=f"cluster.{field}: model.family 'lightgbm'"):
         spec_of({field: value}, BOOSTED)
     assert spec_of({"memory": "64Gi"}, BOOSTED).cluster.memory == "64Gi"

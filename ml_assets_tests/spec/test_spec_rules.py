@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from ml_assets.settings import ASKED_FOR
+from ml_assets.spec.documents import read_yaml
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,
     LOSS_OF,
@@ -15,6 +17,7 @@ from ml_assets.spec.gates import (
     GateSpec,
     MetricName,
 )
+from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.paths import inside
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import training_world
@@ -295,7 +298,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
             {"baselines": [GROUP, HUMAN], "simple_model": {"baseline": "human"}},
             "names baseline 'human'; of evaluation.baselines ['group_rate'] predict",
         ),
-        ("evaluation.block", "week", "'row' or 'day'"),
+        ("evaluation.block", "week", "'row', 'day' or 'entity'"),
         ("evaluation.bootstrap_samples", 0, "greater than 0"),
         ("evaluation.ndcg_at", 0, "greater than 0"),
         ("evaluation.origins", 1, "greater than or equal to 2"),
@@ -635,3 +638,30 @@ def test_drift_needs_partitions_and_an_alarm_that_can_be() -> None:
     assert "drift compares new partitions, and there are none" in refusal(
         lambda: PipelineSpec.model_validate(watched)
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("model", {"family": "mlp"}, "go together: this family is mlp"),
+        (
+            "label",
+            {"column": "bytes", "task": "regression"},
+            "go together: this task is regression",
+        ),
+        ("evaluation.baselines", [{"kind": "constant"}], "use uniform, unigram, bigram, gzip"),
+        ("split", {"kind": "random"}, "'entity' resamples what split.groups names"),
+        ("gates.0", ROBUST | {"name": "r"}, "spoils columns"),
+        ("features.tokens.vocabulary", 70_000, "less than or equal to 65535"),
+        ("features.tokens.context", 1, "greater than or equal to 2"),
+        ("model.heads", 3, "must be a multiple of twice the 3 heads"),
+        ("model.preset", "7b", "'1m', '124m', '350m' or '1b'"),
+    ],
+)
+def test_a_wrong_language_model_is_refused_with_its_reason(
+    path: str, value: object, said: str
+) -> None:
+    spec = read_yaml((ASKED_FOR / "code_lm" / "defs.yaml").read_text())["attributes"]
+    model = Gpt(family="gpt", preset="1m", width=128, depth=4, heads=4)
+    assert PipelineSpec.model_validate(spec).model == model
+    assert said in refusal(lambda: PipelineSpec.model_validate(changed(spec, path, value)))

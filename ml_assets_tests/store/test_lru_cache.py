@@ -1,6 +1,6 @@
 """What was read lately is remembered, and what was not used for longest is forgotten first."""
 
-from ml_assets.store.lru_cache import LruCache
+from ml_assets.store.lakefs.repository import LruCache
 
 
 def test_what_was_not_used_for_longest_goes_first_and_the_rest_stays() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.store.open import ephemeral_place, mark_of
 from ml_assets.store.store_registry import identity_of
 from ml_assets_tests.actions.house import URI, HouseOnS3, there

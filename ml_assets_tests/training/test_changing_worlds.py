@@ -13,7 +13,8 @@ from ml_assets.spec.program import Preprocessing
 from ml_assets.store.row_encoding import Encoder
 from ml_assets.training.rows.arrays import ShardArrays, SplitArrays
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.order import BlockOrder, OversampleIndex, permuted
+from ml_assets.training.rows.blocks import BlockOrder
+from ml_assets.training.rows.order import OversampleIndex, permuted
 
 EPOCHS = 2
 
@@ -37,7 +38,7 @@ class Numbered(SplitArrays):
         self._starts = np.cumsum([0, *shards])
         self._parts = [Shard(*span) for span in pairwise(self._starts.tolist())]
         self._encoder = Encoder(Preprocessing(numeric=(), null_flags=(), categorical=()))
-        self._scale = None
+        self.label_scale = None
         ends = np.cumsum([0, *queries])
         self._queries = np.stack([ends[:-1], ends[1:]], axis=1) if queries else None
 
@@ -50,18 +51,19 @@ def epochs(draw: st.DrawFn) -> Batches:
         [sum(queries)] if queries else draw(st.lists(st.integers(1, 90), min_size=1, max_size=4))
     )
     rows = Numbered(shards, queries)
-    microbatches = draw(st.integers(1, 12))
+    microbatches, share = draw(st.integers(1, 12)), draw(st.integers(1, 20))
     again = ()
     if not queries and draw(st.booleans()):
         rare = draw(st.sets(st.integers(0, len(rows) - 1), min_size=1, max_size=9))
         again = (OversampleIndex(1, np.array(sorted(rare)), draw(st.integers(1, 60))),)
     blocks = None
     if not again and draw(st.booleans()):
-        blocks = BlockOrder(rows.units, draw(st.integers(1, 50)), draw(st.integers(1, 5)))
+        block, window = draw(st.integers(1, 50)), draw(st.integers(1, 5))
+        blocks = BlockOrder(rows.shards, block, window, microbatches, share)
     return Batches(
         rows,
         seed=draw(st.integers(0, 2**31)),
-        batch_size=microbatches * draw(st.integers(1, 20)),
+        batch_size=microbatches * share,
         microbatches=microbatches,
         accumulate=draw(st.integers(1, 3)),
         oversampled=again,
@@ -111,28 +113,52 @@ def test_each_row_counts_once_an_epoch_however_the_number_of_processes_changes(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    rows=st.integers(1, 500),
+    shards=st.lists(st.integers(0, 200), min_size=1, max_size=4).filter(any),
     block=st.integers(1, 60),
     window=st.integers(1, 6),
+    lanes=st.integers(1, 7),
+    share=st.integers(1, 9),
     seed=st.integers(0, 2**63 - 1),
-    size=st.integers(1, 40),
+    world=st.integers(1, 4),
 )
-def test_an_order_of_blocks_has_each_row_once_and_reads_few_of_them_at_a_time(
-    rows: int, block: int, window: int, seed: int, size: int
+def test_an_order_of_blocks_has_each_row_once_and_a_rank_reads_what_is_told_before(
+    shards: list[int], block: int, window: int, lanes: int, share: int, seed: int, world: int
 ) -> None:
-    order = BlockOrder(rows, block, window)
+    order = BlockOrder(shards, block, window, lanes, share)
+    rows, size = sum(shards), lanes * share
     whole = order.permuted(np.arange(rows), seed, 0)
     assert sorted(whole.tolist()) == list(range(rows))
     for first in range(0, rows, size):
         batch = np.arange(first, min(first + size, rows))
         assert np.array_equal(order.permuted(batch, seed, 0), whole[batch]), "of the position alone"
-    for first in range(0, rows, window * block):
-        read = np.unique(whole[first : first + window * block] // block)
-        assert len(read) <= 3 * window, "one of three windows is short: it has the short block"
+        for rank in range(world):
+            own = range(rank, lanes, world)
+            now, _ = order.reads(first // lanes, share, own, seed, 0, epochs=1)
+            mine = batch[np.isin(batch // share % lanes, own)]
+            blocks = np.searchsorted(order.firsts, whole[mine], side="right") - 1
+            assert set(blocks.tolist()) <= set(now)
+    ends = np.searchsorted(order.firsts, np.cumsum([0, *shards]), side="left")
+    for a, b in pairwise(ends.tolist()):
+        assert np.all(np.diff(order.firsts[a:b]) == block), "no block lies in two shards"
+
+
+def test_ranks_share_the_blocks_between_them_and_read_each_once_an_epoch() -> None:
+    """But for the few where one window ends and the next begins."""
+    order = BlockOrder([4000, 4000], 50, 4, lanes=8, share=10)
+    for world in (1, 2, 4):
+        seen = Counter[int]()
+        for rank in range(world):
+            held = set[int]()
+            for step in range(100):
+                now, _ = order.reads(step * 10, 10, range(rank, 8, world), 5, 0, epochs=1)
+                seen.update(set(now) - held)
+                held = set(now)
+        assert set(seen) == set(range(160))
+        assert sum(seen.values()) < 1.5 * 160
 
 
 def test_an_order_of_blocks_is_another_in_each_epoch_and_for_each_seed() -> None:
-    order, places = BlockOrder(1000, 10, 4), np.arange(1000)
+    order, places = BlockOrder([1000], 10, 4, 3, 5), np.arange(1000)
     found = [order.permuted(places, seed, epoch).tolist() for seed in (0, 1) for epoch in (0, 1)]
     assert len({tuple(one) for one in found}) == 4
 
@@ -140,7 +166,7 @@ def test_an_order_of_blocks_is_another_in_each_epoch_and_for_each_seed() -> None
 def test_a_window_of_all_blocks_mixes_as_well_as_an_order_of_rows() -> None:
     """Neighbours in the order are, on average, as far apart in the set."""
     places = np.arange(20_000)
-    blocks = BlockOrder(20_000, 16, 1250).permuted(places, 3, 1)
+    blocks = BlockOrder([20_000], 16, 1250).permuted(places, 3, 1)
     rows = permuted(places, 20_000, 3, 1)
     apart, freely = (np.abs(np.diff(found)).mean() for found in (blocks, rows))
     assert abs(apart / freely - 1) < 0.02

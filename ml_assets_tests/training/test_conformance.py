@@ -1,6 +1,6 @@
 """Every family keeps what training asks of a network; each planted fault is named by its check."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +12,19 @@ from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, Wo
 from ml_assets.spec.sanity import DEEP_CHECKS, SanityCheck
 from ml_assets.spec.training import Mlp, ModelSpec, TabM
 from ml_assets.training.distributed.ranks import Ranks, join, leave
+from ml_assets.training.models.gpt import Block
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.sanity.conformance import conform
 from ml_assets.training.sanity.suite import admit
-from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets_tests.training import texts
+from ml_assets_tests.training.conftest import SPEC, Attempt
 from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
 
 FAMILIES: dict[str, ModelSpec] = {
     "tabm": TabM(family="tabm", width=16, depth=2, members=4),
     "mlp": Mlp(family="mlp", width=16, depth=2),
     "module": MODEL,
+    "gpt": texts.MODEL,
 }
 
 
@@ -58,18 +61,37 @@ def asked(asked_for: SanityRequest, ranks: Ranks) -> dict[str, SanityCheck]:
     return {check.name: check for check in checks if check.outcome != "passed"}
 
 
+@pytest.fixture
+def data_of(data: Ref, tmp_path: Path) -> Callable[[str], Ref]:
+    """The training set that a family reads."""
+
+    def found(family: str) -> Ref:
+        if family != "gpt":
+            return data
+        pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
+        return texts.text_set(tmp_path / "texts")
+
+    return found
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_conforms(family: str, data: Ref, alone: Ranks, tmp_path: Path) -> None:
+def test_every_family_conforms(
+    family: str, data_of: Callable[[str], Ref], alone: Ranks, tmp_path: Path
+) -> None:
     own = code(tmp_path / "pipeline") if family == "module" else None
+    data = data_of(family)
     assert asked(request(tmp_path, data, FAMILIES[family], own), alone) == {}
 
 
 @pytest.mark.parametrize(
-    "family", ["module", *(pytest.param(n, marks=pytest.mark.daemon) for n in ("tabm", "mlp"))]
+    "family",
+    ["module", *(pytest.param(n, marks=pytest.mark.daemon) for n in ("tabm", "mlp", "gpt"))],
 )
-def test_it_conforms_in_two_processes(family: str, sessions: Sessions, tmp_path: Path) -> None:
+def test_it_conforms_in_two_processes(
+    family: str, data_of: Callable[[str], Ref], tmp_path: Path
+) -> None:
     own = code(tmp_path / "pipeline") if family == "module" else None
-    told = request(tmp_path, sessions.data, FAMILIES[family], own, procs=2)
+    told = request(tmp_path, data_of(family), FAMILIES[family], own, procs=2)
     attempt = Attempt(tmp_path, told)  # pyright: ignore[reportArgumentType]  another verb
     (tmp_path / "request-1.json").write_bytes(canonical_json(told))
     command = [word if word != "train" else "sanity" for word in attempt.command()]
@@ -157,3 +179,31 @@ def test_a_planted_fault_is_named(fault: str, data: Ref, alone: Ranks, tmp_path:
     assert required <= set(found) <= set(expected), {n: c.reason for n, c in found.items()}
     for name, words in expected.items():
         assert words is None or words in found[name].reason
+
+
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [("mean", "no_batch_leak"), ("noise", "deterministic"), ("count", "state")],
+)
+def test_a_fault_that_is_planted_in_a_block_of_ours_is_named(
+    fault: str,
+    named: str,
+    data_of: Callable[[str], Ref],
+    alone: Ranks,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Block.forward
+
+    def spoiled(self: Block, x: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
+        if fault == "mean":
+            x = x - x.mean(0)
+        if fault == "noise":
+            x = x + 0.1 * torch.rand_like(x)
+        if fault == "count":
+            vars(self)["seen"] = vars(self).get("seen", 0) + 1
+        return whole(self, x, turn)
+
+    monkeypatch.setattr(Block, "forward", spoiled)
+    found = asked(request(tmp_path, data_of("gpt"), FAMILIES["gpt"], None), alone)
+    assert named in found

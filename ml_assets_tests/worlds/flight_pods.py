@@ -21,8 +21,8 @@ from typing import IO, Any
 import yaml
 
 import ml_assets.pipelines
-from ml_assets.extras.demo.faults.ground import WEEKS, shorten
 from ml_assets.extras.demo.outside_world import lay_out
+from ml_assets.extras.demo.sandbox import WEEKS, shorten
 from ml_assets.launch.events import session_events
 from ml_assets.launch.kubernetes.names import (
     ATTEMPT_LABEL,

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 import ml_assets.pipelines
-from ml_assets.extras.demo.faults.ground import shorten
 from ml_assets.extras.demo.outside_world import WEEKS, lay_out
+from ml_assets.extras.demo.sandbox import shorten
 
 NAME = "flight_year"
 Change = Callable[[dict[str, Any]], None]

@@ -22,7 +22,19 @@ def write_shards(
     splits: Mapping[Split, pl.LazyFrame], features: FeaturesSpec, label: LabelSpec, folder: Path
 ) -> Ref:
     """Encode the labelled rows of the splits and write them to ``folder/<digest>``."""
-    parts: dict[Split, list[Part]] = {name: [Part(rows)] for name, rows in splits.items()}
+    return write_parts({name: [rows] for name, rows in splits.items()}, features, label, folder)
+
+
+def write_parts(
+    splits: Mapping[Split, list[pl.LazyFrame]],
+    features: FeaturesSpec,
+    label: LabelSpec,
+    folder: Path,
+) -> Ref:
+    """The same with several shards of a split."""
+    parts: dict[Split, list[Part]] = {
+        name: [Part(rows) for rows in frames] for name, frames in splits.items()
+    }
     return write_labelled(labelled_rows(parts, label), features, label, folder).ref
 
 

@@ -22,6 +22,7 @@ _ROWS: dict[Split, int] = {"train": 512, "validation": 64, "holdout": 64}
 _WORDS = ("a", "b", "c", "d", "e")
 """The words of each category, for there need not be a training set yet."""
 _OF_A_QUERY = 4
+_WORDS_OF_A_TEXT = 300
 
 
 def conformance(folder: Path, settings: Settings) -> tuple[SanityCheck, ...]:
@@ -74,7 +75,11 @@ def made_up(spec: PipelineSpec, rows: int, seed: int) -> pl.DataFrame:
     columns[features.decision_at] = [datetime(2000, 1, 1, tzinfo=UTC)] * rows
     if label.query:
         columns[label.query] = np.arange(rows) // _OF_A_QUERY
-    columns[label.column] = _labels(label, rows, draw)
+    if features.tokens:
+        texts = [" ".join(draw.choice(_WORDS, _WORDS_OF_A_TEXT)) for _ in range(rows)]
+        columns |= {features.tokens.column: texts, label.column: [len(text) for text in texts]}
+    else:
+        columns[label.column] = _labels(label, rows, draw)
     return pl.DataFrame(columns)
 
 

@@ -8,7 +8,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_deps, stage_asset, table_partitions
 from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.feature_set.reads import table_reads
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work, input_version

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
-from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, record_metadata
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.assets.drift_report.verdict import (
     KINDS,
     TITLES,

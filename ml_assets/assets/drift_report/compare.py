@@ -27,7 +27,7 @@ from ml_assets.assets.drift_report.verdict import (
     remember,
 )
 from ml_assets.assets.drift_report.windows import DriftWindows
-from ml_assets.assets.evaluation_report.drift_baseline import Baseline
+from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss
 from ml_assets.assets.evaluation_report.drift_baseline_rows import (
     label_columns,
     labelled,
@@ -36,7 +36,6 @@ from ml_assets.assets.evaluation_report.drift_baseline_rows import (
     with_period,
 )
 from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, count, labels, merge
-from ml_assets.assets.evaluation_report.period_loss import PeriodLoss
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.errors import RowsRefused, counted

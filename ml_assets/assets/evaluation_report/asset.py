@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, journaled, stage_asset
-from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import glance, model_links, numbers, pictures, record_metadata
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Published, Work
 from ml_assets.reports.wording import plain_markdown
@@ -18,7 +17,7 @@ from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
-    from ml_assets.assets.evaluation_report.evaluation import Evaluation
+    from ml_assets.assets.evaluation_report.evaluate_and_publish import Evaluation
 
 STAGE = "evaluation_report"
 ON_AN_ASSET = 10
@@ -43,7 +42,10 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> dg.MaterializeResult:
-        from ml_assets.assets.evaluation_report.evaluation import evaluate, publish_evaluation
+        from ml_assets.assets.evaluation_report.evaluate_and_publish import (
+            evaluate,
+            publish_evaluation,
+        )
 
         pipeline = stores.open(declared, keeps_objects=True)
         made = evaluate(context, launcher.launcher(pipeline), pipeline.now())
@@ -61,6 +63,7 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
         origins_table,
         suspects_table,
     )
+    from ml_assets.assets.evaluation_report.quality_pictures import quality
     from ml_assets.reports.tables import changes_table
 
     report, pipeline = made.report, made.state.pipeline
@@ -69,6 +72,8 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
         shown.append(suspects_table(pipeline.name, made.wrong, most=ON_AN_ASSET))
     if (origins := origins_table(report, made.rolled.cost if made.rolled else {})) is not None:
         shown.append(origins)
+    if samples := quality(report, pipeline.spec).samples:
+        shown.append(samples)
     said = report.recommendation
     return dg.MaterializeResult(
         metadata={

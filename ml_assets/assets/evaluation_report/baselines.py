@@ -50,6 +50,8 @@ def score_baseline(spec: Fitted, train: Rows, holdout: Rows, label: LabelSpec) -
             return boosted.probabilities(outputs_of(label.task, label.classes))
         case "regression" | "ranking":
             return boosted.values()
+        case "language_model":
+            raise AssertionError("text_baselines has those of texts")
         case _:
             assert_never(label.task)
 
@@ -105,7 +107,7 @@ def _require_probabilities(found: np.ndarray, asked: str) -> None:
 def _targets(values: np.ndarray, label: LabelSpec) -> np.ndarray:
     """[n, outputs] float64: what a rate is the mean of."""
     match label.task:
-        case "binary" | "regression" | "ranking":
+        case "binary" | "regression" | "ranking" | "language_model":
             return np.asarray(values, dtype=np.float64)[:, None]
         case "multiclass":
             return np.eye(len(label.classes))[np.asarray(values).astype(np.int64)]

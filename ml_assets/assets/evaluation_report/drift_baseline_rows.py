@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline
+from ml_assets.assets.evaluation_report.drift_baseline import (
+    BASELINE_FILE,
+    Baseline,
+    PeriodLoss,
+    period_loss,
+)
 from ml_assets.assets.evaluation_report.drift_profile import Profile, make_profile
 from ml_assets.assets.evaluation_report.drift_slices import slice_names, slices
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
-from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.training_set.window import part_rows, resolve_window, rows_to_part
 from ml_assets.errors import StorageError

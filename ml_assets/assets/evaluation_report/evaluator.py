@@ -8,16 +8,23 @@ import polars as pl
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
+from ml_assets.assets.evaluation_report.build_report import ChampionScores, Holdout, judge
 from ml_assets.assets.evaluation_report.forecasts import forecast
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
-from ml_assets.assets.evaluation_report.judge import ChampionScores, Holdout, judge
 from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
 from ml_assets.assets.evaluation_report.scoring import Scored, Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds
 from ml_assets.assets.evaluation_report.suspects import Scores, has_suspects, suspects
+from ml_assets.assets.evaluation_report.text_baselines import Texts, score_texts
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.training_set.encoding import encode_rows
-from ml_assets.assets.training_set.shards import NotComparable, load_schema, read_rows
+from ml_assets.assets.training_set.shards import (
+    NotComparable,
+    load_schema,
+    read_rows,
+    read_tokens,
+)
+from ml_assets.assets.training_set.tokens import texts_of
 from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
@@ -30,6 +37,7 @@ from ml_assets.spec.records import (
     EvaluationReport,
     FeatureImportance,
 )
+from ml_assets.spec.texts import TextBaseline, TextSample, Tokens
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 
@@ -76,7 +84,7 @@ class Evaluator:
                 perturbed=perturbed,
                 seeds=seeds.spread(holdout, self.predictions) if comparable else None,
             )
-        return report, scored
+        return report.model_copy(update={"samples": self.samples(scored)}), scored
 
     def suspects(self, scored: Scored) -> pl.DataFrame | None:
         """The rows of validation and holdout that the model is most wrong about."""
@@ -134,6 +142,8 @@ class Evaluator:
 
     def baselines(self) -> dict[str, np.ndarray]:
         """Name -> predictions on the holdout of each baseline that predicts; then forgotten."""
+        if tokens := self.schema.preprocessing.tokens:
+            return self._text_baselines(tokens)
         both = self._encoded("train"), self._encoded("holdout")
         found: dict[str, np.ndarray] = {}
         for baseline in self.spec.evaluation.baselines:
@@ -144,9 +154,28 @@ class Evaluator:
             elif isinstance(baseline, Forecast):
                 frames = (rows.frame for rows in both)
                 found[baseline.name] = forecast(baseline, self.spec, *frames)
-            elif not isinstance(baseline, ValueBaseline):
+            elif not isinstance(baseline, ValueBaseline | TextBaseline):
                 found[baseline.name] = score_baseline(baseline, *both, self.spec.label)
         return found
+
+    def _text_baselines(self, tokens: Tokens) -> dict[str, np.ndarray]:
+        """The same of texts."""
+        train, holdout = (
+            Texts(self.rows(split), *read_tokens(self.data, self.schema, split))
+            for split in ("train", "holdout")
+        )
+        asked = [b for b in self.spec.evaluation.baselines if isinstance(b, TextBaseline)]
+        return {one.name: score_texts(one, train, holdout, tokens) for one in asked}
+
+    def samples(self, scored: Scored) -> tuple[TextSample, ...]:
+        """What a language model goes on with, where the holdout's first texts end."""
+        tokens = self.schema.preprocessing.tokens
+        ids = scored.result.samples
+        if tokens is None or not ids:
+            return ()
+        halves = [(row[: len(row) // 2], row[len(row) // 2 :]) for row in ids]
+        given, drawn = (texts_of(part, tokens) for part in zip(*halves, strict=True))
+        return tuple(TextSample(given=a, drawn=b) for a, b in zip(given, drawn, strict=True))
 
     def _encoded(self, split: Split) -> Rows:
         frame = self.rows(split)

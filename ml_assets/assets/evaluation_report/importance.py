@@ -32,13 +32,14 @@ class Shuffled:
 
 def shuffle(spec: PipelineSpec, rows: pl.DataFrame) -> Shuffled:
     """The stacked copies of a sample of the holdout; equal rows give an equal stack."""
-    columns = (*spec.features.numeric, *spec.features.categorical)
+    columns = () if spec.features.tokens else spec.features.columns
     size = min(len(rows), SAMPLE_ROWS, max(1, STACKED_ROWS // (len(columns) + 1)))
     draw = np.random.default_rng(spec.training.seed)
     sampled = sample(spec.label, rows, size, draw)
     size = len(sampled)
     asked = [spec.label.query] if spec.label.query else []
-    plain = rows[sampled].select(list(dict.fromkeys([*columns, spec.label.column, *asked])))
+    read = [*spec.features.columns, spec.label.column, *asked]
+    plain = rows[sampled if columns else []].select(list(dict.fromkeys(read)))
     copies = [plain.with_columns(plain[name].gather(draw.permutation(size))) for name in columns]
     return Shuffled(pl.concat([plain, *copies]), columns, sampled)
 

@@ -28,7 +28,7 @@ _SUSPECTS_WORDS = (
 )
 SLICE_ROWS = 24
 IMPORTANT_FEATURES = 15
-LEADING = ("auc", "accuracy", "r2", "ndcg")
+LEADING = ("auc", "accuracy", "r2", "ndcg", "bits_per_byte")
 """The metric that slices are compared by: the first one that the task has."""
 _BARS: tuple[tuple[MetricName, float], ...] = (
     ("auc", 0.5),
@@ -37,6 +37,7 @@ _BARS: tuple[tuple[MetricName, float], ...] = (
     ("rmse", 0.0),
     ("mae", 0.0),
     ("ndcg", 0.0),
+    ("bits_per_byte", 0.0),
 )
 """The metrics drawn as bars, and where their bars begin: a ROC AUC of 0.5 is guessing."""
 

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Literal, assert_never
 
 from ml_assets.reports.drawing import Axis, Reference, Series, line_chart
-from ml_assets.reports.picture import Picture
+from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import CalibrationBin, EvaluationReport, Ranking, Residuals
@@ -20,6 +20,8 @@ class Quality:
     heading: str
     about: str
     pictures: Sequence[Picture]
+    samples: Table | None = None
+    """Of a language model."""
 
 
 def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
@@ -43,6 +45,13 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
                     *(_residual_picture(seen) if seen else []),
                 ],
             )
+        case "language_model":
+            return Quality(
+                "How it goes on with texts it never saw",
+                "The first tokens are of a text of the holdout, the rest is drawn by the model.",
+                [],
+                sample_table(report),
+            )
         case "ranking":
             return Quality(
                 "How it orders what competes",
@@ -51,6 +60,12 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
             )
         case _:
             assert_never(spec.label.task)
+
+
+def sample_table(report: EvaluationReport) -> Table:
+    """What was given of a text, and what the model made of it."""
+    rows = [(one.given, one.drawn) for one in report.samples]
+    return Table("Samples", "", ("given", "drawn"), rows)
 
 
 def label_words(report: EvaluationReport, task: Task) -> str:
@@ -62,6 +77,8 @@ def label_words(report: EvaluationReport, task: Task) -> str:
         case "regression":
             seen = report.residuals
             return f"in the holdout {seen.label_mean:.4g} ± {seen.label_std:.4g}" if seen else ""
+        case "language_model":
+            return f"{report.rows:,} texts in the holdout"
         case "ranking":
             seen = report.ranking
             return f"{seen.queries:,} queries with a relevant row in the holdout" if seen else ""

@@ -52,7 +52,7 @@ def spoil(
         return None
     draw = np.random.default_rng(spec.training.seed)
     sampled = sample(spec.label, rows, min(len(rows), SAMPLE_ROWS), draw)
-    columns = [*spec.features.numeric, *spec.features.categorical]
+    columns = list(spec.features.columns)
     asked = [spec.label.query] if spec.label.query else []
     plain = rows[sampled].select(list(dict.fromkeys([*columns, spec.label.column, *asked])))
     copies: list[pl.DataFrame] = []

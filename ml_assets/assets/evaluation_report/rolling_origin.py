@@ -11,8 +11,8 @@ from math import sqrt
 import numpy as np
 
 from ml_assets.adapters.step import AssetStep
+from ml_assets.assets.evaluation_report.build_report import baseline_metrics
 from ml_assets.assets.evaluation_report.evaluator import Evaluator
-from ml_assets.assets.evaluation_report.judge import baseline_metrics
 from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.trained_model.session_log import remember_session, teller

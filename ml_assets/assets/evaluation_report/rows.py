@@ -12,6 +12,7 @@ import polars as pl
 from ml_assets.assets.evaluation_report.forecasts import persistence
 from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
+from ml_assets.spec.split import groups_of
 from ml_assets.spec.training import Task
 
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -139,6 +140,9 @@ def encode_labels(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray:
         case "regression":
             fine, whole = numbers.is_finite(), False
             rule = "finite numbers"
+        case "language_model":
+            fine, whole = numbers.is_finite() & (numbers >= 0), False
+            rule = "numbers of bytes"
         case "ranking":
             fine, whole = numbers.is_finite() & (numbers >= 0), False
             rule = "grades of relevance, 0 or more"
@@ -172,6 +176,9 @@ def _queries(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray | None:
 
 def _blocks(spec: PipelineSpec, frame: pl.DataFrame, queries: np.ndarray | None) -> np.ndarray:
     """[n] the local day of the decision (days since 1970), or the row (of a ranking: the query)."""
+    if spec.evaluation.block == "entity":
+        groups = groups_of(spec.split)
+        return frame.select(pl.struct(groups).rank("dense").cast(pl.Int64)).to_series().to_numpy()
     if spec.evaluation.block == "row":
         return np.arange(len(frame)) if queries is None else queries
     _require(frame, spec.features.decision_at, "features.decision_at")

@@ -12,8 +12,10 @@ import polars as pl
 
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Truth, encode_labels
+from ml_assets.errors import StorageError
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Split
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 KEPT = 200
 """Rows of a report."""
@@ -29,8 +31,9 @@ class Scores:
 
 
 def has_suspects(spec: PipelineSpec) -> bool:
-    """Whether a row has a loss of its own: of a ranking, only a query has."""
-    return spec.label.task != "ranking"
+    """Whether a row has a label that may be wrong: of a ranking only a query has a loss, and the
+    bytes of a text are counted."""
+    return spec.label.task not in ("ranking", "language_model")
 
 
 def suspects(spec: PipelineSpec, scored: Mapping[Split, Scores]) -> pl.DataFrame:
@@ -62,3 +65,34 @@ def _said(spec: PipelineSpec, predictions: np.ndarray) -> list[float] | list[str
     if spec.label.task == "multiclass":
         return [spec.label.classes[place] for place in predictions.argmax(axis=1)]
     return predictions.reshape(len(predictions), -1)[:, 0].tolist()
+
+
+SUSPECTS_FILE = "suspects.parquet"
+
+
+def read_suspects(state: PipelineState) -> pl.DataFrame | None:
+    """The rows, the highest loss first; None where the report has none."""
+    file = state.address("evaluation_report").file(SUSPECTS_FILE)
+    if not state.exists(file):
+        return None
+    found = state.store.scan(state.commit, file).collect()
+    return found.sort(found.columns[-1], descending=True, maintain_order=True)
+
+
+def stored_suspects(pipeline: Pipeline) -> pl.DataFrame:
+    """The same of a pipeline.
+
+    Raises:
+        StorageError: there are none, and why.
+    """
+    found = read_suspects(pipeline.now())
+    if found is None and not has_suspects(pipeline.spec):
+        raise StorageError(
+            f"{pipeline.name} has no label suspects: in a ranking a row has no loss of its own."
+        )
+    if found is None:
+        raise StorageError(
+            f"{pipeline.name} has no label suspects yet, or its report was made by an older"
+            f" version. Run: ml-assets run {pipeline.name}"
+        )
+    return found

@@ -11,7 +11,7 @@ from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.adapters.declared import asset_deps, feature_partitions, stage_asset
 from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.feature_set.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.feature_set.parity import parity_spec
 from ml_assets.assets.feature_set.reads import Reads, feature_reads

@@ -65,14 +65,14 @@ def check_features(
     """The declared columns of a feature frame, in order and with their types.
 
     Returns the key, ``decision_at`` (UTC), a ranking's query, the groups of the split, the label,
-    the numeric features as Float64 and the categorical ones as String.
+    the numeric features as Float64, the categorical ones and the text as String.
 
     Raises:
         SpecError: a column is missing or of a type that does not fit, a key is there twice, or a
             row has no query.
     """
     query = [name for name in (label.query, label.of) if name]
-    features = [*spec.numeric, *spec.categorical]
+    features = spec.columns
     columns = list(
         dict.fromkeys([*spec.key, spec.decision_at, *query, *groups, label.column, *features])
     )
@@ -82,7 +82,7 @@ def check_features(
     _check_types(frame, spec)
     checked = frame.select(columns).with_columns(
         *(pl.col(name).cast(pl.Float64) for name in spec.numeric),
-        *(pl.col(name).cast(pl.String) for name in spec.categorical),
+        *(pl.col(name).cast(pl.String) for name in spec.columns[len(spec.numeric) :]),
     )
     check_keys(checked, spec.key, "the feature rows")
     if checked[spec.decision_at].null_count():

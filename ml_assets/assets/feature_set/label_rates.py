@@ -12,6 +12,7 @@ _LABEL_SUMMARY: Mapping[Task, str | None] = {
     "multiclass": None,
     "regression": "label_mean",
     "ranking": "label_mean",
+    "language_model": "label_mean",
 }
 """What the mean of the labels is called; classes have none."""
 

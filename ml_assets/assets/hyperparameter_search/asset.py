@@ -8,10 +8,9 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.executor import launches_jobs
-from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, place, record_metadata
+from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.step import AssetStep
-from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.errors import SettingsError, SpecError
 from ml_assets.graph.code_version import code_version_of

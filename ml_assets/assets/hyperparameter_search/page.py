@@ -114,7 +114,11 @@ def _learning(study: Study, shown: Sequence[Trial]) -> Picture:
         Axis(study.judged_by, high=top),
         wide=True,
     )
-    return Picture("How they learned", "Grey lines end where a trial was pruned.", drawn)
+    rounds = (
+        "Each piece is a round of a member, which goes on from its own weights or from better ones."
+    )
+    words = "Grey lines end where a trial was pruned." if best.round is None else rounds
+    return Picture("How they learned", words, drawn)
 
 
 def parallel_coordinates(study: Study, search: SearchSpec) -> Picture:
@@ -216,7 +220,7 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
         return ()
     against = found.champion
     if against is None or against.loss_difference is None:
-        return ("The holdout had no champion to compare its model with.",)
+        return ("The holdout had no other champion to compare its model with.",)
     apart = against.loss_difference
     word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
     seeds = ", seeds included" if against.seeds else ""
@@ -249,7 +253,7 @@ def study_page(
         {
             "name": "Seeds",
             "value": "–" if found is None else f"± {found:.5f}",
-            "below": f"standard deviation of {len(study.seeds)}",
+            "below": "not measured" if found is None else f"deviation of {len(study.seeds)} seeds",
         },
         {
             "name": "Trials",

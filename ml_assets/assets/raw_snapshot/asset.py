@@ -9,7 +9,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
 from ml_assets.adapters.metadata import history, partition_metadata, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.raw_snapshot.checks import as_declared, changed, schema_check_spec
 from ml_assets.errors import SchemaChanged
 from ml_assets.graph.code_version import code_version_of
@@ -90,4 +90,6 @@ def publish_reading(
 def _origin(source: SourceSpec) -> str:
     if source.kind == "sql":
         return f"table `{source.table}` of the database `{source.connection}`"
+    if source.kind == "iceberg":
+        return f"Iceberg table `{source.table}` of the catalog `{source.catalog}`"
     return f"{source.kind} at `{source.path}`"

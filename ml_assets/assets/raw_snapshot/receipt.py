@@ -17,7 +17,12 @@ def window_of(pipeline: Pipeline, partition: str | None) -> PartitionWindow | No
 
 
 def receipt_version(source: str, partition: str | None, receipt: dict[str, object]) -> InputVersion:
-    """What was read, as the input of a raw snapshot: the outside world has no commit."""
+    """What was read, as the input of a raw snapshot: the outside world has no commit.
+
+    The version of a table at which its rows were read is told and decides nothing: a commit that
+    left the rows of a partition as they were makes it no other partition.
+    """
+    rows = {name: value for name, value in receipt.items() if name != "version"}
     return InputVersion(
-        key=f"source:{source}", partition=partition, version=digest_of(receipt), commit=None
+        key=f"source:{source}", partition=partition, version=digest_of(rows), commit=None
     )

@@ -18,11 +18,14 @@ from ml_assets.assets.released_model.model_card import model_card
 from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
 from ml_assets.records.ledger.certificate import open_envelope, read_envelope, require_about
 from ml_assets.records.loading import MANIFEST, LoadedModel, held_manifest, held_weights, why_not
+from ml_assets.spec.base import Frozen
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.certificate import Certificate
+from ml_assets.spec.handover import Handover
 from ml_assets.spec.program import ModelManifest
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.objects import file_digest, inside
-from ml_assets.store.signing import key_name
+from ml_assets.store.signing import Signature, is_of_its_key, key_name
 
 CERTIFICATE, LINE, KEY, CARD = (
     "certificate.json",
@@ -30,9 +33,11 @@ CERTIFICATE, LINE, KEY, CARD = (
     "signer.pub",
     "MODEL_CARD.md",
 )
+HANDOVER, HANDOVER_SIGNATURE = "handover.json", "handover.sig"
+HANDOVER_TYPE = "application/vnd.ml_assets.handover+json"
 OVERRIDDEN = "overridden_line.json"
 """Only of a model that a person answers for, against the gates."""
-_OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY}
+_OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY, HANDOVER, HANDOVER_SIGNATURE}
 AUTHORSHIP = "integrity and authorship"
 UNSIGNED = "integrity: digests and chain; authorship: not claimed, no signing key is set"
 PASSED_ALONE = (
@@ -64,6 +69,10 @@ class Evidence:
     """The line of the decision that it is set against, where it is an override."""
     baseline: bytes | None
     """What new data is held to; None: the certificate names none."""
+    handover: bytes
+    """What whoever serves it is told."""
+    signature: Signature | None
+    """Of that document; None: whoever exported it has no key."""
 
 
 def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
@@ -73,7 +82,7 @@ def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
         SettingsError: something else lies there, or it cannot be written.
         StorageError: a file changed while it was copied.
     """
-    signed = read_envelope(evidence.envelope).signatures
+    signed, told = read_envelope(evidence.envelope).signatures, evidence.signature
     key = {signed[0].keyid} if signed else set[str]()
     source = Path(loaded.model.uri)
     wanted = {
@@ -83,6 +92,8 @@ def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
         CARD: model_card(loaded.certificate, loaded.manifest).encode(),
         OVERRIDDEN: evidence.overridden,
         BASELINE_FILE: evidence.baseline,
+        HANDOVER: evidence.handover,
+        HANDOVER_SIGNATURE: canonical_json(vars(told)) if told else None,
     }
     small = {name: content for name, content in wanted.items() if content is not None}
     if target.exists():
@@ -118,6 +129,11 @@ def check_bundle(folder: Path, trusted: Collection[str]) -> list[Check]:
     return list(_Bundle(folder, trusted).checks())
 
 
+class _Signed(Frozen):
+    key: str
+    value: str
+
+
 class _Bundle:
     """A folder while it is looked at: each check needs what the one before has read."""
 
@@ -138,6 +154,7 @@ class _Bundle:
             ("weights", self._weights),
             ("model card", self._card),
             ("baseline", self._baseline),
+            ("handover", self._handover),
         )
         for name, step in steps:
             try:
@@ -222,6 +239,26 @@ class _Bundle:
         if file_digest(self._folder / BASELINE_FILE) != named:
             raise StorageError(f"{BASELINE_FILE} is not the one that was certified.")
         return f"{BASELINE_FILE} is the one that was certified"
+
+    def _handover(self) -> str:
+        """It is about this model; where it is signed, by a key that counts."""
+        if not (self._folder / HANDOVER).exists():
+            return "none: an older version exported it"
+        content = self._read(HANDOVER)
+        said = Handover.model_validate_json(content)
+        about, held = (said.pipeline, said.model), (self._held.pipeline, self._held.model)
+        if about != held:
+            raise StorageError(f"{HANDOVER} is about model {said.model[:12]} of {said.pipeline}.")
+        if not (self._folder / HANDOVER_SIGNATURE).exists():
+            return "about this model; nobody signed it: whoever exported it has no key"
+        read = _Signed.model_validate_json(self._read(HANDOVER_SIGNATURE))
+        signed = Signature(read.key, read.value)
+        key = self._read(KEY).decode("ascii", "replace").strip()
+        if signed.key not in (self._trusted or {key}):
+            raise EvidenceError(f"{HANDOVER} is signed by key {key_name(signed.key)}: not trusted.")
+        if not is_of_its_key(HANDOVER_TYPE, content, signed):
+            raise EvidenceError(f"{HANDOVER} was altered: its signature is not of these bytes.")
+        return f"about this model, signed by key {key_name(signed.key)}"
 
     def _authorship(self) -> Check:
         if self._trusted:

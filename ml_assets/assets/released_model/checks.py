@@ -12,8 +12,8 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, pool
 from ml_assets.adapters.metadata import report_link
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.spec.gates import GateSpec, Latency, Memory, Throughput
 from ml_assets.spec.records import Decision, GateResult
 from ml_assets.store.pipeline_context import Pipeline
@@ -41,11 +41,11 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
     ) -> Iterator[dg.AssetCheckResult]:
         from ml_assets.assets.evaluation_report.last_release import read_report
         from ml_assets.assets.released_model.current_evidence import current_evidence
-        from ml_assets.assets.released_model.evaluation_page_file import publish_report
-        from ml_assets.assets.released_model.gate_evidence import gate_results, held_out
+        from ml_assets.assets.released_model.gate_results import gate_results, held_out
         from ml_assets.assets.released_model.gates.decide import passed, summary
+        from ml_assets.assets.released_model.report_file import publish_report
         from ml_assets.records.ledger.chain import read, record_decision, register
-        from ml_assets.records.ledger.same_margin import refused_by_same_margin
+        from ml_assets.records.ledger.replay import refused_by_same_margin
         from ml_assets.records.provenance import provenance_of
         from ml_assets.records.tracking.mlflow import Tracking
 

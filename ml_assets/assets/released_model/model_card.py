@@ -74,7 +74,23 @@ def _made_from(certificate: Certificate) -> list[str]:
     found = certificate.provenance
     if found is None:
         return ["Nobody said."]
+    said = found.registered
     rows = [
+        *(
+            [
+                (
+                    "made elsewhere",
+                    f"version {said.version} from {said.uri}: judged here, with the rest",
+                )
+            ]
+            if said
+            else []
+        ),
+        *(
+            [(f"claimed {name}", _number(value)) for name, value in said.claims.items()]
+            if said
+            else []
+        ),
         ("training set", found.training_set),
         *(
             (f"{i.key} {i.partition or ''}".strip(), f"{i.version} at commit {i.commit}")

@@ -15,6 +15,7 @@ from ml_assets.records.recalls import derived_from
 from ml_assets.settings import Settings
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -100,7 +101,8 @@ def other_code(
     made = [_as_it_is(store, now, record) for record in judged]
     run = run_record_at(store, origin, name)
     trained = pipeline.with_asked_epochs(run.config["training"].get("epochs"))
-    here = {f"{name}/trained_model": _trained_by(trained, run.program)}
+    by = (MADE_ELSEWHERE,) if run.registered else _trained_by(trained, run.program)
+    here = {f"{name}/trained_model": by}
     found: dict[str, None] = {}
     for record in (*behind, *made):
         address = Address.of(record.key)

@@ -6,7 +6,13 @@ from typing import Any
 
 from ml_assets.adapters.metadata import address, markdown, model_links, pictures, record_metadata
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
-from ml_assets.assets.released_model.pictures import (
+from ml_assets.graph.code_version import code_version_of
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.publish import Draft, Work, input_version
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import latest_decision, stage_of, standing_override
+from ml_assets.records.tracking.links import Links
+from ml_assets.reports.decisions import (
     decisions_picture,
     gates_picture,
     gates_table,
@@ -14,12 +20,6 @@ from ml_assets.assets.released_model.pictures import (
     override_picture,
     released_table,
 )
-from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.inputs import require_record
-from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import latest_decision, stage_of, standing_override
-from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown

@@ -226,6 +226,8 @@ def named_predictions(
             return {"prediction": likeliest, **shares}
         case "regression":
             return {"prediction": predictions[:, 0]}
+        case "language_model":
+            return {"nats": predictions[:, 0]}
         case "ranking":
             return {"score": predictions[:, 0]}
         case _:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, attributes, journaled, pool
-from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, record_metadata, tracking_link
+from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.run_config import RunConfig
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.graph.publish import Published
 from ml_assets.reports.wording import plain_markdown
@@ -35,6 +34,8 @@ class TrainingConfig(RunConfig):
     """What the run belongs to, for people who compare runs; no result hangs on it."""
     hypothesis: str | None = None
     goal: str | None = None
+    registered: str | None = None
+    """The digest of a model that was registered: it becomes the candidate, nothing is trained."""
 
 
 def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
@@ -59,6 +60,11 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
 
         config = TrainingConfig.of(context)
         pipeline = stores.open(declared, keeps_objects=True)
+        if config.registered is not None:
+            from ml_assets.assets.trained_model.registered import publish_registered
+
+            yield _registered(pipeline, publish_registered(context, pipeline, config.registered))
+            return
         training = Training.of(
             context, pipeline, config.epochs, config.fresh, launcher.launcher(pipeline)
         )
@@ -74,6 +80,21 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
+def _registered(pipeline: Pipeline, published: Published) -> dg.MaterializeResult:
+    record = published.record
+    said = record.attributes["registered"]
+    return dg.MaterializeResult(
+        asset_key=asset_key(pipeline, STAGE),
+        metadata={
+            **record_metadata(published),
+            "dagster/uri": record.attributes["model"]["uri"],
+            "made elsewhere": f"version {said['version']} from {said['uri']}",
+            **{f"claimed {name}": value for name, value in said["claims"].items()},
+        },
+        data_version=dg.DataVersion(record.data_version),
+    )
+
+
 def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
     return [
         dg.AssetSpec(
@@ -82,6 +103,7 @@ def _specs(pipeline: Pipeline) -> list[dg.AssetSpec]:
             " failed run and the next one resumes from them.",
             kinds={_engine(pipeline.spec.model)},
             deps=[asset_key(pipeline, "training_set")],
+            skippable=True,  # a model that was made elsewhere has none
         ),
         dg.AssetSpec(
             **attributes(pipeline, STAGE),

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, pool
-from ml_assets.adapters.launcher import LauncherResource
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import LauncherResource, StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.assets.trained_model.sanity import checks_of, examine
 from ml_assets.graph.inputs import require_record
 from ml_assets.spec.sanity import SANITY_CHECKS, SanityCheck

@@ -21,7 +21,7 @@ from ml_assets.assets.trained_model.session_log import remember_session
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
-from ml_assets.records.run_folders import tracking_tags
+from ml_assets.records.experiments import tracking_tags
 from ml_assets.records.run_record import RunRecord, record_bytes, run_tags
 from ml_assets.records.tracking.curves import LiveCurves
 from ml_assets.records.tracking.links import NOTE_TAG, RUN_TAG, Links, run_note

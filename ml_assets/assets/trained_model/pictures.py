@@ -6,6 +6,7 @@ from statistics import fmean, median
 import numpy as np
 
 from ml_assets.assets.training_set.encoding import decode_rows
+from ml_assets.assets.training_set.tokens import texts_of
 from ml_assets.reports.drawing import Axis, Series, Stack, Tone, column_chart, line_chart
 from ml_assets.reports.glance import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
@@ -46,6 +47,11 @@ def training_pictures(
 
 def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequence[str]) -> Table:
     """The first rows that the model saw, one a column, decoded to what a person reads."""
+    if preprocessing.tokens:
+        texts = texts_of(first.categorical, preprocessing.tokens)
+        return Table(
+            "First windows", "What the model sees first.", ("text",), [(t,) for t in texts]
+        )
     frame = decode_rows(
         np.asarray(first.numeric, np.float32),
         np.asarray(first.categorical, np.int32),
@@ -236,6 +242,13 @@ def _parts_of_a_step(metrics: Metrics) -> list[Picture]:
         f"A step takes {median(time):,.3g} ms: {fmean(data):.1%} of it is waiting for data,"
         f" {fmean(others):.1%} waiting for other processes."
     )
+    fetched = [told for told in kept.values() if "fetch_wait_share" in told]
+    if fetched:
+        stalls, moved = fmean(t["fetch_wait_share"] for t in fetched), fetched[-1].get("fetched_mb")
+        words += (
+            f" Rows were fetched as training came to them (training.order: blocks): {stalls:.1%} of"
+            f" a step was waiting for rows that did not come in time, {moved or 0:,.0f} MB came."
+        )
     return [Picture("Where the time of a step goes", words, chart)]
 
 

@@ -19,7 +19,7 @@ from ml_assets.graph.code_version import trained_by
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher, TrainJob
-from ml_assets.records.run_history import keep_run_record
+from ml_assets.records.record_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox

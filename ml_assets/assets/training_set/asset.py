@@ -9,8 +9,8 @@ import dagster as dg
 from ml_assets.adapters.check_outcome import whole_check
 from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.metadata import card_link, data_card, numbers, record_metadata
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.run_config import RunConfig
-from ml_assets.adapters.stores import StoresResource
 from ml_assets.assets.feature_set.leak_checks import leak_specs, outcome, refusal, set_checks
 from ml_assets.errors import LeakError
 from ml_assets.graph.code_version import code_version_of
@@ -82,7 +82,7 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
     from ml_assets.assets.training_set.encoded_set import shards_in_words
     from ml_assets.assets.training_set.window import window_markdown
 
-    rates = made.schema.label_rate
+    rates = made.attributes["label_rate"]
     sizes = {f"rows_{name}": count for name, count in made.rows.items()}
     return {
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),

@@ -76,7 +76,9 @@ class EncodedSet:
             "as_of": self.window.as_of if self.window else None,
             "holdout": [holdout[0], holdout[-1]],
             "rows": self.rows,
-            "label_rate": list(self.schema.label_rate),
+            "label_rate": []
+            if self.schema.task == "language_model"
+            else list(self.schema.label_rate),
             "leaks": {one.name: one.model_dump(mode="json") for one in self.findings},
         }
 

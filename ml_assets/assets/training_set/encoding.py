@@ -87,7 +87,7 @@ def label_array(frame: pl.DataFrame, label: LabelSpec) -> NDArray[np.generic]:
             return _binary(frame[label.column])
         case "multiclass":
             return _classes(frame[label.column], label)
-        case "regression":
+        case "regression" | "language_model":
             return _numbers(frame[label.column])
         case "ranking":
             return _shares_of_gain(frame, label)

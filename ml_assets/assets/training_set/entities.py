@@ -128,7 +128,7 @@ def _strata(values: pl.Series, label: LabelSpec) -> pl.Series:
     match label.task:
         case "binary" | "multiclass" | "ranking":
             named = values.cast(pl.String)
-        case "regression":
+        case "regression" | "language_model":
             place = (values.rank("min") - 1) * BANDS // max(1, values.count())
             named = place.cast(pl.String)
         case _:

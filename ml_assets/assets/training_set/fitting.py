@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.encoding import label_array
 from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.tokens import fit_tokens, token_rates
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import CategoricalColumn, LabelScale, NumericColumn, Preprocessing
@@ -35,6 +36,11 @@ def fit(train: SplitRows, features: FeaturesSpec, label: LabelSpec, scratch: Pat
     Args:
         scratch: where files may lie meanwhile; None: where the machine has them.
     """
+    if features.tokens:
+        tokens = fit_tokens(train, features.tokens)
+        none = Preprocessing(numeric=(), null_flags=(), categorical=())
+        cut = none.model_copy(update={"tokens": tokens})
+        return Fitted(cut, None, token_rates(train, tokens))
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         root = Path(folder)
         numbers = {
@@ -112,7 +118,7 @@ class _Labels:
                 self.counts = counts if self.counts is None else self.counts + counts
             case "regression":
                 self.file.append(pl.Series(found))
-            case "ranking":
+            case "ranking" | "language_model":
                 pass
             case _:
                 assert_never(self.spec.task)

@@ -21,6 +21,7 @@ from ml_assets.assets.training_set.row_hashes import RowHashes, buckets_for
 from ml_assets.assets.training_set.split_bias import find_bias
 from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.target_proxy import find_proxies
+from ml_assets.assets.training_set.tokens import fit_tokens
 from ml_assets.errors import quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.gates import LeakAlarm
@@ -188,7 +189,7 @@ def find_shared_rows(
     Where few columns have few values, rows are equal by chance: what chance explains, as if the
     columns were independent of each other, is not counted.
     """
-    columns = [*features.numeric, *features.categorical, label.column]
+    columns = [*features.columns, label.column]
     worst, where, named = 0.0, "", ()
     with _hashed(rows, columns, scratch) as hashes:
         for early, late in _PAIRS:
@@ -332,6 +333,10 @@ def _foreign_label(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> d
             fitted = (scale.mean, scale.std) if scale else ()
         case "ranking":
             pass
+        case "language_model":
+            fitted, tokens = (), schema.preprocessing.tokens
+            if tokens is None or fit_tokens(train, tokens.asked) != tokens:
+                return {label.column: "the words are others than the training rows give"}
     if len(own) == len(fitted) and all(_close(*pair) for pair in zip(own, fitted, strict=True)):
         return {}
     return {label.column: f"{fitted}, of the training rows {own}"}

@@ -61,6 +61,8 @@ class Moments:
 def moments(rows: SplitRows, columns: Sequence[str]) -> dict[str, Moments]:
     """Column -> its moments."""
     found = dict.fromkeys(columns, Moments())
+    if not columns:
+        return found
     for frame in rows.each(columns):
         parts = _of(frame, columns)
         found = {name: found[name].plus(part) for name, part in parts.items()}

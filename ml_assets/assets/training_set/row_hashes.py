@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.split_rows import SplitRows
 
-BUCKET = 1 << 18
-"""Hashes that are held at once: 2 MiB, and some times that while they are sorted."""
+BUCKET = 1 << 16
+"""Hashes that are held at once: 512 KiB, and some times that while they are sorted."""
 MOST = 256
-"""Buckets, and files of a split; of more than 67 million rows the buckets grow."""
+"""Buckets, and files of a split; of more than 17 million rows the buckets grow."""
 
 
 class RowHashes:

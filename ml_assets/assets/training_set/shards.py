@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.encoding import (
     label_array,
@@ -27,6 +28,7 @@ from ml_assets.assets.training_set.encoding import (
 )
 from ml_assets.assets.training_set.fitting import Fitted, fit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
+from ml_assets.assets.training_set.tokens import token_arrays
 from ml_assets.errors import RowsRefused, StorageError, WindowError
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.closure import closure
@@ -44,7 +46,9 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
+from ml_assets.spec.texts import Tokens
 from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
+from ml_assets.store.shard_rows import checksums
 
 NO_ROWS = SplitRows(())
 NOTHING_KNOWN: Mapping[str, Shard] = MappingProxyType({})
@@ -119,7 +123,8 @@ def write_labelled(
         scratch: where files may lie meanwhile.
     """
     fitted = fit(rows["train"], features, label, scratch)
-    encoder = _Shards(folder, features.numeric, features.categorical, label, dict(known))
+    tokens = fitted.preprocessing.tokens
+    encoder = _Shards(folder, features.numeric, features.categorical, label, dict(known), tokens)
     splits: dict[Split, tuple[Shard, ...]] = {n: encoder.of(parts) for n, parts in rows.items()}
     further = encoder.of(beside)
     ref = _write(splits, fitted, label, folder)
@@ -201,6 +206,21 @@ def read_rows(ref: Ref, schema: ShardSchema, split: Split) -> pl.DataFrame:
     )
 
 
+def read_tokens(
+    ref: Ref, schema: ShardSchema, split: Split
+) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
+    """Of texts: the tokens of a split, and where those of each row begin; see ``ShardFiles``."""
+    parts, starts = [np.zeros(1, np.uint16)], [np.ones(1, np.int64)]
+    for folder, files in _shard_files(ref, schema, split):
+        assert files.tokens is not None and files.texts is not None
+        tokens, texts = (
+            np.load(folder / one.path, allow_pickle=False) for one in (files.tokens, files.texts)
+        )
+        starts.append(texts[1:] + (starts[-1][-1] - 1))
+        parts.append(tokens[1:])
+    return np.concatenate(parts), np.concatenate(starts)
+
+
 def scan_rows(ref: Ref, schema: ShardSchema) -> pl.LazyFrame:
     """The rows of all splits before encoding, each with its split in the column ``SPLIT``.
 
@@ -233,7 +253,8 @@ def _shard_files(ref: Ref, schema: ShardSchema, split: Split) -> Iterator[tuple[
 
 
 def _columns(preprocessing: Preprocessing) -> list[str]:
-    return [column.name for column in (*preprocessing.numeric, *preprocessing.categorical)]
+    text = [preprocessing.tokens.column] if preprocessing.tokens else []
+    return [*(c.name for c in (*preprocessing.numeric, *preprocessing.categorical)), *text]
 
 
 def _write_holdout(
@@ -242,7 +263,8 @@ def _write_holdout(
     """Rows to score, to be read with a model's own preprocessing."""
     numeric = tuple(column.name for column in manifest.preprocessing.numeric)
     categorical = tuple(column.name for column in manifest.preprocessing.categorical)
-    encoder = _Shards(folder, numeric, categorical, label, {})
+    tokens = manifest.preprocessing.tokens
+    encoder = _Shards(folder, numeric, categorical, label, {}, tokens)
     fitted = Fitted(manifest.preprocessing, manifest.label_scale, (0.0,))
     return _write({"holdout": encoder.of(SplitRows.of(rows))}, fitted, label, folder)
 
@@ -272,6 +294,8 @@ class _Shards:
     categorical: Sequence[str]
     label: LabelSpec
     known: dict[str, Shard]
+    tokens: Tokens | None = None
+    """Of texts: how they are cut."""
     versions: dict[str, Shard] = field(default_factory=dict)
     made: int = 0
     encoded: int = 0
@@ -297,7 +321,8 @@ class _Shards:
             return ""
         columns = (list(self.numeric), list(self.categorical))
         label = self.label.model_dump(mode="json")
-        return digest_of([part.source, *columns, label, _code()])
+        cut = [digest_of(self.tokens)] if self.tokens else []
+        return digest_of([part.source, *columns, label, *cut, _code()])
 
     def _encode(self, frame: pl.DataFrame) -> Shard:
         with _draft(self.folder) as draft:
@@ -308,6 +333,9 @@ class _Shards:
             arrays |= {"label": label}
             if self.label.query:
                 arrays["queries"] = query_starts(frame, self.label)
+            if self.tokens:
+                arrays["tokens"], arrays["texts"] = token_arrays(frame, self.tokens, self.label)
+            arrays["checksums"] = checksums(numeric, missing, categorical, label)
             for kind, array in arrays.items():
                 np.save(draft / f"{kind}.npy", array, allow_pickle=False)
             (draft / "words.json").write_bytes(canonical_json(words))

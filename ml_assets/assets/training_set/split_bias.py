@@ -80,7 +80,7 @@ class _Spread:
         match label.task:
             case "binary" | "multiclass":
                 words.append(label.column)
-            case "regression" | "ranking":
+            case "regression" | "ranking" | "language_model":
                 numbers.append(label.column)
             case _:
                 assert_never(label.task)

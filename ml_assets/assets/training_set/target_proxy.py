@@ -22,6 +22,8 @@ BINS = 256
 """At most; of fewer training rows one for every ten."""
 ROWS = 50_000
 """Rows of a split, evenly spread: the error of an area from so many is 0.003."""
+_AT_ONCE = 16
+"""Features whose values are held at once."""
 FEWEST = 20
 """Rows of each side of a label below which an area says more about chance."""
 Measure = Literal["auc", "r2"]
@@ -30,6 +32,7 @@ _MEASURES: Mapping[Task, tuple[Measure, float]] = {
     "ranking": ("auc", 0.98),
     "multiclass": ("r2", 0.92),
     "regression": ("r2", 0.98),
+    "language_model": ("r2", 0.98),
 }
 _WORDS: Mapping[Measure, str] = {
     "auc": "area under the curve",
@@ -51,18 +54,25 @@ def find_proxies(
     """
     measure, usual = _MEASURES[label.task]
     bound = guard.bound if guard.bound is not None else usual if alarm is None else alarm
-    columns = list(dict.fromkeys([*features.numeric, *features.categorical, label.column]))
-    train, validation = (_thinned(rows[name], columns) for name in ("train", "validation"))
-    known, judged = targets(train, rows["train"], label), targets(validation, rows["train"], label)
-    if not _can_be_judged(judged, measure):
+    known, judged = (
+        targets(_thinned(rows[name], [label.column]), rows["train"], label)
+        for name in ("train", "validation")
+    )
+    if features.tokens or not _can_be_judged(judged, measure):
         return LeakFinding(
             name="no_target_proxy",
             passed=True,
             value=None,
             bound=bound,
-            reason=f"not judged: the {len(judged)} rows of validation are too few, or too alike",
+            reason="not judged: a text is no single feature"
+            if features.tokens
+            else f"not judged: the {len(judged)} rows of validation are too few, or too alike",
         )
-    found = strengths(train, validation, known, judged, features, measure)
+    found = dict[str, float]()
+    for some in _in_groups(features):
+        columns = [*some.numeric, *some.categorical]
+        train, validation = (_thinned(rows[name], columns) for name in ("train", "validation"))
+        found |= strengths(train, validation, known, judged, some, measure)
     bad = [n for n, value in found.items() if value > bound and n not in guard.except_for]
     ranked = sorted(found, key=lambda name: -found[name])
     told = ", ".join(f"{name} {found[name]:.3f}" for name in (bad or ranked)[:5])
@@ -83,6 +93,15 @@ def find_proxies(
     )
 
 
+def _in_groups(features: FeaturesSpec) -> Iterator[FeaturesSpec]:
+    """The same features, some of them at a time."""
+    for kind in ("numeric", "categorical"):
+        names = getattr(features, kind)
+        none = {"numeric": (), "categorical": ()}
+        for first in range(0, len(names), _AT_ONCE):
+            yield features.model_copy(update={**none, kind: names[first : first + _AT_ONCE]})
+
+
 def targets(rows: pl.DataFrame, train: SplitRows, label: LabelSpec) -> NDArray[np.float64]:
     """[rows, targets] what is to be told of each row: 1 or 0, for each class, or a number's rank.
 
@@ -97,7 +116,7 @@ def targets(rows: pl.DataFrame, train: SplitRows, label: LabelSpec) -> NDArray[n
         case "multiclass":
             words = column.cast(pl.String).to_numpy()
             return np.stack([(words == name).astype(np.float64) for name in label.classes], axis=1)
-        case "regression":
+        case "regression" | "language_model":
             among = train.column(label.column).cast(pl.Float64).sort().to_numpy()
             values = column.cast(pl.Float64).to_numpy()
             return (np.searchsorted(among, values, "right") / len(among))[:, None]

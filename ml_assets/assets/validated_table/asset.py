@@ -9,7 +9,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
 from ml_assets.adapters.metadata import carded_partition, history, numbers, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.validated_table.checks import contract_checks
 from ml_assets.assets.validated_table.contract.suite import contract_of
 from ml_assets.errors import DataRejected, counted

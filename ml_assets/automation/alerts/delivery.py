@@ -4,20 +4,29 @@ Apprise sends to every medium but the webhook: that gets a document of ours, wit
 list, which apprise cannot send.
 """
 
+import hashlib
+import hmac
 import json
+import logging
+import re
 import ssl
 import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from ml_assets.automation.alerts.media import PAUSE_SECONDS, THREAD, send
 from ml_assets.automation.alerts.message import Message
 from ml_assets.automation.alerts.recipients import WEBHOOK, Recipient
+from ml_assets.settings.access import secret_bytes
+
+if TYPE_CHECKING:
+    from apprise import Apprise
+
 
 ATTEMPTS = 3
 ATTEMPT_SECONDS = 5.0
@@ -47,7 +56,10 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
     if seconds <= 0:
         return _NO_TIME
     if recipient.medium == WEBHOOK:
-        return _to_webhook(recipient.url, message, seconds)
+        body = json.dumps(message.document()).encode()
+        event = hashlib.sha256(body).hexdigest()[:32]
+        headers = signed(recipient.secret, event, body, message.time)
+        return to_webhook(recipient.url, body, "application/json", headers, seconds)
     bound = min(seconds, ATTEMPTS * ATTEMPT_SECONDS)
     found = _bounded(lambda: send(recipient.url, message), bound)
     return str(found) if found is not None else None
@@ -56,7 +68,34 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
 _NO_TIME = "there was no time left"
 
 
-def _to_webhook(url: str, message: Message, seconds: float) -> str | None:
+def signed(secret: str, event: str, body: bytes, now: datetime) -> dict[str, str]:
+    """The headers of a signed message, as https://www.standardwebhooks.com has them; none without a
+    secret.
+
+    Args:
+        event: its id: the same each time that it is tried.
+    """
+    if not secret:
+        return {}
+    stamp = str(int(now.timestamp()))
+    content = b".".join((event.encode(), stamp.encode(), body))
+    code = b64encode(hmac.digest(secret_bytes(secret), content, "sha256")).decode()
+    return {
+        "webhook-id": event,
+        "webhook-timestamp": stamp,
+        "webhook-signature": f"v1,{code}",
+    }
+
+
+def to_webhook(
+    url: str, body: bytes, kind: str, headers: Mapping[str, str], seconds: float
+) -> str | None:
+    """Post a body, with a few attempts; why it was not taken, None where it was.
+
+    Args:
+        kind: its content type.
+        seconds: for all attempts together.
+    """
     end = time.monotonic() + seconds
     said = _NO_TIME
     for attempt in range(ATTEMPTS):
@@ -66,7 +105,7 @@ def _to_webhook(url: str, message: Message, seconds: float) -> str | None:
         left = min(ATTEMPT_SECONDS, end - time.monotonic())
         if left <= 0:
             return said
-        found = _bounded(lambda left=left: _post(url, message.document(), left), left)
+        found = _bounded(lambda left=left: _post(url, body, kind, headers, left), left)
         if found is None:
             return None
         said = str(found)
@@ -100,14 +139,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def _post(url: str, document: dict[str, Any], seconds: float) -> None:
+def _post(url: str, body: bytes, kind: str, more: Mapping[str, str], seconds: float) -> None:
     parts = urlsplit(url)
     login, _, host = parts.netloc.rpartition("@")
-    headers = {"Content-Type": "application/json", "User-Agent": "ml-assets"}
+    headers = {"Content-Type": kind, "User-Agent": "ml-assets", **more}
     if login:
         headers["Authorization"] = f"Basic {b64encode(unquote(login).encode()).decode()}"
     bare = parts._replace(netloc=host, fragment="").geturl()
-    body = json.dumps(document).encode()
     request = urllib.request.Request(bare, data=body, headers=headers, method="POST")
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=seconds):
@@ -127,3 +165,99 @@ def _plain(error: Exception) -> str:
     if isinstance(found, ConnectionRefusedError):
         return "it refused the connection"
     return f"it could not be reached ({type(found).__name__})"
+
+
+RETRIES = 2
+PAUSE_SECONDS = 0.5
+"""Before each further attempt."""
+THREAD = "alert"
+"""Name of the threads that send: what libraries log there is not written down."""
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_CALL = re.compile(r"<(?=[!@#])|@(?=(?:channel|all|here|everyone)\b)", re.IGNORECASE)
+_SAID = (
+    (re.compile(r"error=(\d{3})"), "it answered {}"),
+    (re.compile(r"Socket Exception: \((\d{3}),"), "it answered {}"),
+    (re.compile(r"Connection refused"), "it refused the connection"),
+    (re.compile(r"certificate", re.IGNORECASE), "its certificate cannot be used"),
+    (re.compile(r"timed out"), "no answer in time"),
+    (re.compile(r"STARTTLS extension not supported"), "it offers no encryption"),
+)
+"""What apprise logs, and what may be said of it; the last line that says anything counts."""
+
+
+def send(url: str, message: Message) -> str | None:
+    """Send one message, in three attempts at most, and return why it was not taken.
+
+    Args:
+        url: an address as apprise reads it.
+    """
+    _keep_quiet()
+    sender = _sender(url)
+    if isinstance(sender, str):
+        return sender
+    done = sender.notify(
+        title=f"[ml-assets] {_calling_nobody(message.title)}",
+        body=_calling_nobody(message.text),
+        notify_type="info" if message.causes[0].kind == "test" else "warning",
+        body_format="text",
+        log_level=logging.DEBUG,
+    )
+    return None if done else _reason([entry.message for entry in done.logs()])
+
+
+def _calling_nobody(text: str) -> str:
+    """The text with a space of no width in what calls a whole channel: Mattermost and Discord read
+    it in any text, and words of the data may hold it."""
+    return _CALL.sub("\\g<0>\u200b", text)
+
+
+def _sender(url: str) -> "Apprise | str":
+    """The sender of an address, or why there is none."""
+    from apprise import Apprise, AppriseAsset
+
+    asset = AppriseAsset(
+        app_id="ml-assets",
+        app_desc="ml-assets",
+        image_url_mask="",  # no picture of apprise's, from somebody else's server
+        image_url_logo="",
+        http_redirects=False,  # an alert goes where the operator said and nowhere else
+        async_mode=False,  # in this thread, which is bounded and dies with the process
+        service_timeout=0,
+        default_service_retry=RETRIES,
+        default_service_wait=PAUSE_SECONDS,
+    )
+    sender = Apprise(asset=asset)
+    if not sender.add(url):
+        return "apprise cannot use its address: see its page on the medium, appriseit.com/services"
+    if any(_shows_password(service) for service in sender):
+        return "it offers no encryption for the password: write mailtos:// for mailto://"
+    return sender
+
+
+def _shows_password(service: Any) -> bool:
+    """Whether a password would go to another machine in the clear."""
+    is_mail = getattr(service, "secure_mode", "") == "insecure" and service.password
+    return bool(is_mail) and service.smtp_host not in _LOOPBACK
+
+
+def _reason(logged: list[str]) -> str:
+    """Why a message was not taken, in words that hold nothing of the address."""
+    for line in reversed(logged):
+        for pattern, said in _SAID:
+            if found := pattern.search(line):
+                return f"{said.format(*found.groups())} ({RETRIES + 1} attempts)"
+    return f"it could not be reached ({RETRIES + 1} attempts)"
+
+
+def _keep_quiet() -> None:
+    """Keep addresses out of the process's log: apprise's own, and urllib3's paths of requests."""
+    own = logging.getLogger("apprise")
+    own.setLevel(logging.DEBUG)  # the reasons are read from what it keeps of a call
+    own.propagate = False
+    if not own.handlers:
+        own.addHandler(logging.NullHandler())
+    logging.getLogger("urllib3.connectionpool").addFilter(_is_not_ours)
+
+
+def _is_not_ours(record: logging.LogRecord) -> bool:
+    return record.threadName != THREAD

@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError
@@ -28,6 +28,8 @@ class Recipient:
     """What may be shown of it: the host of a webhook, else the medium and the place in the list:
     the host of an address of apprise may be a token."""
     url: str = field(repr=False)
+    secret: str = field(default="", repr=False)
+    """What a webhook's messages are signed with; empty: they are not."""
 
     @property
     def id(self) -> str:
@@ -35,15 +37,18 @@ class Recipient:
         return hashlib.sha256(self.url.encode()).hexdigest()[:12]
 
 
-def recipients(addresses: Sequence[str]) -> tuple[Recipient, ...]:
+def recipients(addresses: Sequence[str], secret: str = "") -> tuple[Recipient, ...]:
     """The recipients of the addresses, each once. Apprise is not loaded for it.
+
+    Args:
+        secret: of ML_ASSETS_WEBHOOK_SECRET.
 
     Raises:
         SettingsError: an address cannot be used, or apprise is needed and not installed; the
             message holds the address's place, not the address.
     """
     found = [_recipient(address, place) for place, address in enumerate(addresses, start=1)]
-    return tuple({one.id: one for one in found}.values())
+    return tuple({one.id: replace(one, secret=secret) for one in found}.values())
 
 
 def _recipient(address: str, place: int) -> Recipient:

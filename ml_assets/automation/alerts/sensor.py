@@ -30,7 +30,9 @@ def definitions(settings: Settings) -> dg.Definitions:
         return dg.Definitions()
     from ml_assets.automation.alerts.recipients import recipients
 
-    return dg.Definitions(sensors=[_sensor(recipients(settings.alerts), Links.of(settings))])
+    return dg.Definitions(
+        sensors=[_sensor(recipients(settings.alerts, settings.webhook_secret), Links.of(settings))]
+    )
 
 
 def alerts_tick(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import StateInUse
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ml_assets.errors import counted
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.store.layout import Address, run_key
 from ml_assets.store.pipeline_context import Winner
@@ -140,6 +141,8 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
         return f"its columns are declared otherwise ({retyped})"
     if record.code_version == node.code_version:
         return "an input changed"
+    if record.code_version == MADE_ELSEWHERE:
+        return "the last candidate was made elsewhere"
     return _other_winner(node, record) or "its code changed"
 
 

@@ -20,10 +20,13 @@ from ml_assets.extras.api import lists
 from ml_assets.extras.api.access import Caller, Operator, Reader, Tokens
 from ml_assets.extras.api.bodies import MostBytes
 from ml_assets.extras.api.overrides import NotAllowed, run_config
+from ml_assets.extras.api.register import register_model
 from ml_assets.extras.api.shapes import (
+    ModelRegistered,
     Page,
     Problem,
     Refusal,
+    RegisterRequest,
     RunLaunched,
     RunRequest,
     StageMoved,
@@ -101,6 +104,7 @@ class Api:
         app.get(f"{V1}/experiments/{{experiment_id}}")(self.experiment)
         app.get(f"{V1}/experiments/{{experiment_id}}/runs")(self.runs)
         app.get(f"{V1}/experiments/{{experiment_id}}/runs/{{run_id}}")(self.run)
+        app.post(f"{V1}/models/register", status_code=202)(self.register)
         app.get(f"{V1}/models/{{name}}/versions")(self.model_versions)
         app.get(f"{V1}/models/{{name}}/versions/{{version}}")(self.model_version)
         app.put(f"{V1}/models/{{name}}/versions/{{version}}/stage")(self.stage)
@@ -171,6 +175,20 @@ class Api:
         """One version: its stage, the decision on it with every gate, its moves."""
         return lists.model_version(self._pipeline(name), version)
 
+    def register(
+        self, asked: RegisterRequest, caller: Operator, response: Response
+    ) -> ModelRegistered:
+        """Have a model judged that was made elsewhere; the same request again changes nothing.
+
+        Its files are checked and kept; a Dagster run scores it on the holdout and asks the gates.
+        """
+        pipeline = self._pipeline(asked.name)
+        with self._launching:
+            done = register_model(pipeline, asked, caller.name)
+        if done.status == "registered before":
+            response.status_code = 200
+        return done
+
     # --- stages -------------------------------------------------------------------------------
 
     def stage(
@@ -225,7 +243,7 @@ class Api:
 
 def _described(app: FastAPI) -> Response:
     """The routes and the bodies, on one page."""
-    bodies = ("RunRequest", "RunOverrides", "StageRequest")
+    bodies = ("RunRequest", "RunOverrides", "RegisterRequest", "StageRequest")
     return HTMLResponse(page("api.html", document=app.openapi(), bodies=bodies))
 
 
@@ -236,7 +254,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _not_allowed(_request: Request, error: Exception) -> Response:
     assert isinstance(error, NotAllowed)
-    return _answer(422, "The run asks for what it may not.", error.problems)
+    return _answer(422, "The request asks for what it may not.", error.problems)
 
 
 async def _no_such_shape(_request: Request, error: Exception) -> Response:

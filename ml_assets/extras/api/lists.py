@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 
 from ml_assets.errors import MlAssetsError, UnknownRun
 from ml_assets.extras.api.shapes import Page
-from ml_assets.records import run_folders
+from ml_assets.records import experiments
+from ml_assets.records.experiments import RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import (
     decision_line,
@@ -15,7 +16,6 @@ from ml_assets.records.ledger.stages import (
     standing_override,
 )
 from ml_assets.records.recalls import recalled
-from ml_assets.records.run_folders import RunStory
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings
 from ml_assets.spec.load import load_spec, pipeline_folders
@@ -68,7 +68,7 @@ def describe(spec: PipelineSpec) -> Document:
 
 def experiment(pipeline: Pipeline) -> Document:
     """A pipeline's experiment: it has the pipeline's name, here and in MLflow."""
-    found = run_folders.folders(pipeline.store, pipeline.store.resolve(), pipeline.name)
+    found = experiments.folders(pipeline.store, pipeline.store.resolve(), pipeline.name)
     return {
         "experiment_id": pipeline.name,
         "pipeline_id": pipeline.name,
@@ -81,9 +81,9 @@ def experiment(pipeline: Pipeline) -> Document:
 def runs(pipeline: Pipeline, after: str | None, limit: int) -> Page[Document]:
     """The runs of a pipeline's model, newest first."""
     commit = pipeline.store.resolve()
-    found = run_folders.folders(pipeline.store, commit, pipeline.name)
+    found = experiments.folders(pipeline.store, commit, pipeline.name)
     chosen, more = page(found, lambda folder: folder.run, after, limit)
-    stories = (run_folders.read(pipeline.store, commit, folder) for folder in chosen)
+    stories = (experiments.read(pipeline.store, commit, folder) for folder in chosen)
     return Page(items=[_run(pipeline, story) for story in stories], next=more)
 
 
@@ -93,10 +93,10 @@ def run(pipeline: Pipeline, run_id: str) -> Document:
     Raises:
         UnknownRun: nothing was written down about it.
     """
-    folder = run_folders.folder_of(pipeline.store, pipeline.name, run_id)
+    folder = experiments.folder_of(pipeline.store, pipeline.name, run_id)
     if folder is None:
         raise UnknownRun(f"{pipeline.name} has no run {run_id!r}.")
-    story = run_folders.read(pipeline.store, pipeline.store.resolve(), folder)
+    story = experiments.read(pipeline.store, pipeline.store.resolve(), folder)
     begun, record, report = story.begun, story.record, story.report
     return {
         **_run(pipeline, story),
@@ -180,4 +180,5 @@ def _version(pipeline: Pipeline, entries: Sequence[LedgerEntry], model: str) -> 
         "ledger_line": decided.seq if decided else None,
         "override": {"author": word.author, "reason": word.reason} if word else None,
         "recall": bad.id if bad else None,
+        "made_elsewhere": first.registered.model_dump() if first.registered else None,
     }

@@ -48,6 +48,38 @@ class RunLaunched(Shape):
     """Its page in Dagster."""
 
 
+class RegisterRequest(Shape):
+    """A model that was made elsewhere, to be judged like any other."""
+
+    name: Text
+    """The pipeline whose gates judge it."""
+    version: Text
+    """What its makers call it."""
+    artifact_uri: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+    """The folder with model.json and its weights (safetensors, or trees as text or JSON), below
+    a place of ML_ASSETS_REGISTER_FROM."""
+    metrics: dict[Text, Annotated[float, Field(allow_inf_nan=False)]] = Field(
+        default_factory=dict, max_length=100
+    )
+    """What its makers claim: kept as claims; the gates measure."""
+    stage: Literal["none", "staging", "canary", "production"] = "none"
+    """Where its gates may lead it; none: it is judged, and not moved."""
+
+
+class ModelRegistered(Shape):
+    """What became of it."""
+
+    name: str
+    version: str
+    """The digest of its model.json, which names its weights."""
+    registered_as: str
+    status: Literal["being judged", "registered before"]
+    run_id: str
+    """The Dagster run that judges it."""
+    url: str
+    ledger_line: int
+
+
 class StageRequest(Shape):
     """Where a model version is asked to go."""
 

@@ -9,6 +9,7 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.planner.candidate_runs import CANARY, CandidateRun, candidate_up_to
+from ml_assets.doors import door
 from ml_assets.extras.canary.canary_report.asset import canary_report
 from ml_assets.extras.canary.canary_report.checks import CHECK, canary
 from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT
@@ -18,8 +19,9 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, decision_line, override_line
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.records import Decision
 from ml_assets.spec.stages import CANARY_STAGES
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 
 def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
@@ -40,6 +42,17 @@ def jobs(_pipeline: Pipeline) -> Sequence[AssetJob]:
 def sensors(_pipeline: Pipeline) -> Sequence[dg.SensorDefinition]:
     """None of their own: landing and code change ask for it."""
     return ()
+
+
+def _served_otherwise(
+    state: PipelineState, decision: Decision, model: str, rival: str | None
+) -> bool:
+    """Whether traffic says something else of a model now than when it was decided on."""
+    if state.spec.release.rollout is None:
+        return False
+    now = door("release.rollout").canary_gate(state, model, rival)
+    then = next((one for one in decision.gates if one.name == now.name), None)
+    return now.passed != (then is None or then.passed)
 
 
 def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
@@ -64,7 +77,8 @@ def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
     line = decision_line(entries, model, canary=True)
     if line and line.decision and not line.decision.passed and not override_line(entries, line):
         was = line.decision.evidence
-        if (was.data, was.policy, was.champion) == (rows.digest, policy, rival):
+        same = (was.data, was.policy, was.champion) == (rows.digest, policy, rival)
+        if same and not _served_otherwise(state, line.decision, model, rival):
             return f"the model in canary stands refused: {line.decision.reason}"
     check = dg.AssetCheckKey(asset_key(pipeline, CANARY_REPORT), CHECK)
     selection = Selection(tuple(asset_key(pipeline, stage) for stage in CANARY_STAGES), (check,))

@@ -18,7 +18,7 @@ from ml_assets.cli.session import working_session
 from ml_assets.errors import SourceError
 from ml_assets.settings import read_settings
 
-PIPELINE = "flight_delays"
+PIPELINE, CODE = "flight_delays", "code_lm"
 FAULTS = ("leak", "weak-model", "bad-rows", "tampered-model", "killed-rank")
 _NEXT = """
 what to do next{first}:
@@ -28,20 +28,32 @@ what to do next{first}:
   ml-assets status flight_delays --json         every version, and what it was made from
 """
 
+_CODE_NEXT = """
+what to do next{first}:
+  ml-assets models report code_lm --open  bits per byte, and how the model goes on with code
+  ml-assets ui                            the lineage, in a browser
+"""
+
 
 @click.command
+@click.argument("pipeline", type=click.Choice([PIPELINE, CODE]), default=PIPELINE)
 @click.option("--plant", type=click.Choice(FAULTS), help="Plant this fault, and see it caught.")
-def demo(plant: str | None) -> int:
+def demo(pipeline: str, plant: str | None) -> int:
     """Lay out real flights and run the whole pipeline on them.
 
     Lays out 51 weeks of real flights, their arrivals and the weather as a user would have them,
     then runs the pipeline flight_delays. Offline; safe to repeat.
+
+    `demo code_lm` trains a language model on the Python sources of this interpreter instead; from
+    then on `ml-assets ui` shows that pipeline, too.
 
     With --plant it plants a fault in a copy instead, and shows what catches it: exit code 0 if the
     guard held, 1 if not. The demo's own release is not touched.
     """
     if plant:
         return _plant(plant)
+    if pipeline == CODE:
+        return _code()
     from ml_assets.actions.run.run import Request
     from ml_assets.extras.demo.outside_world import demo_world, lay_out
 
@@ -54,8 +66,20 @@ def demo(plant: str | None) -> int:
     return DONE
 
 
+def _code() -> int:
+    from ml_assets.actions.run.run import Request
+    from ml_assets.extras.demo.outside_world import demo_world
+    from ml_assets.extras.demo.python_sources import lay_out_code
+
+    tell(f"the outside world: {lay_out_code(demo_world(read_settings()))}")
+    with working_session("demo", CODE) as session:
+        run_pipeline(session, Request(CODE))
+    print(_CODE_NEXT.format(first=_first()))
+    return DONE
+
+
 def _plant(name: str) -> int:
-    from ml_assets.extras.demo.faults.plants import plant, sentences
+    from ml_assets.extras.demo.faults import plant, sentences
     from ml_assets.extras.demo.outside_world import demo_world
     from ml_assets.spec.load import find_pipeline, pipeline_folders
 

@@ -9,7 +9,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.metadata import table_metadata
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import FeaturesDiffer, SettingsError
 from ml_assets.extras.online.store import STAGE
 from ml_assets.graph.code_version import code_version_of

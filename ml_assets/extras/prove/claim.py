@@ -7,7 +7,7 @@ from datetime import datetime
 from ml_assets.errors import NothingReleased, StorageError, UnknownRun
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stage_line
-from ml_assets.records.run_history import Made, RunHistory
+from ml_assets.records.record_history import Made, RunHistory
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.gates import Target
 from ml_assets.spec.records import Decision, InputVersion
@@ -215,10 +215,14 @@ class Claims:
         return [m for m in made if _model_of(m, pipeline) == model]
 
     def _decision(self, pipeline: str, report: Made) -> Decision | None:
-        """The first that the report led to: later ones may be by another policy."""
-        since = [d for d in self._decisions_of(pipeline) if d.time >= report.record.time]
+        """The first that the report led to: later ones may be by another policy.
+
+        By a clock that was put back meanwhile all are older than the report: then the first of all.
+        """
         version = report.record.data_version
-        return next((d for d in since if d.evidence.report == version), None)
+        led = [d for d in self._decisions_of(pipeline) if d.evidence.report == version]
+        since = (d for d in led if d.time >= report.record.time)
+        return next(since, next(iter(led), None))
 
     def _decisions_of(self, pipeline: str) -> tuple[Decision, ...]:
         if pipeline not in self._decisions:

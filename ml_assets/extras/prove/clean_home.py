@@ -16,7 +16,7 @@ from ml_assets.adapters.step import Instance
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.records.loading import held_manifest
-from ml_assets.records.run_history import Made
+from ml_assets.records.record_history import Made
 from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref

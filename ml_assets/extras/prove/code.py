@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.records.run_history import Made
+from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import MAIN_PACKAGES, Environment, RunRecord
 from ml_assets.spec.program.identity import difference, part_of, program_here
 from ml_assets.store.pipeline_context import Pipeline

@@ -17,7 +17,7 @@ from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageErr
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.extras.prove.clean_home import CleanHome
 from ml_assets.extras.prove.reproduction import Reproduction, table_difference
-from ml_assets.records.run_history import Made
+from ml_assets.records.record_history import Made
 from ml_assets.store.layout import read_record
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, SnapshotStore

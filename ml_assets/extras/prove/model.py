@@ -25,8 +25,8 @@ from ml_assets.launch.failure import TABLE
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import latest_decision
-from ml_assets.records.run_history import Made
+from ml_assets.records.ledger.stages import champion, latest_decision
+from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import RUN_FILE, RunRecord
 from ml_assets.spec.program import SCHEMA_FILE, Shard, ShardSchema
 from ml_assets.spec.program.events import Failed
@@ -156,12 +156,14 @@ class ModelWalk:
 
     def _report(self, made: Made, training: RunRecord | None) -> Reproduction:
         key, inputs = made.record.key, made.record.inputs
-        base = next(i.commit for i in inputs if i.key == f"{self.pipeline.name}/trained_model")
-        self.home.bring_ledger(self.pipeline.name, base or made.commit)
-        self.home.bring_spread(self.pipeline.name, base or made.commit)
-        for version in inputs:
-            if version.key == "champion":
-                self.home.bring_model(version.version)
+        judged = next(i for i in inputs if i.key == f"{self.pipeline.name}/trained_model")
+        self.home.bring_ledger(self.pipeline.name, judged.commit or made.commit)
+        self.home.bring_spread(self.pipeline.name, judged.commit or made.commit)
+        rivals = {i.version for i in inputs if i.key == "champion"}
+        if champion(read(self.home.store, self.pipeline.name)) == judged.version:
+            rivals.add(judged.version)  # made with other bits, it has itself of then as champion
+        for rival in rivals:
+            self.home.bring_model(rival)
         failed = self._make(["evaluation_report"], {}, judging=True)
         if failed:
             return Reproduction(key, "differs", f"it cannot be made: {failed}")

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import Selection
-from ml_assets.adapters.stores import StoresResource
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
 from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
@@ -15,9 +16,12 @@ from ml_assets.extras.serving.predictions.asset import hours, predictions
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import standing_abort
 from ml_assets.spec.canonical import digest_of
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import GateResult, StageRecord
 from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+if TYPE_CHECKING:
+    from ml_assets.assets.drift_report.findings import Alarm
 
 CHECK = "canary_in_traffic"
 SECONDS_BETWEEN_TICKS = 30
@@ -86,6 +90,20 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
         return labels_tick(stores.open(declared))
 
     return [evaluate, labels]
+
+
+def canary_gate(state: PipelineState, model: str, champion: str | None) -> GateResult:
+    """What its traffic says of a model in canary, where labels have come."""
+    from ml_assets.extras.serving.online_evaluation.verdict import canary_verdict, online_reports
+
+    return canary_verdict(online_reports(state), model, champion)
+
+
+def served_alarm(state: PipelineState, release: str) -> "Alarm | None":
+    """The alarm of a release that does worse on what it was served than it was judged."""
+    from ml_assets.extras.serving.online_evaluation import verdict
+
+    return verdict.served_alarm(state, release)
 
 
 def labels_tick(pipeline: Pipeline) -> dg.SensorResult:

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ml_assets.assets.released_model.find_release import find_release
+from ml_assets.assets.released_model.golden import golden_vectors
 from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
 from ml_assets.extras.serving.abort import abort_canary
 from ml_assets.extras.serving.batching import Limits
-from ml_assets.extras.serving.golden import golden_vectors
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel
 from ml_assets.records.loading import LoadedRelease, load_release

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.assets.released_model.predict import feature_columns, named_predictions
+from ml_assets.assets.released_model.handover import tensors
 from ml_assets.errors import RowsRefused, quoted
 from ml_assets.spec.documents import DocumentError, read_json
 from ml_assets.spec.program import ModelManifest
-from ml_assets.spec.training import outputs_of
 
 HEADER_LENGTH = "inference-header-content-length"
 EXTENSIONS = ("binary_tensor_data",)
@@ -135,18 +134,13 @@ def write_inference(
 
 def model_metadata(name: str, versions: Sequence[str], manifest: ModelManifest) -> dict[str, Any]:
     """What the protocol says of a model: its inputs and outputs."""
-    types = {"float64": "FP64", "string": "BYTES"}
-    read = feature_columns(manifest).items()
-    nothing = np.zeros((1, outputs_of(manifest.task, manifest.classes)))
-    found = named_predictions(nothing, manifest)
+    inputs, outputs = tensors(manifest)
     return {
         "name": name,
         "versions": list(versions),
         "platform": f"ml_assets_{manifest.model.family}",
-        "inputs": [{"name": n, "datatype": types[dtype], "shape": [-1]} for n, dtype in read],
-        "outputs": [
-            {"name": n, "datatype": _datatype(values), "shape": [-1]} for n, values in found.items()
-        ],
+        "inputs": [{**one.model_dump(), "shape": [-1]} for one in inputs],
+        "outputs": [{**one.model_dump(), "shape": [-1]} for one in outputs],
     }
 
 

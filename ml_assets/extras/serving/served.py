@@ -3,10 +3,11 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from ml_assets.assets.released_model.golden import GoldenVectors
 from ml_assets.assets.released_model.predict import carried_columns
+from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.extras.serving.batching import Batcher, Limits, Predictions
-from ml_assets.extras.serving.encoding import Columns, Encoder
-from ml_assets.extras.serving.golden import GoldenVectors
+from ml_assets.extras.serving.encoding import Columns, Encoded, Encoder
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.warm_model import WarmModel
 from ml_assets.records.loading import LoadedRelease
@@ -70,7 +71,8 @@ class ServedModel:
         Raises:
             StorageError: it says something else, or cannot be loaded.
         """
-        found = await self.batcher.ask(golden.encoded(self.release.manifest))
+        rows = Encoded(*encode_rows(golden.rows, self.release.manifest.preprocessing))
+        found = await self.batcher.ask(rows)
         golden.require(self.release.model.digest, found)
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ from ml_assets.launch.kubernetes.names import (
 )
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
+from ml_assets.settings.kubernetes_syntax import bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.footprint import notice_seconds
 from ml_assets.spec.program import World
@@ -299,6 +300,8 @@ def _arguments(order: JobOrder) -> list[str]:
     """The arguments of ``ml_assets.training.staging``; Kubernetes puts the pod's own index in."""
     arguments = ["--request", order.request, "--scratch", SCRATCH]
     arguments += ["--grace", str(order.grace_seconds)]
+    if cache := order.cluster.data_cache:
+        arguments += ["--data-cache", str(bytes_of(cache))]
     if order.world.nodes == 1:
         return arguments
     own = f"{order.name}-$(JOB_COMPLETION_INDEX).{order.name}"

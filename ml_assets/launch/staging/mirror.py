@@ -17,8 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.launch.events import LAUNCHER_FILE, append_warning
-from ml_assets.launch.result_signature import signature_of
-from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.launch.session_folder import SessionFolder, signature_of
 from ml_assets.launch.staging.addresses import addressed
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import canonical_json

@@ -13,12 +13,13 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, one_line
 from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.stages import decision_line
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Decision, LedgerEntry
+from ml_assets.spec.registered import Registered
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Entry, PublishResult, SnapshotStore
 
 _LINE = re.compile(r"\d{6,}\.json")
@@ -113,8 +114,18 @@ def _publish(
         return workspace.publish()
 
 
-def register(store: SnapshotStore, pipeline: str, model: str, author: str, run: str) -> LedgerEntry:
+def register(
+    store: SnapshotStore,
+    pipeline: str,
+    model: str,
+    author: str,
+    run: str,
+    registered: Registered | None = None,
+) -> LedgerEntry:
     """Write down that a model is known, once; else the first line about it.
+
+    Args:
+        registered: what is said of a model that was made elsewhere.
 
     Raises:
         StorageError: the ledger is broken.
@@ -130,13 +141,20 @@ def register(store: SnapshotStore, pipeline: str, model: str, author: str, run: 
             kind="registration",
             model=model,
             author=author,
-            reason="its training ended",
+            reason=_made_elsewhere(registered) if registered else "its training ended",
             run=run,
             time=datetime.now(UTC),
+            registered=registered,
         )
 
     outcome = append(store, pipeline, make)
     return outcome.entry if isinstance(outcome, Appended) else outcome.outcome
+
+
+def _made_elsewhere(said: Registered) -> str:
+    claims = ", ".join(f"{name} {value:.4g}" for name, value in said.claims.items())
+    told = f"version {said.version} from {said.uri}, which claims {claims or 'nothing'}"
+    return one_line(f"made elsewhere: {told}")
 
 
 def record_decision(

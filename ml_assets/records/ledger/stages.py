@@ -10,6 +10,7 @@ from typing import get_args
 from ml_assets.errors import UnknownModel
 from ml_assets.spec.gates import Stage, Target
 from ml_assets.spec.records import Decision, HoldoutRows, HoldoutUse, LedgerEntry
+from ml_assets.spec.registered import Registered
 
 ORDER: tuple[Target, ...] = get_args(Target)
 """The stages that hold a model, each with those before it on its way."""
@@ -117,6 +118,12 @@ def put_out_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | No
         if entry.because == "rollback" and entry.replaced == model:
             return entry
     return None
+
+
+def registration(entries: Sequence[LedgerEntry], model: str) -> Registered | None:
+    """What was said of a model that was made elsewhere; None: it was trained here, if at all."""
+    first = next((entry for entry in entries if entry.model == model), None)
+    return first.registered if first else None
 
 
 def standing_abort(entries: Sequence[LedgerEntry]) -> LedgerEntry | None:

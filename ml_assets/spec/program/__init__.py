@@ -5,23 +5,29 @@ runs, ``exit_codes`` how it ends, ``identity`` which program it is, ``start`` ho
 ``pod`` what goes through the object store where it runs in pods.
 """
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.network_code import NetworkCode
+from ml_assets.spec.program.calibration import Calibration
 from ml_assets.spec.program.identity import Program
+from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.sanity import SanityCheck
+from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
 SPLIT = "split"
 """The column of a training set's rows that names their split."""
-
 Split = Literal["train", "validation", "holdout"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 SCHEMA_FILE = "schema.json"
 SHARD_FILE = "shard.json"
+CHECKED_ROWS = 4096
+"""Rows of a shard that have a checksum of their own, so that some can be fetched without others."""
 
 
 class Ref(Frozen):
@@ -63,6 +69,8 @@ class Preprocessing(Frozen):
     null_flags: tuple[str, ...] = Field(strict=False)
     """Numeric columns that get an extra 0/1 column: they had nulls in the training split."""
     categorical: tuple[CategoricalColumn, ...] = Field(strict=False)
+    tokens: Tokens | None = Field(default=None, exclude_if=unset)
+    """Of texts, which have no other columns."""
 
 
 class Shard(Frozen):
@@ -94,17 +102,27 @@ class ShardFiles(Frozen):
     """JSON: for each categorical column the words of these rows, sorted."""
     label: File
     """[rows]: 0 or 1 float32 (binary), place of the class int64 (multiclass), the number float64
-    (regression), or the row's share of its query's gain float32 (ranking)."""
+    (regression), the row's share of its query's gain float32 (ranking), or the bytes of the text
+    float64 (language_model)."""
     queries: File | None = Field(default=None, exclude_if=unset)
     """Ranking: [queries + 1] int64, where each query's rows begin; a query lies in one shard."""
+    tokens: File | None = Field(default=None, exclude_if=unset)
+    """Of texts: [n] uint16, 0 and then the tokens of each row, each followed by 0. What was fitted
+    decides them: other words make another shard."""
+    texts: File | None = Field(default=None, exclude_if=unset)
+    """Of texts: [rows + 1] int64 where the tokens of each row begin, and the end of the last."""
+    checksums: File | None = Field(default=None, exclude_if=unset)
+    """[ceil(rows / CHECKED_ROWS), 4, 32] uint8: SHA-256 of so many rows of numeric, missing,
+    categorical and label; None: it was encoded before there were any."""
     table: File
     """The rows before encoding (Parquet), in the same order."""
 
     @property
     def arrays(self) -> tuple[File, ...]:
-        """What the training program reads."""
-        files = (self.numeric, self.missing, self.categorical, self.words, self.label, self.queries)
-        return tuple(file for file in files if file is not None)
+        """What the training program reads where it has the whole shard."""
+        files = (self.numeric, self.missing, self.categorical, self.words, self.label)
+        further = (self.queries, self.tokens, self.texts)
+        return (*files, *(file for file in further if file is not None))
 
 
 class LabelScale(Frozen):
@@ -122,33 +140,20 @@ class ShardSchema(Frozen):
     classes: tuple[str, ...] = Field(strict=False)
     preprocessing: Preprocessing
     label_rate: tuple[float, ...] = Field(strict=False)
-    """Share of each class in the training split (binary: of the positive one; a number: empty)."""
+    """Share of each class in the training split (binary: of the positive one; a text: of each
+    token; a number: empty)."""
     label_scale: LabelScale | None = Field(default=None, exclude_if=unset)
     splits: dict[Split, tuple[Shard, ...]]
 
     @property
     def shards(self) -> tuple[Shard, ...]:
         """Those of all splits, each once."""
-        return tuple({one.digest: one for part in self.splits.values() for one in part}.values())
+        return self.shards_of(SPLITS)
 
-
-class Calibration(Frozen):
-    """Takes the probabilities p of a model back to frequencies; applied wherever it predicts.
-
-    ``q_k ~ p_k / f(p_k)`` undoes a focal loss, then ``~ q_k^scale exp(shift_k)``, each made to sum
-    to one. Of a binary label that is Platt's ``sigmoid(a logit(q) + b)``.
-    """
-
-    focal_gamma: Annotated[float, Field(ge=0)] = 0.0
-    """The gamma of the focal loss it was trained with; 0: none."""
-    scale: Annotated[float, Field(gt=0)] = 1.0
-    shift: tuple[float, ...] = Field(strict=False)
-    """[classes], the first 0; binary: of the negative and the positive."""
-    rows: Annotated[int, Field(ge=0)] = 0
-    """Rows of the validation split that it was fitted on."""
-    log_loss_before: float | None = None
-    """The log loss of those rows, without it."""
-    log_loss: float | None = None
+    def shards_of(self, splits: Sequence[Split]) -> tuple[Shard, ...]:
+        """Those of some splits, each once."""
+        found = (one for name in splits for one in self.splits.get(name, ()))
+        return tuple({one.digest: one for one in found}.values())
 
 
 class ModelManifest(Frozen):
@@ -238,7 +243,8 @@ class ScoreOutput(Reports):
 
     predictions: str
     """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
-    label's unit (regression), or scores that order the rows of a query (ranking)."""
+    label's unit (regression), scores that order the rows of a query (ranking), or the nats that
+    the text takes (language_model)."""
 
 
 class _Asked(Frozen):
@@ -253,6 +259,13 @@ class _Asked(Frozen):
     """The program that is asked for; another one refuses. None: whichever is there."""
     code: NetworkCode | None = Field(default=None, exclude_if=unset)
     """Of a team's own network; None: the family is one of ours."""
+    on_demand: RowsOnDemand | None = Field(default=None, exclude_if=unset)
+    """Set by a pod for its own processes; None: the rows are here."""
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits that are read whole."""
+        return ("validation",) if self.on_demand else ("train", "validation")
 
 
 class TrainRequest(_Asked):
@@ -276,6 +289,11 @@ class ScoreRequest(_Asked):
     model: Ref
     split: Split
     output: ScoreOutput
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """See ``_Asked.splits``."""
+        return (self.split,)
 
 
 class MeasureRequest(_Asked):
@@ -338,6 +356,8 @@ class ScoreResult(Frozen):
     """Milliseconds for one row, the slowest in a hundred; None: it was not measured."""
     memory_mb: float | None = Field(default=None, exclude_if=unset)
     """Megabytes (10^6 bytes) that the process held at most."""
+    samples: tuple[tuple[int, ...], ...] = Field(default=(), strict=False, exclude_if=unset)
+    """Of a language model: tokens, the first half from a text, the rest as the model goes on."""
 
 
 class MeasureResult(Frozen):

@@ -2,21 +2,25 @@
 
 import hashlib
 import itertools
+import json
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 import polars as pl
 
 from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.settings import lakefs_place, read_lakefs
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.store.embedded.trees import Tree
-from ml_assets.store.embedded.trust import given_keys
+from ml_assets.store.embedded.trust import given_keys, require_vouched
 from ml_assets.store.lakefs.api import LakeFsApi, Pause, Recorded
 from ml_assets.store.lakefs.gateway import S3Gateway
-from ml_assets.store.lakefs.manifest import MANIFEST, State, unseal
-from ml_assets.store.lru_cache import LruCache
+from ml_assets.store.signing import Keys, Signature
 from ml_assets.store.snapshots import MAIN, RUN_KEY, CommitId
 
 PRESIGNED_BYTES = 5 << 30
@@ -28,6 +32,98 @@ _REMEMBERED = 256 << 20
 _STATES = 8
 """States that are remembered: one of 10⁵ files takes some 45 MB of memory."""
 ReceivedT = TypeVar("ReceivedT")
+
+
+class LruCache:
+    """Up to so many bytes in all; what was not used for longest goes first. Threads may share it.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = 0
+        self._contents: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, digest: str) -> bytes | None:
+        """The content of a digest; None where it is not known, or not any more."""
+        with self._lock:
+            found = self._contents.get(digest)
+            if found is not None:
+                self._contents.move_to_end(digest)
+            return found
+
+    def keep(self, digest: str, content: bytes) -> None:
+        """Remember a content that was held to its digest."""
+        with self._lock:
+            if digest in self._contents:
+                return
+            self._contents[digest] = content
+            self._held += len(content)
+            while self._held > self._most:
+                _, gone = self._contents.popitem(last=False)
+                self._held -= len(gone)
+
+
+MANIFEST = "_ml_assets/manifest.json"
+"""The signed list of what a state holds: path -> digest and size.
+
+lakeFS has no compare-and-swap on a branch, and its checksums are no proof of content. One file that
+every publish changes gives both: a merge that did not see the one before conflicts in it, and
+whoever reads holds every file to the digest that a trusted key signed.
+"""
+_KIND = "application/vnd.ml_assets.manifest"
+_SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """What a commit holds, and the work that made it."""
+
+    tree: Tree = field(default_factory=dict)
+    run_key: str = ""
+    base: str = ""
+    """The commit that it was made on top of."""
+
+
+def seal(state: State, keys: Keys) -> bytes:
+    """The manifest of a state, signed where a key is set."""
+    content = {
+        "schema": _SCHEMA,
+        "tree": {path: list(entry) for path, entry in state.tree.items()},
+        "run_key": state.run_key,
+        "base": state.base,
+    }
+    signature = keys.sign(keys.of_store(_KIND), canonical_json(content))
+    signed = [signature.key, signature.value] if signature else None
+    return canonical_json({"state": content, "signature": signed})
+
+
+def unseal(data: bytes, keys: Keys, what: str) -> State:
+    """The state that a manifest tells of.
+
+    Args:
+        what: names it, and where it is, in an error.
+
+    Raises:
+        UntrustedState: its signature does not count.
+        StorageError: it is no manifest of this version.
+    """
+    try:
+        sealed = json.loads(data)
+        content, signed = sealed["state"], sealed["signature"]
+        signature = None if signed is None else Signature(str(signed[0]), str(signed[1]))
+        tree = {path: (digest, size) for path, (digest, size) in content["tree"].items()}
+        state = State(tree, content["run_key"], content["base"])
+        known = content["schema"] == _SCHEMA
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StorageError(f"{what}, whose manifest {MANIFEST} is damaged: {error!r}.") from error
+    require_vouched(keys, _KIND, canonical_json(content), signature, what)
+    if not known:
+        raise StorageError(f"{what}, whose manifest is of schema {content['schema']!r}, not 1.")
+    return state
 
 
 class LakeFsRepository:

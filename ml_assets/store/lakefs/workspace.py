@@ -14,8 +14,7 @@ from ml_assets.errors import StorageError
 from ml_assets.store.embedded import trees
 from ml_assets.store.embedded.trees import Tree
 from ml_assets.store.lakefs.api import Merged, Recorded, Unmerged
-from ml_assets.store.lakefs.manifest import MANIFEST, State, seal
-from ml_assets.store.lakefs.repository import LakeFsRepository
+from ml_assets.store.lakefs.repository import MANIFEST, LakeFsRepository, State, seal
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import again
 from ml_assets.store.snapshots import (

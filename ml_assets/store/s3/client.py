@@ -126,6 +126,28 @@ class S3Place:
         self.moved.add(len(data))
         return data
 
+    def read_range(self, name: str, first: int, count: int) -> bytes:
+        """So many bytes of an object, from one on.
+
+        Raises:
+            StorageError: there is none.
+        """
+        from botocore.exceptions import ClientError
+
+        span = f"bytes={first}-{first + count - 1}"
+        with told(self.uri):
+            try:
+                answer = self._s3.get_object(
+                    Bucket=self._bucket, Key=self._prefix + name, Range=span
+                )
+                data = answer["Body"].read()
+            except ClientError as error:
+                if code_of(error) not in _MISSING:
+                    raise
+                raise StorageError(f"{self.uri}/{name} is lost: it is not there.") from error
+        self.moved.add(len(data))
+        return data
+
     def size(self, name: str) -> int | None:
         """Bytes; None where there is none."""
         from botocore.exceptions import ClientError

@@ -16,10 +16,12 @@ from ml_assets.errors import StorageError
 from ml_assets.spec.program import (
     SCHEMA_FILE,
     SHARD_FILE,
+    SPLITS,
     File,
     ModelManifest,
     ShardFiles,
     ShardSchema,
+    Split,
 )
 from ml_assets.store.objects import bytes_digest, inside, verify
 from ml_assets.store.s3.client import S3Place
@@ -40,16 +42,17 @@ class Kind:
     kind_beside: "Kind | None" = None
 
 
-def _shards(schema: bytes) -> list[str]:
-    return [shard.digest for shard in ShardSchema.model_validate_json(schema).shards]
+def _shards(schema: bytes, splits: Sequence[Split] = SPLITS) -> list[str]:
+    return [one.digest for one in ShardSchema.model_validate_json(schema).shards_of(splits)]
 
 
 def _arrays(shard: bytes) -> Sequence[File]:
     return ShardFiles.model_validate_json(shard).arrays
 
 
-def _arrays_and_rows(shard: bytes) -> Sequence[File]:
-    return [*_arrays(shard), ShardFiles.model_validate_json(shard).table]
+def _all_files(shard: bytes) -> Sequence[File]:
+    files = ShardFiles.model_validate_json(shard)
+    return [*files.arrays, *([files.checksums] if files.checksums else []), files.table]
 
 
 def _nothing(_: bytes) -> Sequence[File]:
@@ -60,11 +63,14 @@ def _weights(manifest: bytes) -> list[File]:
     return [ModelManifest.model_validate_json(manifest).weights]
 
 
-SHARD = Kind(SHARD_FILE, _arrays_and_rows)
+SHARD = Kind(SHARD_FILE, _all_files)
 SHARDS = Kind(SCHEMA_FILE, _nothing, _shards, SHARD)
-ARRAYS = Kind(SCHEMA_FILE, _nothing, _shards, Kind(SHARD_FILE, _arrays))
-"""What the training program reads of a training set."""
 MODELS = Kind("model.json", _weights)
+
+
+def arrays_of(splits: Sequence[Split]) -> Kind:
+    """What the training program reads of some splits of a training set."""
+    return Kind(SCHEMA_FILE, _nothing, partial(_shards, splits=splits), Kind(SHARD_FILE, _arrays))
 
 
 def fetch_folder(place: S3Place, digest: str, kind: Kind, target: Path) -> None:

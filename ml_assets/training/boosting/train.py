@@ -41,7 +41,7 @@ def train(request: TrainRequest, events: EventWriter) -> None:
     engine = engine_of(request.model)
     engine.require()
     began, notice = time.monotonic(), Notice()
-    folder, schema = open_set(request.data)
+    folder, schema = open_set(request.data, request.splits)
     grower = Grower(request, request.model, engine, events, notice)
     stopped = grower.grow(folder, schema)
     best, chosen = grower.best()

@@ -6,8 +6,10 @@ from typing import assert_never
 
 import torch
 
+from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.program import Preprocessing, Request, ShardSchema
 from ml_assets.spec.training import Boosted, Mlp, ModelSpec, Module, TabM, Task, outputs_of
+from ml_assets.training.models.gpt import GptNetwork
 from ml_assets.training.models.mlp import MlpNetwork
 from ml_assets.training.models.network import Network
 from ml_assets.training.models.tabm import TabMNetwork
@@ -32,6 +34,10 @@ def build(
     """
     if isinstance(spec, Boosted):
         raise BadRequest(f"{spec.family} is no network: its trees are grown by training/boosting.")
+    if isinstance(spec, Gpt):
+        if preprocessing.tokens is None:
+            raise BadRequest("A language model reads tokens; this training set has none.")
+        return GptNetwork(spec, preprocessing.tokens.size)
     if isinstance(spec, Module):
         if code is None:
             raise BadRequest(f"The request has no code of {spec.module}: nothing can be built.")
@@ -76,6 +82,10 @@ def set_output_bias(network: Network, task: Task, label_rate: Sequence[float]) -
             bias = torch.log(rates / (1 - rates))
         case "multiclass":
             bias = torch.log(rates)
+        case "language_model":
+            never = torch.log(torch.tensor(1e-6, dtype=torch.float64))  # what pads the words, too
+            bias = never.repeat(network.output_bias.shape[-1])
+            bias[: len(rates)] = torch.log(rates)
         case "regression" | "ranking":
             bias = torch.zeros(1)
         case _:
@@ -87,7 +97,8 @@ def set_output_bias(network: Network, task: Task, label_rate: Sequence[float]) -
 def predictions(logits: torch.Tensor, task: Task) -> torch.Tensor:
     """The mean of what the members say, [n, outputs] float64.
 
-    Probabilities (binary, multiclass), standardized values (regression) or scores (ranking).
+    Probabilities (binary, multiclass), standardized values (regression), scores (ranking) or the
+    nats of a window (language_model).
     """
     wide = logits.double()
     match task:
@@ -95,7 +106,7 @@ def predictions(logits: torch.Tensor, task: Task) -> torch.Tensor:
             each = torch.sigmoid(wide)
         case "multiclass":
             each = torch.softmax(wide, dim=-1)
-        case "regression" | "ranking":
+        case "regression" | "ranking" | "language_model":
             each = wide
         case _:
             assert_never(task)

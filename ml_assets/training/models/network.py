@@ -10,7 +10,10 @@ from ml_assets.training.models.layers import Masks
 
 
 class Network(nn.Module):
-    """(numeric [n, f], categorical [n, c], masks | None) -> logits [n, members, outputs]."""
+    """(numeric [n, f], categorical [n, c], masks | None) -> logits [n, members, outputs].
+
+    A language model's categories are a window of tokens, its one output the nats of the window.
+    """
 
     output_bias: nn.Parameter
     """[members or 1, outputs], added last: it begins at the base rate of the labels."""

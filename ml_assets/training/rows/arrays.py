@@ -4,7 +4,7 @@ The shards hold rows as they are; what was fitted is applied to the rows that ar
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from ml_assets.errors import StorageError
 from ml_assets.spec.program import (
     SCHEMA_FILE,
     SHARD_FILE,
+    SPLITS,
     File,
     Ref,
     Shard,
@@ -42,7 +43,8 @@ class Rows:
     categorical: NDArray[np.generic]
     label: NDArray[Any]
     starts: NDArray[np.int64] | None = None
-    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
+    """[queries + 1] int64, where the rows of each query begin (ranking), or the windows of each
+    text (language model); else None."""
 
 
 Predict = Callable[[Rows], NDArray[np.float64]]
@@ -94,7 +96,8 @@ class ShardArrays:
         return ShardFiles.model_validate_json((self._folder / SHARD_FILE).read_bytes())
 
     def _mapped(self, file: File) -> NDArray[Any]:
-        return np.load(self._folder / file.path, mmap_mode="r", allow_pickle=False)
+        mapped = np.load(self._folder / file.path, mmap_mode="r", allow_pickle=False)
+        return np.asarray(mapped)  # a view: numpy's own class for it costs time at every use
 
 
 class SplitArrays:
@@ -104,10 +107,13 @@ class SplitArrays:
     relevant row teaches nothing: it is no unit.
     """
 
+    at_once = 8192
+    """Rows that are scored at once."""
+    fetches = False
+    """Whether it has to be told what is read next."""
+
     def __init__(self, folder: Path, schema: ShardSchema, split: Split) -> None:
-        shards = schema.splits.get(split, ())
-        if not shards:
-            raise BadData(f"The training set {folder} has no split {split!r}.")
+        shards = shards_of(schema, split, folder)
         self._encoder, self.label_scale = Encoder(schema.preprocessing), schema.label_scale
         self._parts = [ShardArrays(folder.parent / s.digest, s.rows, self._encoder) for s in shards]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
@@ -116,10 +122,22 @@ class SplitArrays:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
+    def units_for(self, rows: int) -> int:
+        """How many units hold about so many rows; a ranking's are many rows each."""
+        return max(1, min(self.units, rows * self.units // len(self)))
+
     @property
     def units(self) -> int:
         """Rows or, of a ranking, queries."""
         return len(self) if self._queries is None else len(self._queries)
+
+    @property
+    def shards(self) -> list[int]:
+        """The units of each shard."""
+        firsts = self._starts
+        if self._queries is not None:
+            firsts = np.searchsorted(self._queries[:, 0], firsts)
+        return np.diff(firsts).tolist()
 
     def take(self, rows: NDArray[np.int64]) -> Rows:
         """The rows with these numbers, in this order, encoded."""
@@ -128,6 +146,14 @@ class SplitArrays:
         blocks = [self._taken(rows[n : n + _AT_ONCE]) for n in range(0, len(rows), _AT_ONCE)]
         arrays = zip(*((b.numeric, b.categorical, b.label) for b in blocks), strict=True)
         return Rows(*(np.concatenate(parts) for parts in arrays))
+
+    @property
+    def fetched_bytes(self) -> int:
+        """That came from a store since it was opened."""
+        return 0
+
+    def expect(self, now: Sequence[int], soon: Sequence[int]) -> None:
+        """These blocks of the order are read now and next: where all rows are here, never mind."""
 
     def labels(self) -> Iterator[NDArray[np.int64]]:
         """The places of the rows' classes, in order, some at a time."""
@@ -198,8 +224,23 @@ class SplitArrays:
         return found
 
 
-def open_set(ref: Ref) -> tuple[Path, ShardSchema]:
+def shards_of(schema: ShardSchema, split: Split, folder: Path) -> tuple[Shard, ...]:
+    """The shards of a split.
+
+    Raises:
+        BadData: there are none.
+    """
+    shards = schema.splits.get(split, ())
+    if not shards:
+        raise BadData(f"The training set {folder} has no split {split!r}.")
+    return shards
+
+
+def open_set(ref: Ref, splits: Sequence[Split] = SPLITS) -> tuple[Path, ShardSchema]:
     """The schema of a training set, held to its digest, with every file held to the schema.
+
+    Args:
+        splits: those whose rows are to be here.
 
     Raises:
         BadData: something is missing or damaged.
@@ -210,7 +251,7 @@ def open_set(ref: Ref) -> tuple[Path, ShardSchema]:
         if file_digest(file) != ref.digest:
             raise BadData(f"{file} is damaged: its checksum is not {ref.digest[:12]}.")
         schema = ShardSchema.model_validate_json(file.read_bytes())
-        for shard in schema.shards:
+        for shard in schema.shards_of(splits):
             _verify(folder.parent / shard.digest, shard)
     except (OSError, ValidationError, StorageError) as error:
         raise BadData(f"The training set {folder} cannot be used: {error}") from error

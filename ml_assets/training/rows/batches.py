@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.rows.arrays import Rows, SplitArrays
+from ml_assets.training.rows.blocks import BlockOrder
 from ml_assets.training.rows.order import (
-    BlockOrder,
     OversampleIndex,
     drawn_rows,
     microbatch_seed,
@@ -25,7 +25,7 @@ class Tensors:
     categorical: torch.Tensor
     label: torch.Tensor
     starts: torch.Tensor | None = None
-    """Ranking: [queries + 1] int64, where the rows of each query begin; else None."""
+    """As ``Rows.starts``."""
     numbers: NDArray[np.int64] | None = None
     """[units] where they lie in the split, for a message about them; None: nobody asks."""
 
@@ -61,6 +61,8 @@ class Batches:
     """The rows of rare classes, which are drawn more than once."""
     blocks: BlockOrder | None = None
     """The order of an epoch's rows; None: any row may come at any place."""
+    epochs: int = 1
+    """Rows that are fetched are fetched ahead for no later one."""
 
     @property
     def draws(self) -> int:
@@ -98,6 +100,8 @@ class Batches:
             if stop > start:
                 ranges.append(np.arange(start, stop))
                 seeds.append(microbatch_seed(self.seed, step, microbatch))
+        if self.rows.fetches and batch == 0:
+            self._expect(epoch, place, range(rank, self.microbatches, world))
         idle = not ranges
         if idle:
             ranges, seeds = [np.zeros(1, np.int64)], [0]
@@ -107,6 +111,13 @@ class Batches:
         masks = Masks(tuple(seeds), tuple(rows.tolist()))
         taken = replace(tensors(self.rows.take_units(numbers)), numbers=numbers)
         return taken, masks, 0 if idle else sum(masks.rows)
+
+    def _expect(self, epoch: int, place: int, lanes: range) -> None:
+        """Tell the rows which blocks the step reads, and which come next."""
+        assert self.blocks is not None
+        count = self.accumulate * self.batch_size // self.microbatches
+        reads = self.blocks.reads(place * count, count, lanes, self.seed, epoch, self.epochs)
+        self.rows.expect(*reads)
 
     def _drawn(self, places: NDArray[np.int64], epoch: int) -> NDArray[np.int64]:
         """The units at these places of the epoch's order."""

@@ -8,7 +8,6 @@ the n-th further draw of such a row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,14 +17,12 @@ from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.stop import BadData
 
 _ROUNDS = 6
-_BLOCKS, _WINDOW = 2_000_003, 2_000_029
-"""Set the draws of blocks, and of rows in a window, apart from all others of a seed."""
 
 
 def permuted(positions: NDArray[np.int64], rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
     """The row numbers at ``positions`` of the epoch's order; a bijection of ``range(rows)``."""
     half = max(1, ((rows - 1).bit_length() + 1) // 2)
-    keys = [np.uint64(_mixed(_key(seed, epoch, number))) for number in range(_ROUNDS)]
+    keys = [np.uint64(mixed(key(seed, epoch, number))) for number in range(_ROUNDS)]
     found = _feistel(positions.astype(np.uint64), half, keys)
     outside = found >= rows
     while outside.any():
@@ -34,51 +31,13 @@ def permuted(positions: NDArray[np.int64], rows: int, seed: int, epoch: int) -> 
     return found.astype(np.int64)
 
 
-@dataclass(frozen=True)
-class BlockOrder:
-    """An order that reads few places at a time: blocks in a random order, and within each window of
-    blocks that follow each other their rows in a random order. Each row comes once."""
-
-    rows: int
-    block: int
-    """Rows of a block; the last one in the set may have fewer."""
-    window: int
-    """Blocks whose rows are mixed."""
-
-    def permuted(self, positions: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
-        """The row numbers at ``positions`` of the epoch's order; a bijection of ``range(rows)``."""
-        blocks, begins = _blocks(self, seed, epoch)
-        mixed = positions.copy()
-        windows = (np.searchsorted(begins, positions, side="right") - 1) // self.window
-        for number in np.unique(windows):
-            first = begins[number * self.window]
-            last = begins[min((number + 1) * self.window, len(blocks))]
-            inside = windows == number
-            own = _mixed(_key(seed, int(number), _WINDOW))
-            mixed[inside] = first + permuted(
-                positions[inside] - first, int(last - first), own, epoch
-            )
-        places = np.searchsorted(begins, mixed, side="right") - 1
-        return blocks[places] * self.block + mixed - begins[places]
-
-
-@lru_cache(2)
-def _blocks(
-    order: BlockOrder, seed: int, epoch: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """[blocks] which block comes at each place; and [blocks + 1] the position where it begins."""
-    count = -(-order.rows // order.block)
-    blocks = permuted(np.arange(count), count, _mixed(_key(seed, 0, _BLOCKS)), epoch)
-    lengths = np.minimum(order.block, order.rows - blocks * order.block)
-    return blocks, np.concatenate([[0], np.cumsum(lengths)])
-
-
 def microbatch_seed(seed: int, step: int, microbatch: int) -> int:
     """The seed of everything random in one microbatch."""
-    return _mixed(_key(seed, step, microbatch + 1_000_003)) >> 1
+    return mixed(key(seed, step, microbatch + 1_000_003)) >> 1
 
 
-def _key(seed: int, first: int, second: int) -> int:
+def key(seed: int, first: int, second: int) -> int:
+    """A number of 64 bits for each three numbers."""
     return (
         seed * 0x9E3779B97F4A7C15 + first * 0xC2B2AE3D27D4EB4F + second * 0x165667B19E3779F9
     ) % 2**64
@@ -87,12 +46,12 @@ def _key(seed: int, first: int, second: int) -> int:
 def _feistel(values: NDArray[np.uint64], half: int, keys: list[np.uint64]) -> NDArray[np.uint64]:
     bits, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = values >> bits, values & mask
-    for key in keys:
-        mixed = right ^ key
-        _mix(mixed)
-        mixed &= mask
-        mixed ^= left
-        left, right = right, mixed
+    for one in keys:
+        found = right ^ one
+        _mix(found)
+        found &= mask
+        found ^= left
+        left, right = right, found
     return (left << bits) | right
 
 
@@ -108,7 +67,7 @@ def _mix(values: NDArray[np.uint64]) -> None:
     values ^= values >> np.uint64(_SHIFT)
 
 
-def _mixed(value: int) -> int:
+def mixed(value: int) -> int:
     """The same of one number: numpy takes ten times as long for it."""
     value = value * _FIRST % 2**64
     value ^= value >> _SHIFT

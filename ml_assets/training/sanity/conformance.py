@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 
 from ml_assets.spec.program import MeasureRequest, SanityRequest, ShardSchema
 from ml_assets.spec.sanity import SanityCheck, SanityName
-from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training import TrainingSpec, outputs_of
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.distributed.strategies import lowered
 from ml_assets.training.losses import row_weights, training_losses
@@ -69,7 +69,7 @@ def _asked(name: SanityName, check: Callable[[], SanityCheck]) -> SanityCheck:
 def shapes(subject: Subject, schema: ShardSchema) -> SanityCheck:
     """Logits [n, members, outputs], finite, of one row as of many."""
     network, wrong = subject.clone().eval(), list[str]()
-    outputs = subject.network.output_bias.shape[-1]
+    outputs = outputs_of(schema.task, schema.classes)
     for count in (1, 3, _ROWS):
         rows = subject.batch(count)
         with torch.no_grad():

@@ -23,6 +23,8 @@ _CLIP = 1.0
 
 _BY_HEART_ROWS, _FEWEST_ROWS, _CANDIDATES = 32, 8, 2048
 _BY_HEART_STEPS = 300
+_BY_HEART_TEXTS = 2
+"""Windows of a language model: hundreds of tokens."""
 _LEFT = 0.2
 """Share of the loss that may be left. Healthy networks get below it in 10 to 100 steps, on labels
 that are noise too; those that cannot learn stay above 0.9."""
@@ -216,6 +218,8 @@ def _by_heart(subject: Subject, fewest: int) -> Tensors:
     """Rows to learn by heart, one more than there are inputs, and not fewer than these."""
     if subject.task == "ranking":
         return subject.batch(_BY_HEART_ROWS)
+    if subject.task == "language_model":
+        return subject.batch(_BY_HEART_TEXTS)
     rows = subject.batch(_CANDIDATES)
     numeric, codes = rows.numeric.numpy(), rows.categorical.numpy()
     vary = int((np.ptp(numeric, axis=0) > 0).sum() + (np.ptp(codes, axis=0) > 0).sum())

@@ -12,6 +12,7 @@ from ml_assets.training.losses import row_weights, training_losses
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors, tensors
+from ml_assets.training.rows.blocks import BlockOrder
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,15 @@ class Subject:
 
     def batch(self, rows: int, step: int = 0) -> Tensors:
         """About so many rows of the order that training has, whole queries of a ranking."""
-        size = self._units(rows, self.rows)
-        return Batches(self.rows, self.spec.seed, size, 1).share(step, 0, 1)[0]
+        size = self.rows.units_for(rows)
+        spec, blocks = self.spec, None
+        if spec.order == "blocks":
+            blocks = BlockOrder(self.rows.shards, spec.block_rows, spec.block_window, 1, size)
+        return Batches(self.rows, spec.seed, size, 1, blocks=blocks).share(step, 0, 1)[0]
 
     def unseen(self, rows: int) -> Tensors:
         """About so many rows of the validation split, spread evenly over it."""
-        units = np.linspace(0, self.held_out.units - 1, self._units(rows, self.held_out))
+        units = np.linspace(0, self.held_out.units - 1, self.held_out.units_for(rows))
         return tensors(self.held_out.take_units(np.unique(units.astype(np.int64))))
 
     def loss(self, network: Network, rows: Tensors) -> torch.Tensor:
@@ -52,9 +56,6 @@ class Subject:
 
     def weights(self, rows: Tensors) -> torch.Tensor:
         return row_weights(rows, self.task, self.spec.positive_weight, self.spec.class_weights)
-
-    def _units(self, rows: int, of: SplitArrays) -> int:
-        return max(1, min(of.units, rows * of.units // len(of)))
 
 
 def verdict(name: SanityName, value: float, bound: float, saw: str, remedy: str) -> SanityCheck:

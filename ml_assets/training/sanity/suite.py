@@ -15,11 +15,14 @@ from ml_assets.spec.training import Boosted
 from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.families import code_of, fresh_network
-from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.rows.arrays import open_set
+from ml_assets.training.rows.tokens import split_arrays
+from ml_assets.training.rows.training_split import open_training_split
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
 from ml_assets.training.sanity.subject import Subject
 from ml_assets.training.sanity.untrained import gradients, loss_at_init, no_batch_leak, output_bias
 from ml_assets.training.stop import BadRequest
+from ml_assets.training.telemetry import Stopwatch
 
 _ALONE: dict[SanityName, Callable[[Subject], SanityCheck]] = {
     "loss_at_init": loss_at_init,
@@ -60,7 +63,7 @@ def deep(request: SanityRequest) -> tuple[SanityCheck, ...] | None:
     """What every network has to keep; None on all ranks but the first."""
     from ml_assets.training.sanity.conformance import conform  # a second more to load
 
-    folder, schema = open_set(request.data)
+    folder, schema = open_set(request.data, request.splits)
     subject = admit(request)
     ranks = join()
     wait_at_most(_LONGEST_STEP, ranks)
@@ -73,9 +76,10 @@ def deep(request: SanityRequest) -> tuple[SanityCheck, ...] | None:
 
 def admit(request: SanityRequest) -> Subject:
     """The network and the rows that the training of this request would begin with."""
-    folder, schema = open_set(request.data)
+    folder, schema = open_set(request.data, request.splits)
     network = fresh_network(request.model, request.training.seed, schema, code_of(request))
-    rows, held_out = (SplitArrays(folder, schema, name) for name in ("train", "validation"))
+    rows, _ = open_training_split(request, folder, schema, Stopwatch())
+    held_out = split_arrays(folder, schema, "validation")
     return Subject(network, request.model, request.training, schema.task, rows, held_out)
 
 

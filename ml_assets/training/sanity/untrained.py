@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ml_assets.spec.sanity import SanityCheck
+from ml_assets.spec.training import Task
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
@@ -51,14 +52,15 @@ def output_bias(subject: Subject) -> SanityCheck:
     """Compare what the output bias alone predicts with the labels of the first rows."""
     rows = subject.batch(_ROWS)
     bias = subject.network.output_bias.detach().double()
+    if subject.task == "language_model":
+        return _token_bias(bias[0], rows)
     label = rows.label.double()
     match subject.task:
         case "binary":
             predicted, rates, unit = torch.sigmoid(bias), label.mean()[None], "the base rate"
         case "multiclass":
-            rates = torch.bincount(rows.label.long(), minlength=bias.shape[-1]).double() / len(
-                label
-            )
+            label = rows.label.long()
+            rates = torch.bincount(label, minlength=bias.shape[-1]).double() / len(label)
             predicted, unit = torch.softmax(bias, dim=-1), "the base rates of the classes"
         case "regression" | "ranking":
             predicted, rates, unit = bias, label.mean()[None], "the mean of the scaled labels"
@@ -79,14 +81,37 @@ def output_bias(subject: Subject) -> SanityCheck:
     return verdict("output_bias", float(away[worst]), bound, saw, remedy)
 
 
+def _token_bias(bias: torch.Tensor, rows: Tensors) -> SanityCheck:
+    """The tokens of a text come together, so that no share of one is sure: nats are compared."""
+    tokens = classes_of(rows, "language_model")
+    shares = (torch.bincount(tokens) / len(tokens)).double()
+    best = float(-torch.log(shares[tokens]).mean())
+    seen = float(-torch.log_softmax(bias, 0)[tokens].mean())
+    bound = (best + math.log(len(bias))) / 2
+    saw = (
+        f"The output bias alone takes {seen:.3f} nats for a token; expected at most {bound:.3f},"
+        f" halfway from the {best:.3f} of its frequencies to no bias at all."
+    )
+    remedy = "Let set_output_bias begin there: the first steps would be spent on learning it."
+    return verdict("output_bias", seen, bound, saw, remedy)
+
+
+def classes_of(rows: Tensors, task: Task) -> torch.Tensor:
+    """[targets] what is to be told apart: the rows' classes, or every token of the windows."""
+    if task != "language_model":
+        return rows.label.long()
+    targets = rows.categorical[:, 1:].long()
+    return targets[targets >= 0]
+
+
 def _theory_bias(subject: Subject, rows: Tensors) -> torch.Tensor:
     """The output bias of the best constant prediction: [outputs]."""
     bias = torch.zeros(subject.network.output_bias.shape[-1])
     match subject.task:
         case "binary":
             return torch.logit(rows.label.mean(), eps=1e-6)[None]
-        case "multiclass":
-            counts = torch.bincount(rows.label.long(), minlength=len(bias))
+        case "multiclass" | "language_model":
+            counts = torch.bincount(classes_of(rows, subject.task), minlength=len(bias))
             return torch.log((counts / counts.sum()).clamp(min=1e-6))
         case "regression" | "ranking":
             return bias
@@ -106,6 +131,10 @@ def _theory_loss(subject: Subject, rows: Tensors) -> tuple[float, float, str]:
             shares = np.bincount(label.astype(np.int64)) / len(label)
             own = shares[label.astype(np.int64)]
             return _of_classes(own, subject, rows), 0.0, "the entropy of the labels"
+        case "language_model":
+            tokens = classes_of(rows, subject.task)
+            shares = (torch.bincount(tokens) / len(tokens)).double()
+            return float(-torch.log(shares[tokens]).mean()), 0.0, "the entropy of the tokens"
         case "regression":
             chance = float(np.std(label**2) / math.sqrt(len(label)))
             return 1.0, chance, "the variance of the scaled labels"

@@ -30,6 +30,9 @@ def main() -> int:
     parser.add_argument(
         "--grace", type=float, default=SAVE_SECONDS, help="seconds to save after SIGTERM"
     )
+    parser.add_argument(
+        "--data-cache", type=int, help="bytes of the disk for rows that are fetched on demand"
+    )
     given = parser.parse_args()
     if (given.rendezvous is None) != (given.address is None):
         parser.error("--rendezvous and --address belong together")
@@ -38,7 +41,11 @@ def main() -> int:
         NodeRendezvous(given.rendezvous, given.address, index) if given.rendezvous else None
     )
     try:
-        pod = Pod(PodConfig(given.request, given.scratch, index, rendezvous, given.grace))
+        pod = Pod(
+            PodConfig(
+                given.request, given.scratch, index, rendezvous, given.grace, given.data_cache
+            )
+        )
     except (SettingsError, BadRequest) as error:
         sys.stderr.write(f"[staging] {error}\n")
         return EXIT_BAD_REQUEST

@@ -85,6 +85,8 @@ class PodConfig:
     """None: there is one pod."""
     grace: float
     """Seconds that the program has to save after a notice."""
+    data_cache: int | None = None
+    """See ``stage``."""
 
 
 class Program:
@@ -218,7 +220,8 @@ class Pod:
         request = read_request(self._place, self._file, self._deadline)
         persist(lambda: require_newest(self._place, request.attempt), self._deadline)
         self._outbox.begin(self._deadline)
-        local = stage(request, self._place, self.config.scratch, self._deadline)
+        config = self.config
+        local = stage(request, self._place, config.scratch, self._deadline, config.data_cache)
         (self._folder / self._file).write_bytes(canonical_json(local))
         if self.config.rendezvous is not None:
             self.config.rendezvous.wait_for_the_first()

@@ -17,11 +17,12 @@ from ml_assets.spec.program import (
     ScoreRequest,
     TrainRequest,
 )
+from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place
-from ml_assets.store.s3.content import ARRAYS, MODELS, Kind, fetch_folder
+from ml_assets.store.s3.content import MODELS, Kind, arrays_of, fetch_folder
 from ml_assets.store.s3.handover import put_made, put_result
 from ml_assets.training.stop import BadData, BadRequest, NotSaved, Superseded
 
@@ -45,11 +46,19 @@ def read_request(place: S3Place, name: str, deadline: Deadline) -> Request:
         raise BadRequest(f"{place.uri}/{name} is no request of this version: {error}") from error
 
 
-def stage(request: Request, place: S3Place, scratch: Path, deadline: Deadline) -> Request:
+def stage(
+    request: Request,
+    place: S3Place,
+    scratch: Path,
+    deadline: Deadline,
+    data_cache: int | None = None,
+) -> Request:
     """The same request with what it reads and writes below ``scratch``; checkpoints stay on S3.
 
     Args:
         place: of the object store that the request is of: a client to share.
+        data_cache: bytes of the disk for rows that its processes fetch themselves as they come to
+            them; None: all rows are fetched now.
 
     Raises:
         BadData: something is lost, or is not what its digest names.
@@ -64,7 +73,15 @@ def stage(request: Request, place: S3Place, scratch: Path, deadline: Deadline) -
 
     folder = scratch / "attempt"
     folder.mkdir(parents=True, exist_ok=True)
-    changed: dict[str, object] = {"data": brought(request.data, ARRAYS, "shards/set")}
+    if data_cache is not None and not isinstance(request, ScoreRequest):
+        source = RowsOnDemand(
+            uri=request.data.uri.rpartition("/")[0],
+            scratch=str(scratch / "rows"),
+            bytes=data_cache // request.world.procs,
+        )
+        request = request.model_copy(update={"on_demand": source})
+    kind = arrays_of(request.splits)
+    changed: dict[str, object] = {"data": brought(request.data, kind, "shards/set")}
     if isinstance(request, ScoreRequest):
         changed["model"] = brought(request.model, MODELS, "model")
     if isinstance(request, TrainRequest) and request.init is not None:
@@ -121,7 +138,7 @@ def _no_room(ref: Ref, target: Path, error: OSError) -> NotSaved:
     free = shutil.disk_usage(next(p for p in target.parents if p.exists())).free
     return NotSaved(
         f"{ref.uri} could not be written to {target}: {error}. {free / 1e6:,.0f} MB are free there:"
-        " raise cluster.scratch."
+        " raise cluster.scratch, or set training.order: blocks and cluster.data_cache."
     )
 
 

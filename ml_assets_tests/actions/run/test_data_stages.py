@@ -1,5 +1,6 @@
 """A file that is refused keeps its own partition back, and what is made from it, and no other."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.actions.run.run import PipelineRun, Request
+from ml_assets.adapters.run_log import find_run
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.settings import read_settings
@@ -28,6 +30,7 @@ class CommandLine:
         graph = open_pipeline(NAME, settings)
         self.sources = root / "sources"
         self.said: list[str] = []
+        self.instance = instance
         self._run = PipelineRun(graph, build(settings), instance, self.said.append)
 
     def run(self, through: str) -> None:
@@ -65,6 +68,10 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(line: Co
     with pytest.raises(RunFailed) as caught:
         line.run("training_set")
     said = str(caught.value)
+    told = re.findall(r"Run (\S+) failed\.|the whole log: ml-assets ops logs (\w+)", said)
+    runs = [run for run, _ in told if run]
+    assert runs and [log for _, log in told if log] == [run[:8] for run in runs]
+    assert all(find_run(line.instance, run[:8]).run_id == run for run in runs)
     assert f"orders/{NO_TABLE}.csv, line " in said
     assert f"validated_table/arrivals [{NO_CONTRACT}]: 1 critical expectation" in said
     whole = [week for week in WEEKS if week not in (NO_TABLE, NO_CONTRACT)]

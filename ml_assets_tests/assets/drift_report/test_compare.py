@@ -10,9 +10,8 @@ from ml_assets.assets.drift_report.compare import Comparison, NewPeriod, judge_l
 from ml_assets.assets.drift_report.findings import DriftReport, Window
 from ml_assets.assets.drift_report.pictures import drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm, remember
-from ml_assets.assets.evaluation_report.drift_baseline import Baseline
+from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.drift_profile import make_profile
-from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_loss
 from ml_assets.reports.picture import IMAGE_BYTES
 from ml_assets.spec.drift import DriftSpec
 

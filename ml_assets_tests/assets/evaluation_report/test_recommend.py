@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ml_assets.assets.evaluation_report.recommend import recommend
+from ml_assets.assets.evaluation_report.build_report import recommend
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.spec.pipeline import PipelineSpec
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.evaluation_report.estimates import estimates
+from ml_assets.assets.evaluation_report.gate_estimates import estimates
 from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.assets.released_model.gates.decide import decide

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ml_assets.assets.released_model.override import Overridden, override
+from ml_assets.actions.override import Overridden, override
 from ml_assets.assets.released_model.promote import Refused, Released, release, verify
 from ml_assets.errors import UnknownModel
 from ml_assets.records.ledger.chain import read, record_decision

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ml_assets.assets.released_model.override import Overridden, override
+from ml_assets.actions.override import Overridden, override
 from ml_assets.assets.released_model.promote import (
     AlreadyReleased,
     Refused,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ml_assets.assets.released_model.override import override
+from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Refused, Released, release
-from ml_assets.assets.released_model.rollback_line import (
+from ml_assets.assets.released_model.rollback import (
     AlreadyBack,
     RolledBack,
     Way,

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.released_model.override import Overridden, override
+from ml_assets.actions.override import Overridden, override
 from ml_assets.assets.released_model.promote import Released, release
-from ml_assets.assets.released_model.rollback_line import RolledBack, Way, roll_back
+from ml_assets.assets.released_model.rollback import RolledBack, Way, roll_back
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, moves

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets.assets.validated_table.contract.compiled import audit
+from ml_assets.assets.validated_table.contract.compiled import audit, no_repeats
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation
-from ml_assets.assets.validated_table.contract.uniqueness import no_repeats
 
 TIMES = [datetime(2013, 1, day, tzinfo=UTC) for day in (1, 2)]
 VALUES = {

@@ -15,7 +15,7 @@ import pytest
 from apprise.plugins.email import NotifyEmail
 from apprise.plugins.slack import NotifySlack
 
-from ml_assets.automation.alerts import delivery, media
+from ml_assets.automation.alerts import delivery
 from ml_assets.automation.alerts import reported as told
 from ml_assets.automation.alerts.delivery import ATTEMPT_SECONDS, ATTEMPTS, deliver
 from ml_assets.automation.alerts.message import LINE, SHOWN, Cause, Kind, Message, messages
@@ -48,7 +48,7 @@ class Notebook:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(delivery, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(media, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(delivery, "PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -179,13 +179,13 @@ def test_a_mail_server_is_logged_in_to_with_what_the_url_says() -> None:
 
 
 def test_no_password_goes_to_another_machine_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(media, "_LOOPBACK", ())
+    monkeypatch.setattr(delivery, "_LOOPBACK", ())
     with mailserver() as box:
         at = f"ann:{SECRET}@127.0.0.1:{box.port}/?to=ops@b.org&from=ml@b.org"
         refused = deliver(to(f"mailto://{at}"), message(), 20.0)
         assert refused is not None
         assert refused.startswith("it offers no encryption for the password")
-        monkeypatch.setattr(media, "RETRIES", 0)
+        monkeypatch.setattr(delivery, "RETRIES", 0)
         refused = deliver(to(f"mailtos://{at}"), message(), 20.0)
         assert refused is not None
         assert refused.startswith("it offers no encryption")

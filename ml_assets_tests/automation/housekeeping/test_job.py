@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 from dagster._utils.schedules import schedule_execution_time_iterator
 
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.automation.housekeeping import job as housekeeping
 from ml_assets.definitions import build
 from ml_assets.settings import read_settings

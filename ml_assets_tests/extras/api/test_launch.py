@@ -4,10 +4,15 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
+from ml_assets.spec.canonical import canonical_json
+from ml_assets.store.objects import describe
 from ml_assets.store.open import shared_snapshots
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.extras.api.calling import Api, api_of
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.ui import serving
@@ -30,7 +35,8 @@ def ended(api: Api, run: str) -> str:
 
 
 def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    handover = tmp_path / "handover"
+    world = World(tmp_path, {"ML_ASSETS_REGISTER_FROM": str(handover)})
     irises.plant(world.pipelines, world.sources)
     lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
     (world.pipelines / "irises" / "defs.yaml").write_text(lax)
@@ -64,3 +70,44 @@ def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: P
         line = read(shared_snapshots(world.settings.snapshots), "irises")[-1]
         assert (line.because, line.author, line.reason) == ("rollback", "olga", "complaints")
         assert api.send("PUT", path, asked)[1]["status"] == "there already"
+
+        # a model that was made elsewhere: judged once, refused in words, whatever it claims
+        asked = {
+            "name": "irises",
+            "version": "1.0.0",
+            "artifact_uri": str(made_elsewhere(world, handover / "irises-1.0.0")),
+            "metrics": {"accuracy": 0.999},
+            "stage": "production",
+        }
+        status, said = api.ask(f"{V1}/models/register", asked)
+        assert (status, said["status"]) == (202, "being judged"), said
+        assert ended(api, said["run_id"]) == "failure", "the release is refused"
+        status, again = api.ask(f"{V1}/models/register", asked)
+        assert (status, again["status"]) == (200, "registered before")
+        assert (again["run_id"], again["version"]) == (said["run_id"], said["version"])
+        _, shown = api.ask(f"{V1}/models/irises/versions/{said['version']}")
+        assert "nobody here knows which rows it was trained on" in shown["reason"]
+        assert {gate["name"]: gate["passed"] for gate in shown["gates"]} == {
+            "accuracy_floor": True,
+            "beats_constant": True,
+            "champion": True,
+            "made_elsewhere": False,
+        }
+        assert shown["made_elsewhere"]["claims"] == {"accuracy": 0.999}
+        status, kept = api.send(
+            "PUT", f"{V1}/models/irises/versions/{said['version']}/stage", {"stage": "production"}
+        )
+        assert (status, "made_elsewhere" in kept["error"]) == (409, True)
+        assert now() == first
+
+
+def made_elsewhere(world: World, folder: Path) -> Path:
+    """The released weights, a little moved: another model."""
+    release = find_release(open_pipeline("irises", world.settings))
+    folder.mkdir(parents=True)
+    named = release.manifest.weights.path
+    moved = {n: w * 1.0001 for n, w in load_file(Path(release.model.uri) / named).items()}
+    save_file(moved, folder / named)
+    manifest = release.manifest.model_copy(update={"weights": describe(folder, [named])[0]})
+    (folder / "model.json").write_bytes(canonical_json(manifest))
+    return folder

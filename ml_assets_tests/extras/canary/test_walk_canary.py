@@ -6,11 +6,17 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
 from ml_assets.definitions import build
+from ml_assets.extras.serving.abort import abort_canary
+from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
+from ml_assets.graph.code_version import code_version_of
+from ml_assets.graph.publish import Draft, Work
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
-from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.records import Interval, LedgerEntry
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import asked_for
 from ml_assets_tests.worlds import deliveries
@@ -141,3 +147,65 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     refused = json.loads(world.cli("status", "deliveries", "--json"))["canary"]
     assert refused["version"] == before["canary"]
     assert "refused by 1 of 1 gate" in refused["decision"]
+
+
+def served(world: World, canary: str, champion: str, worse: float) -> None:
+    """What online evaluation publishes, of a canary that lost by so much."""
+    pipeline = open_pipeline("deliveries", world.settings)
+    loss = PeriodLoss(period="", units=400, blocks=7, mean=0.4, error=0.01)
+    around = Interval(value=0.4, low=0.38, high=0.42)
+    models = [
+        ServedLoss(stage=stage, model=model, units=400, loss=around, told=loss)
+        for stage, model in (("canary", canary), ("production", champion))
+    ]
+    report = OnlineReport(
+        pipeline="deliveries",
+        period="2024-04-01",
+        loss="log-loss",
+        labelled=800,
+        models=tuple(models),
+        difference=Interval(value=worse, low=worse - 0.05, high=worse + 0.05),
+    )
+    address = pipeline.address("online_evaluation", partition="2024-04-01")
+    work = Work(address, code_version_of(pipeline, "online_evaluation"), (), "r", str(worse))
+    with Draft(pipeline, work, pipeline.store.resolve(), rows=800) as draft:
+        draft.text("report.json", canonical_json(report))
+        draft.publish(attributes={}, data_version=digest_of(report))
+
+
+def test_a_canary_that_lost_on_what_it_was_served_stays_until_its_traffic_says_otherwise(
+    world: World,
+) -> None:
+    before = stages(ledger(world))
+    spec = spec_of(world)
+    text = spec.read_text().replace("rule: superior, margin: 10.0", "margin: 10.0")
+    rollout = "canary: {periods: 1}, rollout: {entity: [order]}}"
+    spec.write_text(text.replace("canary: {periods: 1}}", rollout))
+    served(world, before["canary"], before["production"], worse=0.2)
+    said = world.cli("release", "promote", "deliveries", code=3)
+    assert "worse than chance explains" in said
+    line = ledger(world)[-1]
+    assert line.decision
+    assert [(one.name, one.passed) for one in line.decision.gates][1:] == [
+        ("online_evaluation", False)
+    ]
+    assert line.decision.gates[0].passed, "the comparison alone would have let it through"
+    assert stages(ledger(world)) == before
+    assert "stands refused" in world.cli("release", "promote", "deliveries", code=3)
+    served(world, before["canary"], before["production"], worse=-0.01)
+    world.cli("release", "promote", "deliveries")
+    assert stages(ledger(world))["production"] == before["canary"]
+
+
+def test_an_aborted_canary_is_not_released_again_by_itself(world: World) -> None:
+    """Its gates' decision still fits all evidence: a click and a run are refused."""
+    world.cli("run", "deliveries", "--epochs", "2")
+    bad = stages(ledger(world))["canary"]
+    pipeline = open_pipeline("deliveries", world.settings)
+    assert abort_canary(pipeline, bad, "errors: it could not answer 9 of 50 rows")
+    there = stages(ledger(world))
+    assert "canary" not in there
+    assert "aborted as canary" in alone(world, "released_model")
+    said = world.cli("run", "deliveries", "--epochs", "2")
+    assert "skip  deliveries/released_model: it was aborted as canary" in said
+    assert stages(ledger(world)) == there

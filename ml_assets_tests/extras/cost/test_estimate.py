@@ -10,8 +10,8 @@ import yaml
 from ml_assets.assets.trained_model.cost.jobs import Job, Use
 from ml_assets.assets.trained_model.cost.money import HOUR, in_words
 from ml_assets.assets.trained_model.cost.split import split_session
+from ml_assets.extras.cost.account import projection
 from ml_assets.extras.cost.estimate import LAST, estimate, estimated, planned_steps
-from ml_assets.extras.cost.projection import projection
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.usage import AttemptUsage, Held, Mark
 from ml_assets_tests.worlds import irises

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.extras.cost.stored import stored
+from ml_assets.extras.cost.account import stored
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects

@@ -10,7 +10,7 @@ import pytest
 
 from ml_assets.actions.experiments import page
 from ml_assets.cli.main import main
-from ml_assets.records.run_folders import Begun, Words, add, begin
+from ml_assets.records.experiments import Begun, Words, add, begin
 from ml_assets.records.run_usage import RunUsage, Whose
 from ml_assets.settings import Prices, prices_of, read_settings
 from ml_assets.spec.canonical import canonical_json

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import SettingsError
 from ml_assets.extras.online.asset import online_store
 from ml_assets_tests.worlds.opened import pipeline_of

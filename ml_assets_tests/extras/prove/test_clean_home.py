@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.adapters.launcher import LauncherResource
+from ml_assets.adapters.resources import LauncherResource
 from ml_assets.errors import StorageError
 from ml_assets.extras.prove.clean_home import CleanHome, clean_home
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher

@@ -15,9 +15,10 @@ from ml_assets.cli.main import main
 from ml_assets.errors import UnknownRun
 from ml_assets.extras.prove.claim import Claims
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.run_history import Made, RunHistory
+from ml_assets.records.record_history import Made, RunHistory
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.program.identity import machine_here
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
@@ -159,6 +160,42 @@ def test_another_feature_function_is_refused_and_named_first_when_told_to_go_on(
     assert found["first_difference"]["asset"] == "irises/feature_set"
     assert "values differ in petal_width (150)" in found["first_difference"]["said"]
     assert [v["outcome"] for v in found["verdicts"]] == ["equal", "equal", "equal", "differs"]
+
+
+def otherwise(prover: Prover, folder: Path) -> None:
+    """Let the training program add as a processor without vector instructions does."""
+    folder.mkdir()
+    line = "import os\nos.environ['ATEN_CPU_CAPABILITY'] = 'default'\n"
+    (folder / "sitecustomize.py").write_text(line)
+    prover.environment.setenv("PYTHONPATH", str(folder))
+
+
+def on(record: RunRecord, cpu: str) -> RunRecord:
+    nodes = [
+        node.model_copy(update={"machine": node.machine.model_copy(update={"cpu": cpu})})
+        for node in record.nodes
+    ]
+    return record.model_copy(update={"nodes": tuple(nodes)})
+
+
+def test_on_another_kind_of_device_metrics_are_asked_for_and_no_bits(
+    released: World, prover: Prover, tmp_path: Path
+) -> None:
+    otherwise(prover, tmp_path / "device")
+    said = prover.say("irises", "--from-snapshots", code=3)
+    assert "DIFFERS  irises/trained_model: other bits on the same kind of device" in said
+    store = copied_store(released, tmp_path, prover)
+    rewrite_record(store, lambda record: on(record, "AMD EPYC 7B13"))
+    said = prover.say("irises", "--from-snapshots")
+    other = f"another kind of device ({', '.join(machine_here().devices)}, AMD EPYC 7B13 then)"
+    for stage in ("trained_model", "evaluation_report"):
+        assert f"equal~   irises/{stage}: {other}: equal to 0.5% is asked, not bits" in said
+
+
+def test_the_latest_of_a_release_is_the_run_that_released_it(prover: Prover) -> None:
+    found = prover.json("deliveries", "latest")
+    assert found["verdict"] == "equal"
+    assert [one["asset"].split("/")[1] for one in found["verdicts"]][-4:] == MODEL_STAGES
 
 
 def test_a_seed_that_is_not_the_one_that_trained_is_named_first(

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from ml_assets.extras.recall.downstream import Derivation, remake, spread
-from ml_assets.records.run_history import Node
+from ml_assets.extras.recall.recall import Derivation, remake, spread
+from ml_assets.records.record_history import Node
 
 
 def node(name: str) -> Node:

@@ -105,6 +105,24 @@ def test_an_orchestrator_that_is_upgraded_in_mid_training_follows_the_job_and_th
     assert len(home.trainings()) == 2, "what is due by the new program is trained by it"
 
 
+def test_a_fresh_training_whose_command_is_killed_is_followed_by_the_next_command(
+    home: Home,
+) -> None:
+    over_two_pods(home.world)
+    killed = begin(home.world, "run", "irises", "--fresh")
+    with between_two_saves(home.store, lambda: not killed.over()):
+        killed.process.kill()
+        killed.ends(-signal.SIGKILL)
+        (job,) = home.trainings()
+        after = begin(home.world, "run", "irises")
+        until_said(after, "the fresh training that was interrupted goes on")
+    said = after.ends()
+    assert "trains for irises, too" not in said
+    assert home.trainings() == {job} and home.left() == [], "none was begun beside it"
+    assert home.world.status("irises")["release"]["decision"] == "passed"
+    assert "skip  irises/trained_model" in home.world.cli("run", "irises")
+
+
 def until_said(run: Run, words: str) -> None:
     while words not in run.said():
         assert not run.over(), run.said()[-6000:]

@@ -173,6 +173,7 @@ OTHER_SPEC: dict[str, Any] = {
     "memory": "2Ti",
     "shared_memory": "2Gi",
     "scratch": "7Gi",
+    "data_cache": "5Gi",
     "node_selector": {"other": "label"},
     "tolerations": (),
     "priority_class": "other",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ml_assets.launch.kubernetes.quota import amount, too_small
+from ml_assets.launch.kubernetes.starting import amount, too_small
 
 SAID = 'Error creating: pods "a-0" is forbidden: exceeded quota: team, requested: {0}'
 

@@ -76,18 +76,19 @@ class Home:
         )
         return mirror, mirror.send(request)
 
-    def start(self, uri, nodes=2, grace=20, **env):
+    def start(self, uri, nodes=2, grace=20, data_cache=None, **env):
         """The pods of an attempt, by index."""
         port = free_port()
-        started = [self._pod(uri, index, nodes, port, grace, env) for index in range(nodes)]
+        more = ["--data-cache", str(data_cache)] if data_cache else []
+        started = [self._pod(uri, index, nodes, port, grace, more, env) for index in range(nodes)]
         self.pods += started
         return started
 
-    def _pod(self, uri, index, nodes, port, grace, env):
+    def _pod(self, uri, index, nodes, port, grace, more, env):
         number = len(self.pods) + index
         scratch, log = self.folder / f"scratch{number}", self.folder / f"pod{number}.txt"
         command = [sys.executable, "-m", "ml_assets.training.staging", "--request", uri]
-        command += ["--scratch", str(scratch), "--grace", str(grace)]
+        command += ["--scratch", str(scratch), "--grace", str(grace), *more]
         if nodes > 1:
             command += ["--rendezvous", f"127.0.0.1:{port}", "--address", f"127.0.0.{1 + index}"]
         scratch.mkdir(parents=True)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.events import session_events
+from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.program.events import Failed, Progress
 from ml_assets_tests.launch.real import STEPS, named, numbered, train_job
 from ml_assets_tests.launch.staging.pods import Home, wait_for, weights
@@ -55,6 +57,34 @@ def test_a_notice_to_one_pod_ends_both_with_what_was_saved(home, data):
     words = mirror.exits(1)
     assert {index: word.code for index, word in words.items()} == {0: 75, 1: 75}
     assert all("saved at step" in word.reason for word in words.values())
+
+
+@pytest.mark.daemon
+def test_pods_without_room_for_the_set_train_the_same_weights_also_after_a_kill(
+    home, data, tmp_path
+):
+    """Each holds a third of the training split and fetches its own rows as it comes to them."""
+    blocks = {"order": "blocks", "block_rows": 12, "block_window": 2}
+    job = train_job(data, **blocks, epochs=60, evaluate_every=50, patience=100)
+    whole = LocalLauncher(tmp_path / "alone").train(job, [].append)
+    mirror, uri = home.train(job)
+    cache = 7 * 12 * 8  # blocks of rows of a number and a label
+    first, second = home.start(uri, data_cache=cache)
+    wait_for(lambda: mirror.pull(1) and checkpoints(mirror))
+    for pod in (second, first):  # the launcher ends the other one
+        pod.process.kill()
+        assert pod.code() == -signal.SIGKILL
+    mirror, uri = home.train(job, number=2)
+    assert [pod.code() for pod in home.start(uri, data_cache=cache)] == [0, 0]
+    assert mirror.adopt() == (1, 2)
+    assert said(mirror, 2)[0].startswith("resumed at step ")
+    result = mirror.folder.finished_training()
+    assert weights(Path(result.model.uri)) == weights(Path(whole.model.uri))
+    shard = load_schema(data).splits["train"][0].digest
+    for pod in home.pods:
+        assert not list(pod.scratch.rglob(f"{shard}/numeric.npy")), "the split is not on its disk"
+    waits = [e.metrics for e in named(session_events(mirror.folder.root), "metrics")]
+    assert all("fetch_wait_share" in told for told in waits)
 
 
 def test_attempts_that_end_early_leave_what_they_saved_and_nothing_else_that_counts(home, data):

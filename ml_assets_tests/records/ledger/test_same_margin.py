@@ -1,7 +1,7 @@
 """Three models in a row that one margin refused: what another would have done is said."""
 
 from ml_assets.records.ledger.chain import read, record_decision
-from ml_assets.records.ledger.same_margin import refused_by_same_margin
+from ml_assets.records.ledger.replay import refused_by_same_margin
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
 

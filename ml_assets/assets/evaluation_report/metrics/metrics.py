@@ -1,6 +1,6 @@
 """The metrics of a model on labelled rows, with block-bootstrap intervals, whatever its task.
 
-Each task has a room of its own: ``classification``, ``regression``, ``ranking``.
+Each task has a room of its own: ``classification``, ``regression``, ``ranking``, ``language``.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ import polars as pl
 
 from ml_assets.assets.evaluation_report.bootstrap import Resampler, interval
 from ml_assets.assets.evaluation_report.metrics.classification import Classified
+from ml_assets.assets.evaluation_report.metrics.language import Coded
 from ml_assets.assets.evaluation_report.metrics.ranking import Ranked
 from ml_assets.assets.evaluation_report.metrics.regression import Estimated
 from ml_assets.assets.evaluation_report.rows import Truth
@@ -24,7 +25,7 @@ SLICE_ROWS = 200
 SLICE_VALUES = 12
 SLICE_SAMPLES = 200
 """Bootstrap draws of a slice: enough for a whisker."""
-COMPARED_BY: tuple[MetricName, ...] = ("auc", "accuracy", "r2", "ndcg")
+COMPARED_BY: tuple[MetricName, ...] = ("auc", "accuracy", "r2", "ndcg", "bits_per_byte")
 """The metrics that slices are compared by, with intervals."""
 
 
@@ -70,6 +71,8 @@ def judged(truth: Truth, predictions: np.ndarray) -> ScoredPredictions:
             return Classified.of(truth, predictions)
         case "regression":
             return Estimated.of(truth, predictions)
+        case "language_model":
+            return Coded.of(truth, predictions)
         case "ranking":
             return Ranked.of(truth, predictions)
         case _:

@@ -41,13 +41,13 @@ def parse_parquet(
         bound = allowed(len(content), _ALLOWED, most)
         _check_claims(file.metadata, len(content), where, bound)
         check_names(list(file.schema_arrow.names), declared, where)
-        from_typed(_frame(file.schema_arrow.empty_table()), declared, where)  # no row is read yet
+        from_typed(frame_of(file.schema_arrow.empty_table()), declared, where)  # no row is read yet
         text = [column for column in _texts(file) if column in declared]
         file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=text)
         table = file.read(columns=list(declared), use_threads=False)
         table.validate(full=True)  # text is UTF-8, and no index leads out
         _check_text(table, len(content), where, bound)
-        frame = _frame(table)
+        frame = frame_of(table)
     except (*_ARROW_ERRORS, pa.ArrowException, pl.exceptions.PolarsError) as error:
         said = quoted((str(error).splitlines() or [type(error).__name__])[0])
         raise SourceError(
@@ -95,7 +95,8 @@ def _check_text(table: "pa.Table", packed: int, where: str, bound: int) -> None:
         )
 
 
-def _frame(table: "pa.Table") -> pl.DataFrame:
+def frame_of(table: "pa.Table") -> pl.DataFrame:
+    """An Arrow table as polars has it."""
     return pl.DataFrame(pl.from_arrow(table.cast(_as_polars_knows(table.schema))))
 
 

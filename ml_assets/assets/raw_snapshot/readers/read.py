@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ml_assets.assets.raw_snapshot.readers.files import file_receipt, read_file
+from ml_assets.assets.raw_snapshot.readers.lakehouse import look_at_lake, read_lake
 from ml_assets.assets.raw_snapshot.readers.look import Looked, look_at_files
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.readers.sql import SqlUrl, look_at_sql, read_sql
@@ -34,10 +35,13 @@ def read_source(
     Raises:
         SourceError: it is missing, empty, or does not hold what is declared.
     """
-    if source.kind == "sql":
-        found = read_sql(name, source, sql_url, window)
-    else:
-        found = read_file(name, source, root, window)
+    match source.kind:
+        case "sql":
+            found = read_sql(name, source, sql_url, window)
+        case "delta" | "iceberg":
+            found = read_lake(name, source, root, window)
+        case _:
+            found = read_file(name, source, root, window)
     return replace(found, receipt=_from(found.receipt, source, root, sql_url))
 
 
@@ -45,10 +49,13 @@ def receipt_of(
     name: str, source: SourceSpec, root: Path, sql_url: SqlUrl, window: PartitionWindow | None
 ) -> dict[str, Any]:
     """The receipt that ``read_source`` would give now; files are hashed, not parsed."""
-    if source.kind == "sql":
-        found = read_sql(name, source, sql_url, window).receipt
-    else:
-        found = file_receipt(name, source, root, window)
+    match source.kind:
+        case "sql":
+            found = read_sql(name, source, sql_url, window).receipt
+        case "delta" | "iceberg":
+            found = read_lake(name, source, root, window).receipt
+        case _:
+            found = file_receipt(name, source, root, window)
     return _from(found, source, root, sql_url)
 
 
@@ -57,6 +64,8 @@ def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:
     driver elsewhere, of a bucket with server and region."""
     if source.kind == "sql":
         return f"{database_place(sql_url(source.connection))} {source.table}"
+    if source.kind == "iceberg":
+        return f"{source.table} of the catalog {source.catalog}"
     if source.path.startswith(S3):
         from ml_assets.assets.raw_snapshot.readers.s3 import server
 
@@ -92,8 +101,12 @@ def look(
     """
     if source.partitioned != (partitions is not None):
         raise ValueError(f"{name}: partitioned is {source.partitioned}, asked for {partitions}")
-    if source.kind == "sql":
-        found = look_at_sql(name, source, sql_url, partitions, seen, now or datetime.now(UTC))
-    else:
-        found = look_at_files(name, source, root, partitions, seen, now or datetime.now(UTC))
+    now = now or datetime.now(UTC)
+    match source.kind:
+        case "sql":
+            found = look_at_sql(name, source, sql_url, partitions, seen, now)
+        case "delta" | "iceberg":
+            found = look_at_lake(name, source, root, partitions, seen, now)
+        case _:
+            found = look_at_files(name, source, root, partitions, seen, now)
     return replace(found, receipt=lambda key: _from(found.receipt(key), source, root, sql_url))

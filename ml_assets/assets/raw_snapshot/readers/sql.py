@@ -1,6 +1,5 @@
 """Tables in a SQL database, through SQLAlchemy: reflected, quoted, ranged by bound parameters."""
 
-import hashlib
 import zlib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,6 +9,7 @@ import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.look import Key, Looked
 from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
+from ml_assets.assets.raw_snapshot.readers.rows_read import range_of, rows_receipt
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.readers.sql_database import (
     Database,
@@ -101,7 +101,7 @@ def look_at_sql(
             return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
         place = f"{database_place(sql_url(source.connection))} {source.table}"
         columns = sorted(source.columns)
-        places = {key: f"{place} {_range(span)} {columns}" for key, span in spans.items()}
+        places = {key: f"{place} {range_of(span)} {columns}" for key, span in spans.items()}
 
         def look(key: Key) -> str | None:
             found = stamp_of(key)
@@ -207,21 +207,8 @@ def _span(source: SqlSource, window: PartitionWindow | None) -> str:
 def _receipt(
     frame: pl.DataFrame, source: SqlSource, window: PartitionWindow | None
 ) -> dict[str, Any]:
-    """Independent of the order in which the database gives the rows."""
-    text = frame.sort(frame.columns).write_csv(quote_style="non_numeric")
-    last = frame[source.watermark].max() if source.watermark else None
-    return {
-        "connection": source.connection,
-        "table": source.table,
-        "range": _range(window),
-        "rows": frame.height,
-        "last": last.isoformat() if isinstance(last, datetime) else None,
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-    }
-
-
-def _range(window: PartitionWindow | None) -> list[str] | None:
-    return [window.start.isoformat(), window.end.isoformat()] if window else None
+    named = {"connection": source.connection, "table": source.table}
+    return {**named, **rows_receipt(frame, source.watermark, window)}
 
 
 def _stamp(

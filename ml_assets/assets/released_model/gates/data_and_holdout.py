@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ml_assets.assets.released_model.gates.result import refused, result
 from ml_assets.errors import counted
-from ml_assets.spec.gates import DataEvidence, HoldoutBudget
+from ml_assets.spec.gates import DataEvidence, HoldoutBudget, ReleaseSpec
 from ml_assets.spec.records import Audited, EvaluationReport, GateResult, HoldoutUse
 
 _NAMED = 3
@@ -61,3 +61,16 @@ def holdout_budget(
     if not fine:
         reason += ". Hold out rows that came since, or raise the budget and say why"
     return result(gate.name, fine, number, gate.at_most, reason)
+
+
+def made_elsewhere(release: ReleaseSpec) -> GateResult:
+    """Of a model that was made elsewhere: it may have been trained on the holdout, so rows that
+    come later have to speak for it, or a person."""
+    fine = release.canary != "none"
+    reason = "nobody here knows which rows it was trained on: " + (
+        "the rows that come after it was judged decide, as it is in canary"
+        if fine
+        else "the holdout may be among them. Ask for canary evidence (release.canary), which rows"
+        " that come later give; or somebody answers for it: ml-assets release override"
+    )
+    return result("made_elsewhere", fine, None, None, reason)

@@ -3,9 +3,8 @@
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
-from ml_assets.adapters.launcher import LauncherResource
 from ml_assets.adapters.metadata import numbers, pictures, record_metadata
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.assets.evaluation_report.pictures import champion_picture
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
 from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT, compare_on, require_rows

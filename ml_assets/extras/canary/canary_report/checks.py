@@ -3,16 +3,17 @@
 As with the gates, the decision is in the ledger before the result is yielded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, pool
-from ml_assets.adapters.step_failure import reported
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
+from ml_assets.adapters.step import reported
 from ml_assets.assets.released_model.checks import gate_numbers
 from ml_assets.assets.released_model.gates.decide import decide, passed, summary
+from ml_assets.doors import door
 from ml_assets.extras.canary.canary_report.evidence import (
     CANARY_REPORT,
     canary_evidence,
@@ -57,13 +58,14 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
     def check(
         context: dg.AssetCheckExecutionContext, stores: StoresResource
     ) -> Iterator[dg.AssetCheckResult]:
-        report, result = _decided(stores.open(declared), gate, context.run.run_id)
+        report, results = _decided(stores.open(declared), gate, context.run.run_id)
+        result = next((one for one in results if not one.passed), results[0])
         yield dg.AssetCheckResult(
             asset_key=key,
             check_name=CHECK,
             passed=result.passed,
             severity=dg.AssetCheckSeverity.ERROR,
-            description=result.reason,
+            description="; ".join(one.reason for one in results),
             metadata={
                 "rows": report.rows,
                 "period": " to ".join(report.holdout),
@@ -76,8 +78,9 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
 
 def _decided(
     pipeline: Pipeline, gate: AgainstChampion, run: str
-) -> tuple[EvaluationReport, GateResult]:
-    """What the gate says of the canary's report, once the ledger has it."""
+) -> tuple[EvaluationReport, Sequence[GateResult]]:
+    """What the gate says of the canary's report, and what its traffic says of it where it meets
+    some, once the ledger has it."""
     base = pipeline.store.resolve("main")
     address = Address(pipeline.name, CANARY_REPORT)
     record = require_record(pipeline.at(base), address)
@@ -90,6 +93,11 @@ def _decided(
     to = pipeline.spec.release.to
     recalled = recalled_champion(pipeline.store, base, pipeline.name, entries, to)
     results = decide([gate], report, measured, champion=evidence.champion, recalled=recalled)
+    if pipeline.spec.release.rollout is not None:
+        served = door("release.rollout").canary_gate(
+            pipeline.at(base), evidence.model, evidence.champion
+        )
+        results = (*results, served)
     decision = Decision(
         pipeline=pipeline.name,
         evidence=evidence,
@@ -102,5 +110,4 @@ def _decided(
     )
     made_from = provenance_in_force(pipeline.store, pipeline.name, evidence.model)
     record_decision(pipeline.store, decision, pipeline.spec.owner, made_from)
-    (result,) = results
-    return report, result
+    return report, results

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from ml_assets.assets.evaluation_report.build_report import Holdout, judge
 from ml_assets.assets.evaluation_report.evaluator import folder_size
-from ml_assets.assets.evaluation_report.judge import Holdout, judge
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import known_spread
 from ml_assets.assets.released_model.gates.decide import policy_digest

@@ -109,4 +109,5 @@ def _end_of_holdout(pipeline: Pipeline, origin: Origin) -> str:
             f"{pipeline.name}: commit {origin.commit[:12]} holds another training set than that of"
             f" model {origin.model.data_version[:12]}. It stays in canary."
         )
-    return data.attributes["as_of"]
+    # whoever made it elsewhere may have seen all that was there
+    return origin.model.attributes.get("published_to") or data.attributes["as_of"]

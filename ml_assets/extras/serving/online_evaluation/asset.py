@@ -5,7 +5,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, feature_partitions, stage_asset
 from ml_assets.adapters.metadata import record_metadata
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.drift_baseline_rows import labelled
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
-from ml_assets.assets.evaluation_report.period_loss import PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.spec.base import Digest, Frozen
 from ml_assets.spec.gates import LOSS_OF, Target
@@ -43,6 +43,8 @@ class ServedLoss(Frozen):
     units: int
     """Rows whose label has come; of a ranking, queries."""
     loss: Interval
+    told: PeriodLoss
+    """The same with its error."""
     slices: tuple[SliceLoss, ...] = ()
 
 
@@ -103,7 +105,12 @@ def _of_models(
         if loss is not None:
             interval = _interval(loss)
             told = ServedLoss(
-                stage=stage, model=model, units=loss.units, loss=interval, slices=slices
+                stage=stage,
+                model=model,
+                units=loss.units,
+                loss=interval,
+                told=loss,
+                slices=slices,
             )
             yield told, loss
 

@@ -7,7 +7,7 @@ import dagster as dg
 from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.metadata import partition_metadata, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
-from ml_assets.adapters.stores import StoresResource
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.extras.serving.prediction_log import KEY, is_closed
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work

@@ -1,0 +1,70 @@
+"""What the gates are told beside the report: the champion, the audits, who used the holdout."""
+
+from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
+from ml_assets.assets.released_model.gates.decide import decide
+from ml_assets.assets.validated_table.audits import audits
+from ml_assets.graph.inputs import require_record
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import holdout_use
+from ml_assets.records.recalls import recalled_champion
+from ml_assets.spec.gates import DataEvidence
+from ml_assets.spec.records import (
+    Audited,
+    EvaluationReport,
+    GateResult,
+    HoldoutRows,
+    Measured,
+    StageRecord,
+)
+from ml_assets.spec.registered import MADE_ELSEWHERE
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import PipelineState
+
+
+def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:
+    """What the declared gates say of the stored report, and one more of what was made elsewhere.
+
+    Args:
+        champion: digest of the model that holds the stage now.
+
+    Raises:
+        StorageError: there is no report, or the ledger is broken.
+    """
+    record = require_record(state, state.address("evaluation_report"))
+    report = read_report(state)
+    rows = held_out(report)
+    entries = read(state.store, state.name, state.commit)
+    elsewhere = require_record(state, state.address("trained_model")).code_version == MADE_ELSEWHERE
+    declared = decide(
+        state.spec.gates,
+        report,
+        Measured.model_validate(record.attributes["measured"]),
+        champion=champion,
+        recalled=recalled_champion(
+            state.store, state.commit, state.name, entries, state.spec.release.to
+        ),
+        audits=_audits(state, record),
+        holdout_use=holdout_use(entries, report.model, rows) if rows else None,
+    )
+    return (*declared, made_elsewhere(state.spec.release)) if elsewhere else declared
+
+
+def held_out(report: EvaluationReport) -> HoldoutRows | None:
+    """The rows that a report rests on; None where an older version did not write them down."""
+    if report.holdout_rows is None:
+        return None
+    first, last = report.holdout
+    return HoldoutRows(digest=report.holdout_rows, first=first, last=last)
+
+
+def _audits(state: PipelineState, report: StageRecord) -> tuple[Audited, ...]:
+    """The audits of the tables that the report's own training set goes back to, if a gate asks."""
+    if not any(isinstance(gate, DataEvidence) for gate in state.spec.gates):
+        return ()
+    address = Address(state.name, "training_set")
+    used = [one.version for one in report.inputs if one.key == address.key]
+    data = read_record(state.store, state.commit, address)
+    if data is None or used != [data.data_version]:
+        return ()
+    return audits(state, data)

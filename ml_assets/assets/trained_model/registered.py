@@ -1,0 +1,88 @@
+"""A model that was made elsewhere, in the place of a training: it becomes the candidate.
+
+Nothing is trained. The ledger knows it by its registration, which has seen to its files; from here
+on it goes the way of any other: the report, the gates, the release.
+"""
+
+from ml_assets.adapters.step import AssetStep
+from ml_assets.assets.trained_model.training_job import data_ref
+from ml_assets.errors import EvidenceError
+from ml_assets.graph.inputs import require_record
+from ml_assets.graph.publish import Draft, Published, Work, input_version
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import registration
+from ml_assets.records.loading import open_files
+from ml_assets.records.record_history import keep_run_record
+from ml_assets.records.run_record import (
+    RUN_FILE,
+    RunRecord,
+    environment,
+    record_bytes,
+    run_input,
+    run_record,
+)
+from ml_assets.spec.program import Ref
+from ml_assets.spec.program.identity import program_here
+from ml_assets.spec.records import StageRecord
+from ml_assets.spec.registered import MADE_ELSEWHERE, Registered
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+
+def publish_registered(context: AssetStep, pipeline: Pipeline, model: str) -> Published:
+    """Publish a registered model as the pipeline's candidate, to be judged on the holdout of now.
+
+    Args:
+        model: its digest.
+
+    Raises:
+        EvidenceError: the ledger knows no registration of it.
+        StorageError: its files are not what its digest names, or there is no training set.
+    """
+    said = registration(read(pipeline.store, pipeline.name), model)
+    if said is None:
+        raise EvidenceError(
+            f"{pipeline.name}: the ledger knows no model {model[:12]!r} that was made elsewhere."
+            " Register it: POST /api/v1/models/register"
+        )
+    ref, _ = open_files(pipeline.objects, pipeline.name, model)
+    now, run = pipeline.now(), context.run.run_id
+    data = require_record(now, pipeline.address("training_set"))
+    record = keep_run_record(pipeline.store, _record(now, run, data, ref, said))
+    context.log.info(f"{model[:12]} was made elsewhere ({said.uri}): nothing is trained")
+    inputs = (input_version(data, now.commit),)
+    salt = f"{model} in {run}"  # it may come again, when another one was trained meanwhile
+    work = Work(pipeline.address("trained_model"), MADE_ELSEWHERE, inputs, run, salt)
+    seen = [*now.partitions(pipeline.address("feature_set"))]  # its makers may have all of it
+    with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
+        draft.text(RUN_FILE, record_bytes(record))
+        return draft.publish(
+            attributes={
+                "session": record.session,
+                "model": ref.model_dump(),
+                "data": data_ref(pipeline, data).model_dump(),
+                "registered": said.model_dump(),
+                "published_to": seen[-1] if seen else None,
+                "metrics": {},
+                "mlflow_run": None,
+            },
+            data_version=model,
+        )
+
+
+def _record(
+    now: PipelineState, run: str, data: StageRecord, model: Ref, said: Registered
+) -> RunRecord:
+    spec = now.spec
+    return run_record(
+        environment(now.pipeline.settings),
+        pipeline=now.name,
+        session=f"{now.name}-registered-{model.digest[:16]}",
+        run=run,
+        config=spec,
+        seed=spec.training.seed,
+        inputs=[run_input(data, now.commit)],
+        outputs={"training_set": data.data_version, "model": model.digest},
+        metrics={},
+        program=program_here("score"),
+        registered=said,
+    )

@@ -1,0 +1,53 @@
+"""ml-assets release render: a release as a serving platform takes it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from ml_assets.actions.render_release import Platform
+
+
+@click.command
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--for", "platform", type=click.Choice(["kserve", "argo"]), required=True)
+@click.option(
+    "--storage", required=True, metavar="URI", help="Where exported folders were put, all of them."
+)
+@click.option(
+    "--crd",
+    type=click.File(),
+    help="kserve: the cluster's definition of InferenceService, which says which canary it takes.",
+)
+@click.option("--image", default="", help="argo: the server's image.")
+@click.option(
+    "--prometheus",
+    default="http://prometheus.monitoring:9090",
+    show_default=True,
+    help="argo: what the analysis asks.",
+)
+def render(
+    folder: Path,
+    platform: "Platform",
+    storage: str,
+    crd: TextIO | None,
+    image: str,
+    prometheus: str,
+) -> None:
+    """Print an exported release as objects of a serving platform.
+
+    FOLDER is what `ml-assets release export` wrote; the rollout is that of its spec
+    (`release.rollout`).
+
+    \b
+      kubectl get crd inferenceservices.serving.kserve.io -o yaml > crd.yaml
+      ml-assets release render out --for kserve --storage s3://models --crd crd.yaml
+    """
+    from ml_assets.actions.render_release import Place, read_handover, rendered
+
+    if platform == "argo" and not image:
+        raise click.UsageError("--for argo needs the --image of the server.")
+    place = Place(storage, image, prometheus)
+    told = crd.read() if crd else None
+    print(rendered(read_handover(folder), platform, place, told), end="")

@@ -1,0 +1,107 @@
+"""What the rows that were served say to those who decide: whether a model in canary lost against
+the champion, and whether the release does worse than it was judged.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+
+from ml_assets.assets.drift_report.compare import judge_loss
+from ml_assets.assets.drift_report.findings import Alarm
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
+from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline
+from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
+from ml_assets.graph.code_version import code_version_of
+from ml_assets.records.ledger.origin import find_origin
+from ml_assets.spec.drift import DriftSpec
+from ml_assets.spec.gates import Target
+from ml_assets.spec.records import REPORT_FILE, GateResult, Interval
+from ml_assets.spec.stages import ONLINE_STAGE
+from ml_assets.store.pipeline_context import PipelineState
+
+GATE = "online_evaluation"
+_WIDE = 1.96
+"""Deviations of a 95 % interval, where several periods are put together."""
+
+
+def online_reports(state: PipelineState) -> list[OnlineReport]:
+    """What was found of each period by the code of now, oldest first."""
+    address = state.address(ONLINE_STAGE)
+    code = code_version_of(state.pipeline, ONLINE_STAGE)
+    found = [
+        OnlineReport.model_validate_json(state.read_bytes(address.at(period).file(REPORT_FILE)))
+        for period, record in state.partitions(address).items()
+        if record.code_version == code
+    ]
+    return [one for one in found if one.models]
+
+
+def canary_verdict(reports: Sequence[OnlineReport], model: str, champion: str | None) -> GateResult:
+    """Whether a model lost on the rows that it was served in canary; labels that are not there yet
+    refuse nothing."""
+    seen = [one for one in reports if _is(one, "canary", model) and one.difference is not None]
+    seen = [one for one in seen if champion is None or _is(one, "production", champion)]
+    differences = [one.difference for one in seen if one.difference is not None]
+    if not differences:
+        said = "no labelled row was served by it beside the champion yet: the comparison alone says"
+        return GateResult(name=GATE, passed=True, value=None, bound=0.0, reason=said)
+    found = _together(differences)
+    lost = found.low > 0
+    units = sum(_of(one, "canary").units for one in seen)
+    reason = (
+        f"on {units:,} labelled rows that it was served, its {seen[0].loss} minus the champion's is"
+        f" {found.value:.4f} ({found.low:.4f} to {found.high:.4f}): "
+        + ("worse than chance explains" if lost else "not worse beyond chance")
+    )
+    return GateResult(
+        name=GATE, passed=not lost, value=found.low, bound=0.0, reason=reason, interval=found
+    )
+
+
+def served_alarm(state: PipelineState, release: str) -> Alarm | None:
+    """The alarm of a release whose served loss rose in so many of the newest periods as the spec's
+    drift asks for; None where it did not, or nobody can tell."""
+    drift, origin = state.spec.drift, find_origin(state.store, state.name, release)
+    baseline = read_baseline(state.store, origin) if origin else None
+    if drift is None or baseline is None:
+        return None
+    served = [one for one in online_reports(state) if _is(one, "production", release)]
+    return loss_alarm(served, baseline.losses, drift)
+
+
+def loss_alarm(
+    served: Sequence[OnlineReport], held: Sequence[PeriodLoss], drift: DriftSpec
+) -> Alarm | None:
+    """See ``served_alarm``.
+
+    Args:
+        served: reports on the release, oldest first.
+        held: its losses on the holdout's periods.
+    """
+    risen: list[str] = []
+    for one in served[-drift.windows :]:
+        loss = _of(one, "production").told
+        found = judge_loss(held, loss, drift.false_alarms, drift.bounds.loss_rise)
+        if found is not None and found.worst.ratio > 1:
+            risen.append(f"{one.period}: {found.worst.value:+.0%}, bound {found.worst.bound:.0%}")
+    if len(risen) < drift.alarm_at:
+        return None
+    said = f"the {served[-1].loss} of what was served rose ({'; '.join(risen)})"
+    return Alarm(period=served[-1].period or "", kinds=("performance",), reason=said)
+
+
+def _is(report: OnlineReport, stage: Target, model: str) -> bool:
+    return any(one.stage == stage for one in report.models) and _of(report, stage).model == model
+
+
+def _of(report: OnlineReport, stage: Target) -> ServedLoss:
+    """The model that answered most in a stage."""
+    return next(one for one in report.models if one.stage == stage)
+
+
+def _together(differences: Sequence[Interval]) -> Interval:
+    """The mean of independent differences, each by how surely it is known."""
+    weights = [(2 * _WIDE / max(one.high - one.low, 1e-12)) ** 2 for one in differences]
+    pairs = zip(weights, differences, strict=True)
+    value = sum(weight * one.value for weight, one in pairs) / sum(weights)
+    wide = _WIDE / sqrt(sum(weights))
+    return Interval(value=value, low=value - wide, high=value + wide)

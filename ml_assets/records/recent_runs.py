@@ -1,0 +1,164 @@
+"""Finds the runs of a pipeline: the last ones, one by its name, those that came to a model."""
+
+from collections.abc import Sequence
+
+from ml_assets.errors import UnknownRun
+from ml_assets.records import experiments
+from ml_assets.records.changes import Candidate
+from ml_assets.records.experiments import RunFolder, RunStory
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import override_line, stage_of, stages
+from ml_assets.records.tracking.links import Links, report_name
+from ml_assets.reports.run_rows import Row, RunStatus
+from ml_assets.spec.records import Decision, LedgerEntry
+from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.snapshots import MAIN
+
+LAST = 20
+"""Runs that are shown unless told otherwise."""
+_FIRST = 4
+"""Fewest characters that name a run or a model."""
+
+
+def stories(pipeline: Pipeline, last: int = LAST) -> tuple[RunStory, ...]:
+    """The last runs of a pipeline, newest first.
+
+    Raises:
+        StorageError: a record cannot be read.
+    """
+    commit = pipeline.store.resolve(MAIN)
+    found = experiments.folders(pipeline.store, commit, pipeline.name)[:last]
+    return tuple(experiments.read(pipeline.store, commit, folder) for folder in found)
+
+
+def find(pipeline: Pipeline, wanted: str) -> RunStory:
+    """A run by the beginning of its id or of its model's digest, by a stage, or ``latest``.
+
+    Of several runs that came to one model it is the newest.
+
+    Raises:
+        UnknownRun: there is none, or it could be several.
+    """
+    commit = pipeline.store.resolve(MAIN)
+    folders = experiments.folders(pipeline.store, commit, pipeline.name)
+    if wanted == "latest" and folders:
+        return experiments.read(pipeline.store, commit, folders[0])
+    in_stage = {str(k): v for k, v in stages(read(pipeline.store, pipeline.name)).items()}.get(
+        wanted
+    )
+    found: dict[str, RunFolder] = {}
+    for folder in folders:
+        model = experiments.model_of(pipeline.store, commit, folder) or ""
+        if in_stage is not None and model == in_stage:
+            return experiments.read(pipeline.store, commit, folder)
+        if len(wanted) >= _FIRST and folder.run.startswith(wanted):
+            found[folder.run] = folder
+        elif len(wanted) >= _FIRST and model.startswith(wanted):
+            found.setdefault(model, folder)
+    if len(found) == 1:
+        return experiments.read(pipeline.store, commit, next(iter(found.values())))
+    known = ", ".join(folder.run[:8] for folder in folders[:5]) or "none"
+    what = f"could be {', '.join(f[:12] for f in found)}" if found else "is none"
+    raise UnknownRun(
+        f"{wanted!r} names a run of {pipeline.name}, a model's digest, a stage or latest; it"
+        f" {what}. The newest runs are {known}: see ml-assets models experiments {pipeline.name}"
+    )
+
+
+def candidate(story: RunStory) -> Candidate:
+    """A run as it is compared: its spec, data and report, as far as it came."""
+    spec = story.record.config if story.record else story.begun.config if story.begun else {}
+    return Candidate(spec, story.data, story.report)
+
+
+def by_model(pipeline: Pipeline, models: set[str]) -> dict[str, RunStory]:
+    """Model -> the newest run that came to it."""
+    commit = pipeline.store.resolve(MAIN)
+    found: dict[str, RunStory] = {}
+    for folder in experiments.folders(pipeline.store, commit, pipeline.name):
+        model = experiments.model_of(pipeline.store, commit, folder)
+        if model in models and model not in found:
+            found[model] = experiments.read(pipeline.store, commit, folder)
+    return found
+
+
+def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
+    """The same as lines of the page."""
+    entries = read(pipeline.store, pipeline.name)
+    return tuple(_row(pipeline, story, entries) for story in stories(pipeline, last))
+
+
+def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) -> Row:
+    begun, spent, digest = story.begun, story.spent, story.digest
+    note = story.notes[-1] if story.notes else None
+    data, told = story.data, story.data.attributes if story.data else {}
+    page = digest and pipeline.objects.exists("reports", pipeline.name, report_name(digest))
+    tracked = story.model.attributes.get("mlflow_run") if story.model else None
+    verdict = next((n.verdict for n in reversed(story.notes) if n.verdict), None)
+    return Row(
+        run=story.folder.run,
+        time=story.folder.begun,
+        model=digest,
+        report=report_name(digest) if digest and page else None,
+        mlflow=Links.of(pipeline.settings).tracking_run(tracked) if tracked else None,
+        outcome=_outcome(story, entries),
+        stage=stage_of(entries, digest) if digest else None,
+        words=begun.words.said() if begun else {},
+        verdict=verdict,
+        note=note.note if note else None,
+        author=note.author if note else None,
+        metrics=story.report.metrics if story.report else {},
+        validation_loss=spent.validation_loss if spent else None,
+        seconds=spent.seconds if spent else None,
+        cost=_cost(story),
+        rows=told.get("rows", {}).get("train"),
+        as_of=told.get("as_of"),
+        data=data.data_version if data else None,
+    )
+
+
+def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
+    """What the run came to; a failure counts unless the step ended well after all."""
+    failed, line = story.failed, _decision(story, entries)
+    made = {"training_set": story.data, "trained_model": story.model}
+    refused = line is not None and line.decision is not None and not line.decision.passed
+    ended = failed is not None and not made.get(failed.stage)
+    if failed and ended and not (failed.stage == "released_model" and refused):
+        return RunStatus("bad", f"failed at {failed.stage}", failed.reason)
+    if line is not None and line.decision is not None:
+        return _judged(line, line.decision, entries)
+    if story.digest is None and story.study is not None:
+        told = story.study.attributes
+        best = "the spec's own setting" if told["trial"] is None else f"trial {told['trial']}"
+        return RunStatus("good", "searched", f"{told['trials']} trials; the winner is {best}.")
+    if story.digest is None:
+        return RunStatus("wait", "no end told", "It is running, or its process was killed.")
+    return RunStatus("wait", "not judged", "No decision on this model is in the ledger.")
+
+
+def _judged(line: LedgerEntry, decision: Decision, entries: Sequence[LedgerEntry]) -> RunStatus:
+    gates = [gate for gate in decision.gates if not gate.passed]
+    why = "; ".join(f"{gate.name}: {gate.reason}" for gate in gates) or decision.reason
+    if decision.passed:
+        return RunStatus("good", "passed", why)
+    said = f"refused by {', '.join(gate.name for gate in gates) or 'the gates'}"
+    override = override_line(entries, line)
+    if override is not None:
+        said = f"{said}; OVERRIDDEN by {override.author}"
+        why = f"{why}. Overridden: {override.reason}"
+    return RunStatus("bad", said, why)
+
+
+def _decision(story: RunStory, entries: Sequence[LedgerEntry]) -> LedgerEntry | None:
+    """The decision of the run, or the one that stood when it came to the same once more."""
+    lines = [e for e in entries if e.decision and e.model == story.digest]
+    own = [line for line in lines if line.run == story.folder.run]
+    stood = [line for line in lines if line.time <= story.folder.begun]
+    return next(iter([*reversed(own), *reversed(stood), *lines]), None)
+
+
+def _cost(story: RunStory) -> float | None:
+    spent = story.spent
+    if spent is None or spent.price_per_hour is None:
+        return None
+    return spent.seconds / 3600 * spent.world.nodes * spent.price_per_hour

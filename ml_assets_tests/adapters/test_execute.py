@@ -1,0 +1,102 @@
+"""Ctrl-C in any moment of a run is told as an interruption, also while Polars calls Python."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import dagster as dg
+import polars as pl
+import pytest
+
+from ml_assets.adapters.execute import execute, interrupts_noted
+from ml_assets.adapters.runs import Selection
+from ml_assets.errors import Interrupted, RunFailed
+
+
+def interrupt(*_: object) -> int:
+    os.kill(os.getpid(), signal.SIGINT)
+    return 1
+
+
+@dg.asset
+def schema_of() -> None:
+    """A data type is made by Polars' Rust side, which calls the Python class."""
+    pl.LazyFrame({"at": []}, schema={"at": pl.Datetime("us")}).collect_schema()
+
+
+@dg.asset
+def function_of_a_team() -> None:
+    pl.DataFrame({"x": [1]}).select(pl.col("x").map_elements(interrupt, return_dtype=pl.Int64))
+
+
+@dg.asset
+def plain() -> None:
+    interrupt()
+
+
+@dg.asset
+def broken() -> None:
+    raise ValueError("the reason")
+
+
+@pytest.fixture
+def instance(interruptible: None) -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as instance:
+        yield instance
+
+
+def run(instance: dg.DagsterInstance, asset: dg.AssetsDefinition) -> None:
+    selection = Selection(assets=(asset.key,))
+    execute(dg.Definitions(assets=[asset]), instance, "tables", selection, tell=lambda _: None)
+
+
+@pytest.fixture
+def _types_that_are_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    make: Callable[..., None] = pl.Datetime.__init__
+
+    def make_and_interrupt(self: pl.Datetime, *arguments: object) -> None:
+        interrupt()
+        make(self, *arguments)
+
+    monkeypatch.setattr(pl.Datetime, "__init__", make_and_interrupt)
+
+
+@pytest.mark.usefixtures("_types_that_are_interrupted")
+def test_below_rust_it_ends_the_run_as_anywhere_else(instance: dg.DagsterInstance) -> None:
+    with pytest.raises(Interrupted):
+        run(instance, schema_of)
+    assert [ended.is_finished for ended in instance.get_runs()] == [True]
+
+
+@pytest.mark.parametrize("asset", [function_of_a_team, plain])
+def test_an_interrupted_step_is_no_fault_of_its_function(
+    instance: dg.DagsterInstance, asset: dg.AssetsDefinition
+) -> None:
+    with pytest.raises(Interrupted):
+        run(instance, asset)
+
+
+def test_a_step_that_failed_by_itself_is_not_interrupted(instance: dg.DagsterInstance) -> None:
+    with pytest.raises(RunFailed, match="the reason"):
+        run(instance, broken)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_the_handlers_are_as_before_afterwards(instance: dg.DagsterInstance) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with pytest.raises(Interrupted):
+        run(instance, plain)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize(("number", "counts"), [(signal.SIGTERM, True), (signal.SIGUSR1, False)])
+def test_only_what_asks_for_the_end_counts(number: signal.Signals, counts: bool) -> None:
+    before = signal.signal(number, lambda *_: None)
+    try:
+        with interrupts_noted() as interrupted:
+            assert not interrupted
+            os.kill(os.getpid(), number)
+            assert bool(interrupted) is counts
+    finally:
+        signal.signal(number, before)
+    assert signal.set_wakeup_fd(-1) == -1

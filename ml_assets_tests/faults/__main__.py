@@ -1,0 +1,78 @@
+"""``python -m ml_assets_tests.faults``: rounds of faults for some minutes, then docs/faults.md."""
+
+import argparse
+import itertools
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from ml_assets_tests.faults.campaign import PLACES, Strike, play, recall, remember
+from ml_assets_tests.faults.page import write_page
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "build" / "faults.jsonl"
+PAGE = ROOT / "docs" / "faults.md"
+
+
+def main() -> int:
+    """Play rounds, print each, and write the page; 1 where something did not hold."""
+    asked = _arguments()
+    until = time.monotonic() + asked.minutes * 60
+    folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
+    for seed in [asked.seed] if asked.only_seed else itertools.count(asked.seed):
+        for arena in asked.arena or PLACES:
+            strikes = play(arena, seed, folder, asked.fault)
+            remember(RESULTS, strikes)
+            _print(strikes, arena, seed, folder)
+        if time.monotonic() > until:
+            break
+    strikes = recall(RESULTS)
+    if asked.page:
+        PAGE.write_text(write_page(strikes, _when()))
+        print(f"{PAGE.relative_to(ROOT)}: {len(strikes)} faults")
+    return int(any(strike.broken for strike in strikes))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=240, help="how long (240)")
+    parser.add_argument("--seed", type=int, default=1, help="the first round's (1)")
+    parser.add_argument("--only-seed", action="store_true", help="this round and no other")
+    parser.add_argument("--arena", action="append", choices=[*PLACES], help="all by default")
+    parser.add_argument("--fault", help="this fault alone, by its name in docs/faults.md")
+    parser.add_argument("--page", action="store_true", help="write docs/faults.md of all results")
+    return parser.parse_args()
+
+
+def _print(strikes: list[Strike], arena: str, seed: int, folder: Path) -> None:
+    names = "; ".join(f"{strike.fault} at {strike.at:.1f} s" for strike in strikes) or "nothing"
+    broken = list(dict.fromkeys(what for strike in strikes for what in strike.broken))
+    print(f"{arena} {seed}: {names}: {_end(broken, folder / f'{arena}-{seed}')}", flush=True)
+    for what in broken:
+        print(f"    {what}", flush=True)
+
+
+def _end(broken: list[str], folder: Path) -> str:
+    return f"DID NOT HOLD (see {folder})" if broken else "held"
+
+
+def _when() -> str:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.strip()
+    machine = f"{psutil.cpu_count()} cores of {platform.machine()}, {platform.system()}"
+    return f"the last at commit {commit or 'unknown'} on {datetime.now(UTC):%Y-%m-%d}, on {machine}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,298 @@
+"""The faults: each does one harm to a piece of work that is under way, and says what it did."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.s3 import S3Server
+from ml_assets_tests.worlds.world import World
+
+
+@dataclass(frozen=True)
+class Work:
+    """A command under way in a world, with the servers that it uses."""
+
+    world: World
+    command: psutil.Popen
+    draw: random.Random
+    cluster: ApiServer | None = None
+    store: S3Server | None = None
+    others: list[psutil.Popen] = field(default_factory=list)
+    """Commands that faults began beside it."""
+
+    def over(self) -> bool:
+        return self.command.poll() is not None
+
+    def processes(self, *words: str) -> list[psutil.Process]:
+        """Processes below the command whose command line has all these words."""
+        return [p for p in below(self.command) if all(word in command_line(p) for word in words)]
+
+
+Fault = Callable[[Work], bool]
+"""False: what it harms is not there yet."""
+
+
+def below(command: psutil.Popen) -> list[psutil.Process]:
+    try:
+        return command.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return ""
+
+
+# --- processes of this machine --------------------------------------------------------------------
+
+
+def _ranks(work: Work) -> list[psutil.Process]:
+    """The processes that train; empty before they began."""
+    trained = work.processes("ml_assets.training")
+    return [
+        process
+        for process in trained
+        if not any(w in command_line(process) for w in ("torch.distributed.run", "supervisor.py"))
+    ]
+
+
+def _to_a_rank(number: signal.Signals) -> Fault:
+    def send(work: Work) -> bool:
+        ranks = _ranks(work)
+        if len(ranks) < 2:
+            return False
+        return _send(work.draw.choice(ranks), number)
+
+    return send
+
+
+def _to(number: signal.Signals, *words: str) -> Fault:
+    def send(work: Work) -> bool:
+        found = work.processes(*words)
+        return bool(found) and _send(work.draw.choice(found), number)
+
+    return send
+
+
+def _to_the_command(number: signal.Signals) -> Fault:
+    return lambda work: _send(work.command, number)
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> bool:
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def machine_lost(work: Work) -> bool:
+    """The command and all below it, at one moment."""
+    for process in [work.command, *below(work.command)]:
+        _send(process, signal.SIGKILL)
+    return True
+
+
+def second_command(work: Work) -> bool:
+    """Somebody asks for the same at the same time."""
+    work.others.append(begin(work.world, "run", "irises"))
+    return True
+
+
+def begin(world: World, *arguments: str) -> psutil.Popen:
+    """A command of its own session, whose output lies in a file of the world."""
+    number = len([*world.root.glob("said-*")])
+    with (world.root / f"said-{number:03}").open("wb") as said:
+        return psutil.Popen(
+            [sys.executable, "-m", "ml_assets.cli.main", *arguments],
+            env=world.environment,
+            cwd=world.root,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def damaged_checkpoint(work: Work) -> bool:
+    """A byte of the newest checkpoint flips, and a rank dies: the one before it has to do."""
+    saved = work.world.root.glob("state/objects/sessions/*-train-*/checkpoints/*/manifest.json")
+    try:
+        newest = max(saved, key=lambda file: file.stat().st_mtime).parent
+        file = next(iter(sorted(newest.glob("*.distcp"))))
+        content = bytearray(file.read_bytes())
+    except (ValueError, OSError, StopIteration):
+        return False
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    return _to_a_rank(signal.SIGKILL)(work)
+
+
+def full_disk(work: Work) -> bool:
+    """The disk of the home is full for two seconds; it has to be a disk of its own."""
+    state = work.world.root / "state"
+    if not state.is_mount():
+        return False
+    filler = state / "filler"
+    with filler.open("wb", buffering=0) as file:
+        for size in (1 << 22, 1 << 16, 1 << 12):
+            try:
+                while True:
+                    file.write(b"\0" * size)
+            except OSError:
+                continue
+    _later(2, filler.unlink)
+    return True
+
+
+# --- pods, their API and their store --------------------------------------------------------------
+
+
+def _to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
+    def strike(work: Work) -> bool:
+        assert work.cluster is not None
+        alive = [
+            pod["metadata"]["name"]
+            for pod in work.cluster.pods()
+            if pod.get("status", {}).get("phase") == "Running"
+            and not pod["metadata"].get("deletionTimestamp")
+        ]
+        if not alive:
+            return False
+        harm(work.cluster, work.draw.choice(sorted(alive)))
+        return True
+
+    return strike
+
+
+def _kill_in_pod(cluster: ApiServer, pod: str) -> None:
+    for pid in cluster.processes(pod):
+        _send(psutil.Process(pid), signal.SIGKILL)
+
+
+def _to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
+    def strike(work: Work) -> bool:
+        assert work.cluster is not None
+        harm(work.cluster)
+        return True
+
+    return strike
+
+
+def _api_away(cluster: ApiServer) -> None:
+    def away() -> None:
+        with cluster.faults.api_down():
+            time.sleep(4)
+
+    threading.Thread(target=away, daemon=True).start()
+
+
+def _to_the_store(status: str, code: str, times: int) -> Fault:
+    def strike(work: Work) -> bool:
+        assert work.store is not None
+        faults = work.store.faults
+        with faults.lock:
+            faults.status, faults.code, faults.at = status, code, ""
+            faults.held, faults.failing = None, times
+        return True
+
+    return strike
+
+
+def store_away(work: Work) -> bool:
+    """All requests are refused for four seconds."""
+    _to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work)
+    assert work.store is not None
+    faults = work.store.faults
+    _later(4, lambda: setattr(faults, "failing", 0))
+    return True
+
+
+def store_stands_still(work: Work) -> bool:
+    """Requests wait for three seconds, then fail."""
+    assert work.store is not None
+    faults = work.store.faults
+    with faults.lock:
+        faults.status, faults.code, faults.at = "500 Internal Server Error", "InternalError", ""
+        faults.held, faults.failing = threading.Event(), 4
+    _later(3, faults.held.set)
+    return True
+
+
+def _later(seconds: float, do: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+EVERYWHERE: dict[str, Fault] = {
+    "the command is killed": _to_the_command(signal.SIGKILL),
+    "the command is interrupted (Ctrl-C)": _to_the_command(signal.SIGINT),
+    "the command is told to end (SIGTERM)": _to_the_command(signal.SIGTERM),
+    "the same command is given twice": second_command,
+}
+LAPTOP: dict[str, Fault] = {
+    **EVERYWHERE,
+    "a rank is killed": _to_a_rank(signal.SIGKILL),
+    "a rank stops (SIGSTOP)": _to_a_rank(signal.SIGSTOP),
+    "a rank gets a notice (SIGTERM)": _to_a_rank(signal.SIGTERM),
+    "torchrun is killed": _to(signal.SIGKILL, "torch.distributed.run"),
+    "the supervisor is killed": _to(signal.SIGKILL, "supervisor.py"),
+    "the machine is lost": machine_lost,
+    "a checkpoint is damaged, a rank dies": damaged_checkpoint,
+    "the disk is full": full_disk,
+}
+PODS: dict[str, Fault] = {
+    **EVERYWHERE,
+    "a pod's processes are killed": _to_a_pod(_kill_in_pod),
+    "a pod is drained": _to_a_pod(ApiServer.drain),
+    "a pod is preempted": _to_a_pod(ApiServer.preempt),
+    "a pod is evicted for pressure": _to_a_pod(ApiServer.evict_for_pressure),
+    "a pod runs out of memory": _to_a_pod(ApiServer.run_out_of_memory),
+    "a node is cut off": _to_a_pod(ApiServer.cut_off),
+    "a pod runs twice": _to_a_pod(ApiServer.double),
+    "the API server is away for 4 s": _to_the_api(_api_away),
+    "the API server answers 429": _to_the_api(lambda c: c.faults.refuse(429, times=5)),
+    "the API server answers 500": _to_the_api(lambda c: c.faults.refuse(500, times=5)),
+    "the API server is slow": _to_the_api(lambda c: c.faults.delay(1.5, times=6)),
+    "an answer of the API server is lost": _to_the_api(lambda c: c.faults.reset(after=True)),
+    "all watches end": _to_the_api(lambda c: c.faults.drop_watches()),
+    "a watch is too old (410)": _to_the_api(lambda c: c.faults.expire_watch(times=2)),
+    "the store asks for patience (503)": _to_the_store("503 Slow Down", "SlowDown", 8),
+    "the store fails (500)": _to_the_store("500 Internal Server Error", "InternalError", 5),
+    "the store is away for 4 s": store_away,
+    "the store stands still": store_stands_still,
+}
+ARENAS = {"laptop": LAPTOP, "pods": PODS}
+
+
+def disk_of_its_own(folder: Path) -> Iterator[bool]:
+    """Give a folder a small disk while this generator lives, where this machine lets one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounts = shutil.which("mount") is not None and os.geteuid() == 0
+    command = ["mount", "-t", "tmpfs", "-o", "size=192m", "none", str(folder)]
+    mounted = mounts and not subprocess.run(command, capture_output=True, check=False).returncode
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=False)

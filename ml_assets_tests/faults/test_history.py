@@ -1,0 +1,201 @@
+"""The checker finds nothing in a sound history, and each planted violation in one that is not."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ml_assets_tests.faults import history as checker
+from ml_assets_tests.faults.history import INVARIANTS, Commit, History, read_home, violations
+from ml_assets_tests.worlds.world import World
+
+Plant = Callable[[History], History]
+
+
+@pytest.fixture(scope="module")
+def sound(released: World) -> History:
+    """Of two pipelines, with two releases and a refused model."""
+    return read_home(released.root / "state", said=("decision: passed",))
+
+
+def rewritten(history: History, **changes: object) -> History:
+    """The newest state with other content at some paths; None takes a path away."""
+    contents = {f"{number:064x}": value for number, value in enumerate(changes.values())}
+    tree = dict(history.commits[-1].tree)
+    for path, (digest, value) in zip(changes, contents.items(), strict=True):
+        tree[path] = digest
+        if value is None:
+            del tree[path]
+
+    def read(digest: str) -> bytes | None:
+        value = contents.get(digest)
+        return json.dumps(value).encode() if value is not None else history.read(digest)
+
+    newest = replace(history.commits[-1], tree=tree)
+    return replace(history, commits=(*history.commits[:-1], newest), read=read)
+
+
+def line(history: History, of: Callable[[Mapping], bool]) -> tuple[str, dict]:
+    """The path and content of the newest line of the irises' ledger that fits."""
+    found = [(path, history.file(path)) for path in history.below("ledger/irises/")]
+    return [(path, content) for path, content in found if of(content)][-1]
+
+
+def without_a_file(history: History) -> History:
+    gone = history.newest[history.below("tables/")[0]]
+    return replace(history, read=lambda digest: None if digest == gone else history.read(digest))
+
+
+def with_a_flipped_byte(history: History) -> History:
+    at = history.newest[history.below("tables/")[0]]
+
+    def read(digest: str) -> bytes | None:
+        content = history.read(digest)
+        return b"!" + content[1:] if content and digest == at else content
+
+    return replace(history, read=read)
+
+
+def with_a_record_without_its_table(history: History) -> History:
+    tables = history.below("tables/irises/feature_set/")
+    return rewritten(history, **dict.fromkeys(tables))
+
+
+def published_again(history: History) -> History:
+    done = next(commit for commit in history.commits if commit.run_key)
+    return replace(
+        history,
+        commits=(*history.commits, replace(history.commits[-1], **_work(done), id="f" * 64)),
+    )
+
+
+def _work(commit: Commit) -> dict[str, str]:
+    return {"message": commit.message, "run_key": commit.run_key}
+
+
+def with_an_edited_line(history: History) -> History:
+    path, content = line(history, lambda content: content["kind"] == "registration")
+    return rewritten(history, **{path: content | {"reason": "it was like this"}})
+
+
+def with_a_line_taken_out(history: History) -> History:
+    path, _ = line(history, lambda content: content["kind"] == "registration")
+    return rewritten(history, **{path: None})
+
+
+def with_a_second_champion(history: History) -> History:
+    path, content = line(history, lambda content: content["kind"] == "stage")
+    return rewritten(history, **{path: content | {"replaced": "a" * 64}})
+
+
+def with_a_refused_model_in_production(history: History) -> History:
+    _, refused = line(history, lambda content: not (content["decision"] or {"passed": 1})["passed"])
+    path, content = line(history, lambda content: content["kind"] == "stage")
+    moved = {"model": refused["model"], "decided_by": refused["seq"], "seq": refused["seq"] + 1}
+    last = history.below("ledger/irises/")[-1]
+    return rewritten(history, **{path.replace(path, last + "~"): content | moved})
+
+
+def moved_without_a_decision(history: History) -> History:
+    path, content = line(history, lambda content: content["kind"] == "stage")
+    return rewritten(history, **{path: content | {"decided_by": None}})
+
+
+def without_a_certificate(history: History) -> History:
+    return rewritten(history, **{history.below("certificates/")[0]: None})
+
+
+def with_other_weights(history: History) -> History:
+    def model(digest: str, name: str) -> bytes | None:
+        return b"others" if name != "model.json" else history.model(digest, name)
+
+    return replace(history, model=model)
+
+
+def tracked_twice(history: History) -> History:
+    return replace(history, tracked={name: ("FINISHED",) * 2 for name in history.tracked})
+
+
+def never_ended(history: History) -> History:
+    return replace(history, tracked=dict.fromkeys(history.tracked, ("RUNNING",)))
+
+
+def with_a_run_under_way(history: History) -> History:
+    return replace(history, runs={**history.runs, "0" * 36: "STARTED"})
+
+
+def with_a_draft(history: History) -> History:
+    return replace(history, leftovers=("snapshots/drafts/7",))
+
+
+def with_a_branch(history: History) -> History:
+    return replace(history, refs={**history.refs, "work-7": "branch"})
+
+
+def in_a_stack(history: History) -> History:
+    return replace(history, said=("Traceback (most recent call last):\nKeyError: 'x'",))
+
+
+def in_silence(history: History) -> History:
+    return replace(history, said=("",))
+
+
+PLANTED: dict[Plant, str] = {
+    without_a_file: "no state is half visible",
+    with_a_flipped_byte: "no state is half visible",
+    with_a_record_without_its_table: "no state is half visible",
+    published_again: "nothing is published twice",
+    with_an_edited_line: "the ledger is a single chain",
+    with_a_line_taken_out: "the ledger is a single chain",
+    with_a_second_champion: "one champion at a time",
+    with_a_refused_model_in_production: "a refused model is in no stage",
+    moved_without_a_decision: "a refused model is in no stage",
+    without_a_certificate: "what is in a stage is certified and whole",
+    with_other_weights: "what is in a stage is certified and whole",
+    tracked_twice: "MLflow tells each training once",
+    never_ended: "MLflow tells each training once",
+    with_a_run_under_way: "nothing runs or lies about afterwards",
+    with_a_draft: "nothing runs or lies about afterwards",
+    with_a_branch: "nothing runs or lies about afterwards",
+    in_a_stack: "people are told in sentences",
+    in_silence: "people are told in sentences",
+}
+
+
+def test_a_sound_history_breaks_nothing(sound: History) -> None:
+    assert violations(sound) == []
+    assert len(sound.ledgers) == 2 and len(sound.commits) > 20
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_violation_is_found(sound: History, plant: Plant) -> None:
+    broken = {invariant for invariant, _ in violations(plant(sound))}
+    assert PLANTED[plant] in broken
+
+
+def test_each_invariant_has_a_planted_violation() -> None:
+    assert {*PLANTED.values()} == {*INVARIANTS}
+
+
+def test_a_process_that_works_on_in_the_home_is_found(tmp_path: Path) -> None:
+    environment = {**os.environ, "ML_ASSETS_HOME": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", "input()"], env=environment, stdin=-1) as process:
+        (found,) = read_home(tmp_path).processes
+        process.kill()
+    assert "input()" in found
+    assert read_home(tmp_path).processes == ()
+
+
+def test_the_checker_shares_no_code_with_the_product() -> None:
+    loaded = (
+        f"import {checker.__name__}, sys; print(*(m for m in sys.modules if 'ml_assets.' in m))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
+    assert [name for name in said.stdout.split() if name.startswith("ml_assets.")] == []

@@ -1,0 +1,37 @@
+"""A clock that runs ahead and is put right: what is decided and proved does not hang on it."""
+
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+import pytest
+
+from ml_assets.cli.main import main
+from ml_assets.graph import publish
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
+
+
+class Ahead(datetime):
+    """A clock that is a day ahead."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:
+        return datetime.now(tz) + timedelta(days=1)
+
+
+def test_a_release_whose_data_was_made_by_a_clock_ahead_is_proved_with_its_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    world.enter(monkeypatch)
+    with pytest.MonkeyPatch.context() as ahead:
+        ahead.setattr(publish, "datetime", Ahead)
+        assert main(["run", "irises", "--through", "evaluation_report"]) == 0
+    world.cli("run", "irises")
+    world.cli("release", "verify", "irises")
+    for which in ("irises",), ("irises", "latest"):
+        assert main(["release", "prove", *which]) == 0
+    assert capsys.readouterr().out.count("equal    irises/gates: passed") == 2

@@ -1,0 +1,43 @@
+"""A language model through the command line: from sources to a release that is proved."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ml_assets_tests.worlds import sources
+from ml_assets_tests.worlds.world import World
+
+pytestmark = pytest.mark.daemon
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
+    found = World(tmp_path_factory.mktemp("texts"))
+    sources.plant(found.pipelines, found.sources)
+    return found
+
+
+def test_it_is_released_shown_compared_and_proved(world: World) -> None:
+    world.cli("run", "code_lm")
+    first = world.status("code_lm")["release"]
+    assert first["decision"] == "passed"
+    assert set(first["metrics"]) == {"bits_per_byte"}
+    assert 1.0 < first["metrics"]["bits_per_byte"] < 5.0
+
+    page = world.cli("models", "report", "code_lm").strip().splitlines()[-1]
+    said = Path(page.split()[-1]).read_text()
+    assert said.count('<pre class="sample">') == 4
+    for name in ("uniform", "unigram", "bigram", "gzip"):
+        assert name in said
+
+    proved = world.cli("release", "prove", "code_lm")
+    for stage in ("training_set", "trained_model", "evaluation_report"):
+        assert re.search(rf"equal +code_lm/{stage}", proved), proved
+
+    # other words, the same texts: the champion is judged by its own words, in bits per byte
+    spec = world.pipelines / "code_lm" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("vocabulary: 400", "vocabulary: 350"))
+    again = world.cli("run", "code_lm")
+    assert f"bits_per_byte minus that of champion {first['version'][:12]} is" in again
