@@ -67,6 +67,7 @@ OPTIONS = {
     "release prove": "PIPELINE|RUN|MODEL [RUN|MODEL] --despite-code --from-snapshots --keep"
     " --study --json",
     "release export": "PIPELINE --to",
+    "release render": "FOLDER --for --storage --crd --image --prometheus",
     "ops logs": "RUN --follow",
     "ops reliability": "[PIPELINE] --days --json",
     "ops alerts test": "",

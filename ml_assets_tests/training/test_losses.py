@@ -113,6 +113,7 @@ def test_validation_counts_a_lone_member_as_training_does(task: Task) -> None:
         "multiclass": rows([0, 1, 2, 0, 1, 2]),
         "regression": rows([0.5, -1.0, 2.0, 0.0, 0.1, 3.0]),
         "ranking": rows([1.0, 0.0, 0.5, 0.5, 0.0, 0.0], [0, 2, 6]),
+        "language_model": rows([255.0, 12.0, 1.0, 255.0, 255.0, 90.0]),
     }[task]
     trained = row_losses(found, labels, task)
     validated = prediction_losses(predictions(found, task), labels, task)
