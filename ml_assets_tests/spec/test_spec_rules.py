@@ -627,7 +627,7 @@ def test_a_spec_cannot_be_changed() -> None:
         spec.epochs = 3
 
 
-def test_drift_needs_partitions_and_an_alarm_that_can_be() -> None:
+def test_drift_without_partitions_says_how_rows_are_cut_and_has_an_alarm_that_can_be() -> None:
     from ml_assets.spec.drift import DriftSpec, RetrainSpec
 
     assert DriftSpec().retrain is None
@@ -635,7 +635,7 @@ def test_drift_needs_partitions_and_an_alarm_that_can_be() -> None:
     with pytest.raises(ValueError, match="alarm_at 4 of 3 windows can never be"):
         DriftSpec(windows=3, alarm_at=4)
     watched = changed(changed(SPEC, "drift", {}), "partitions", {"cadence": "none"})
-    assert "drift compares new partitions, and there are none" in refusal(
+    assert "so say how new rows are cut into periods" in refusal(
         lambda: PipelineSpec.model_validate(watched)
     )
 
