@@ -111,7 +111,8 @@ def describe(
     missing = [name for name in named if name not in frame.columns]
     if missing:
         near = did_you_mean(missing[0], frame.columns)
-        raise SpecError(f"The table has no columns {missing}; it has {frame.columns}.{near}")
+        absent = " or ".join(repr(name) for name in missing)
+        raise SpecError(f"The table has no column {absent}; it has {frame.columns}.{near}")
     if label in (*key, time):
         raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
     typed = frame.select(_typed(frame[name]) for name in frame.columns)

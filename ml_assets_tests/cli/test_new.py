@@ -228,7 +228,7 @@ def test_an_index_without_a_name_gets_one(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--label", "price"], "has no columns ['price']"),
+        (["--label", "price"], "has no column 'price'"),
         (
             ["--label", "garden", "--key", "rooms"],
             "more than once: 12 rows have rooms 0.0, and so for 4 more",

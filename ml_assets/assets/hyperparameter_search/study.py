@@ -203,13 +203,12 @@ class StudyRun:
         found.rounds = self._plan.search.rounds or 1
         if found.repeat or proposal.part is not None:
             self._spent += found.held
-        if found.repeat:
-            pass
-        elif proposal.ended in ("pruned", "failed"):
+        if proposal.ended in ("pruned", "failed") and not found.repeat:
             found.pruned = proposal.ended == "pruned"
             self._end(found, again(found, self._events(session)))
             return True
-        elif proposal.ended is None and not proposal.own and self._is_spent():
+        bound = proposal.ended is None and not proposal.own and not found.repeat
+        if bound and self._is_spent():
             self._end(found, TrainingInterrupted("the budget is spent"))
             return True
         self._running[session] = found
