@@ -79,6 +79,11 @@ class Parameter(Frozen):
         found = round(drawn) if self.whole else _rounded(drawn)
         return int(min(max(found, low), high)) if self.whole else min(max(found, low), high)
 
+    def tried(self, drawn: Value) -> Value:
+        """What was drawn, as it is tried; see ``plain``."""
+        of_a_range = self.kind not in (None, "choice") and isinstance(drawn, int | float)
+        return self.plain(drawn) if of_a_range else drawn
+
     def holds(self, value: Value) -> bool:
         """Whether a value is one that may be tried."""
         if self.kind is None:
