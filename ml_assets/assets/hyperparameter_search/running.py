@@ -10,13 +10,13 @@ from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.errors import DoesNotFit, MlAssetsError, TrainingFailed, TrainingInterrupted
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.spec.program import TrainResult
-from ml_assets.spec.program.events import Event, Failed, Metrics, Placed, Warning
+from ml_assets.spec.program.events import Event, Failed, Placed, Warning
 from ml_assets.spec.search import lost
 from ml_assets.spec.study import Trial, TrialEnd
 from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_story import TrainingStory
 
-Outcome = TrainResult | MlAssetsError | BaseException
+Outcome = TrainResult | BaseException
 
 
 @dataclass
@@ -50,11 +50,8 @@ class Running:
         if isinstance(event, Placed) or taken:
             self.began, self.lost = None if taken else event.time, used() - self.held
 
-    def share(self, event: Metrics) -> float:
-        """How much of the training is done, above 0 and at most 1."""
-        return self._share(event.step, event.metrics)
-
-    def _share(self, step: int, told: Mapping[str, float]) -> float:
+    def share(self, step: int, told: Mapping[str, float]) -> float:
+        """How much of the training is done at an evaluation, above 0 and at most 1."""
         if isinstance(self.job.model, Boosted):
             return min(1.0, step / self.job.model.rounds)
         done = min(1.0, told.get("epoch", 0.0) / self.job.training.epochs)
@@ -64,7 +61,7 @@ class Running:
     def curve(self, metric: str) -> list[tuple[float, float]]:
         """(share of the training, what is lowered) at each evaluation so far."""
         return [
-            (self._share(step, told), loss)
+            (self.share(step, told), loss)
             for step, told in sorted(self.story.metrics.items())
             if (loss := lost(metric, told)) is not None
         ]

@@ -251,19 +251,16 @@ class StudyRun:
                 self._judge(one, happened)
 
     def _judge(self, one: Running, event: Metrics) -> None:
-        if one.repeat or one.pruned or one.proposal.number == OUTSIDE:
+        asked, sampler = one.proposal, self._sampler
+        if one.repeat or one.pruned or asked.number == OUTSIDE or asked.ended == "finished":
             return
-        if isinstance(self._sampler, Population):
+        if isinstance(sampler, Population):
             return
-        if one.proposal.ended == "finished":
-            return
-        share, loss = one.share(event), lost(self._metric, event.metrics)
-        if loss is None or share <= 0:
-            return
-        if not self._sampler.reports(one.proposal.number, share, loss):
+        share, loss = one.share(event.step, event.metrics), lost(self._metric, event.metrics)
+        if loss is None or share <= 0 or not sampler.reports(asked.number, share, loss):
             return
         one.pruned = True
-        self._sampler.ends(one.proposal.number, "pruned")
+        sampler.ends(asked.number, "pruned")
         one.stop.set()
 
     def _stop_all(self) -> None:
