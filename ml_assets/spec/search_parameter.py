@@ -81,8 +81,9 @@ class Parameter(Frozen):
 
     def tried(self, drawn: Value) -> Value:
         """What was drawn, as it is tried; see ``plain``."""
-        of_a_range = self.kind not in (None, "choice") and isinstance(drawn, int | float)
-        return self.plain(drawn) if of_a_range else drawn
+        if self.kind in (None, "choice") or not isinstance(drawn, int | float):
+            return drawn
+        return self.plain(drawn)
 
     def holds(self, value: Value) -> bool:
         """Whether a value is one that may be tried."""

@@ -30,7 +30,8 @@ class ValidationMetrics:
     """
 
     def __init__(self, task: Task, label_std: float = 1.0) -> None:
-        self._task, self._label_std = task, label_std
+        self._task: Task = task
+        self._label_std = label_std
         means = [name for name in VALIDATION_METRICS.get(task, ()) if name not in _ORDERED]
         self._sums = dict.fromkeys(means, 0.0)
         self._units = 0.0
