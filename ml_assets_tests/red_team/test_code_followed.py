@@ -1,4 +1,4 @@
-"""Code of a team that runs and is not seen: two functions that do different things are told apart."""
+"""Code of a team that runs and is not seen: functions that do different things are told apart."""
 
 from collections.abc import Mapping
 from pathlib import Path

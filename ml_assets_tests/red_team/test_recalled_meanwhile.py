@@ -1,4 +1,4 @@
-"""A model that is recalled while somebody brings it back: the door asks when it is walked through."""
+"""A model that is recalled while somebody brings it back: the door asks at the line, not before."""
 
 from datetime import UTC, datetime
 
