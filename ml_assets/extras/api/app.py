@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import HTTPException, RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.responses import HTMLResponse
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
@@ -278,4 +278,5 @@ def _answer(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     body = Refusal(error=said, problems=problems or []).model_dump()
-    return JSONResponse(body, status, dict(headers) if headers else None)
+    said = json.dumps(body)  # in ASCII: half a character may be quoted
+    return Response(said, status, headers, "application/json")
