@@ -17,7 +17,7 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.errors import EvidenceError, MlAssetsError, SpecError, UnknownModel, UnknownRun
 from ml_assets.extras.api import lists
-from ml_assets.extras.api.access import Caller, Operator, Reader, Tokens
+from ml_assets.extras.api.access import Caller, Operator, Reader
 from ml_assets.extras.api.bodies import MostBytes
 from ml_assets.extras.api.overrides import NotAllowed, run_config
 from ml_assets.extras.api.register import register_model
@@ -87,7 +87,7 @@ class Api:
             docs_url=None,  # that page would load its scripts from elsewhere
             redoc_url=None,
         )
-        app.state.tokens = Tokens(callers)
+        app.state.callers = callers
         app.add_middleware(MostBytes)
         for kind, answer in (
             (MlAssetsError, _refused),
