@@ -206,11 +206,11 @@ class Server:
 
     def _features(self) -> "Features":
         """Opened anew where a line or a recall has come: they may be recalled."""
-        from ml_assets.extras.online.features import open_features  # where entities are asked for
+        from ml_assets.extras.online.features import features_of  # where entities are asked for
 
         seen = self.following.seen
         if self._opened is None or self._opened[0] != seen:
-            self._opened = (seen, open_features(self.name, self.following.pipeline.settings))
+            self._opened = (seen, features_of(self.following.pipeline))
         return self._opened[1]
 
     async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[Part]:

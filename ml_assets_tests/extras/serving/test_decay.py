@@ -21,6 +21,7 @@ from ml_assets_tests.worlds.world import World as Folders
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
 DRIFT = "{seasonal: {back: 6, around: 0}, retrain: {cooldown: 1 hour, runs_per_day: 1}}"
 ROLLOUT = "  release: {to: production, canary: {periods: 1}, rollout: {entity: [order]}}\n"
+CHAMPION = "    - {kind: champion, margin: 10.0}\n"
 NEW = ("2024-04-08", "2024-04-15")
 """The weeks that came after the release."""
 
@@ -40,7 +41,8 @@ def world(tmp_path: Path) -> Iterator[World]:
         found = World(tmp_path, instance)
         spec = found.folder / "defs.yaml"
         make_it_quick(spec)
-        spec.write_text(spec.read_text() + ROLLOUT)
+        gated = spec.read_text().replace("at_least: 0.01}\n", f"at_least: 0.01}}\n{CHAMPION}")
+        spec.write_text(gated + ROLLOUT)
         found.settle()
         job = found.defs.resolve_job_def("deliveries__refresh")
         assert job.execute_in_process(instance=instance).success
