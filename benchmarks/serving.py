@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -134,8 +134,9 @@ def mlflow(predictor: Predictor, scratch: Path) -> Server:
     local = ("--env-manager", "local", "--workers", "1", "--port", str(PORT))
     command = (sys.executable, "-m", "mlflow", "models", "serve", "--model-uri", str(model), *local)
     body = {"dataframe_records": golden_rows(release.manifest).head(1).to_dicts()}
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "OMP_NUM_THREADS": "1"}
-    return Server(command, "/invocations", body, "/ping", here)
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # it calls uvicorn
+    here = {"PYTHONPATH": str(Path(__file__).parent), "PATH": programs, "OMP_NUM_THREADS": "1"}
+    return Server(command, "/invocations", body, "/ping", {**os.environ, **here})
 
 
 def wide_rates(scratch: Path, seconds: float) -> tuple[float, float]:
@@ -211,7 +212,8 @@ async def serving(server: Server) -> AsyncIterator[None]:
             await asyncio.sleep(0.2)
         yield
     finally:
-        os.killpg(process.pid, signal.SIGTERM)  # MLflow's has a child that answers
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)  # MLflow's has a child that answers
         process.wait()
 
 

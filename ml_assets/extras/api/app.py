@@ -10,8 +10,9 @@ from importlib.metadata import version as version_of
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Query, Request, Response
-from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
+from starlette.exceptions import HTTPException
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
@@ -65,7 +66,7 @@ _STATUS: Mapping[type[Exception], int] = {
 }
 """The status of an error; any other one of ours is 503: the next request may succeed."""
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    code: {"model": Refusal} for code in (401, 403, 404, 409, 413, 422, 503)
+    code: {"model": Refusal} for code in (400, 401, 403, 404, 409, 413, 422, 503)
 }
 
 

@@ -156,6 +156,7 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
     unknown = {"pipeline_id": "irises", "config": {"gates": []}, "run_config": {}}
     assert api.problems(unknown).keys() == {"body.config.gates", "body.run_config"}
     assert api.ask(RUNS, b"{")[0] == 422
+    assert api.ask(RUNS, b"\xff")[1].keys() == {"error", "problems"}
     assert api.ask(RUNS, b'"' + b"x" * (2 << 20) + b'"')[0] == 413
 
 
