@@ -31,7 +31,7 @@ def test_it_shows_what_is_in_production_and_fits_on_the_screen(released: World, 
     ):
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": width, "height": 900})
-        page.on("request", asked.append)
+        page.on("request", lambda one: asked.append(one))
         page.goto(address)
         flowers = page.locator("#irises")
         assert flowers.get_by_text("is in production").is_visible()
