@@ -14,7 +14,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
 from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
-from ml_assets_tests.automation.conftest import World, make_it_quick
+from ml_assets_tests.automation.conftest import World, asked_for, make_it_quick
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World as Folders
 
@@ -70,15 +70,25 @@ async def serve(pipeline: Pipeline, model: str, *, right: bool) -> None:
 
 def judge_what_was_served(world: World) -> None:
     """As the daemon does: an hour's table, then the periods whose labels are there."""
-    found = world.evaluate("served")
-    for one in found.dynamic_partitions_requests:
+    defs = world.defs
+    sensor = defs.resolve_sensor_def("deliveries__served")
+    with dg.build_sensor_context(
+        instance=world.instance,
+        repository_def=defs.get_repository_def(),
+        resources=asked_for(sensor),
+    ) as context:
+        found = sensor.evaluate_tick(context)
+    for one in found.dynamic_partitions_requests or ():
         world.instance.add_dynamic_partitions(one.partitions_def_name, one.partition_keys)
-    for request in found.run_requests:
-        job = world.defs.resolve_job_def("deliveries__predictions")
-        assert job.execute_in_process(
-            instance=world.instance, partition_key=request.partition_key, tags=request.tags
-        ).success
-    assert world.settle("labels") == ["online_evaluation"]
+    (hour,) = found.run_requests or ()
+    job = defs.resolve_job_def("deliveries__predictions")
+    assert job.execute_in_process(
+        instance=world.instance, partition_key=hour.partition_key, tags=hour.tags
+    ).success
+    (periods,) = world.asks_for("labels")
+    job = defs.resolve_job_def("deliveries__online_evaluation")
+    assert job.execute_in_process(instance=world.instance, tags=periods.tags).success
+    assert not world.tick("labels").run_requests
 
 
 @pytest.mark.parametrize("right", [True, False])
