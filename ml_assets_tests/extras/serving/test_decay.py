@@ -9,12 +9,13 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from ml_assets.extras.serving.door import served_tick
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
 from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
-from ml_assets_tests.automation.conftest import World, asked_for, make_it_quick
+from ml_assets_tests.automation.conftest import World, make_it_quick
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World as Folders
 
@@ -71,15 +72,9 @@ async def serve(pipeline: Pipeline, model: str, *, right: bool) -> None:
 def judge_what_was_served(world: World) -> None:
     """As the daemon does: an hour's table, then the periods whose labels are there."""
     defs = world.defs
-    sensor = defs.resolve_sensor_def("deliveries__served")
-    with dg.build_sensor_context(
-        instance=world.instance,
-        repository_def=defs.get_repository_def(),
-        resources=asked_for(sensor),
-    ) as context:
-        found = sensor.evaluate_tick(context)
+    found = served_tick(open_pipeline("deliveries", read_settings()), None)
     for one in found.dynamic_partitions_requests or ():
-        world.instance.add_dynamic_partitions(one.partitions_def_name, one.partition_keys)
+        world.instance.add_dynamic_partitions(one.partitions_def_name, [*one.partition_keys])
     (hour,) = found.run_requests or ()
     job = defs.resolve_job_def("deliveries__predictions")
     assert job.execute_in_process(
