@@ -5,12 +5,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Protocol
 
 from ml_assets.launch.failure import Ending
+from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.causes import of_cause, one_line
 from ml_assets.launch.kubernetes.names import QUEUE_LABEL
-from ml_assets.launch.kubernetes.observations import JobState, KubernetesEvent, PodState
+from ml_assets.launch.kubernetes.observations import (
+    JobState,
+    KubernetesEvent,
+    PodState,
+    QueueWord,
+)
 
 # seconds that a cause may last before it ends the attempt. What only a person can mend is told
 # quickly; a cause that comes and goes gets the time that it usually takes to go.
@@ -66,27 +71,6 @@ _DENIED = re.compile(
 
 
 @dataclass(frozen=True)
-class QueueWord:
-    """What Kueue says of a Job that it has not admitted."""
-
-    message: str
-    missing: bool
-    """The queue itself is not there."""
-
-
-class Explains(Protocol):
-    """Whom to ask why nothing happens; each question is a call to the cluster."""
-
-    def cluster_events(self, uid: str) -> Sequence[KubernetesEvent]:
-        """The events about an object."""
-        ...
-
-    def queue_word(self, job: JobState, queue: str) -> QueueWord | None:
-        """What Kueue says of a suspended Job; None: nothing."""
-        ...
-
-
-@dataclass(frozen=True)
 class Stuck:
     """What keeps an attempt from running."""
 
@@ -105,18 +89,18 @@ class StartUp:
     """Looks at an attempt that is coming up, and says when it has waited long enough.
 
     Args:
-        asks: for events and Kueue's words, now and then.
+        api: asked for events and Kueue's words, now and then; each question is a call.
         room_seconds: how long to wait for room: nodes or quota.
         clock: monotonic seconds.
     """
 
     def __init__(
         self,
-        asks: Explains,
+        api: KubernetesApi,
         room_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._asks = asks
+        self._api = api
         self._room_seconds = room_seconds
         self._clock = clock
         self._ask_at = clock()
@@ -150,11 +134,11 @@ class StartUp:
         quiet = next((pod for pod in pods if _is_quiet(pod)), None)
         queue = job.labels.get(QUEUE_LABEL)
         if job.suspended and queue is not None:
-            self._queue = self._asks.queue_word(job, queue)
+            self._queue = self._api.queue_word(job, queue)
         elif len(pods) < job.parallelism:
-            self._cluster_events = self._asks.cluster_events(job.uid)
+            self._cluster_events = self._api.cluster_events(job.uid)
         elif quiet is not None:
-            self._cluster_events = self._asks.cluster_events(quiet.uid)
+            self._cluster_events = self._api.cluster_events(quiet.uid)
         else:
             return
         self._ask_at = self._clock() + self._between
