@@ -70,7 +70,7 @@ def typed_text(raw: pl.DataFrame, zone: str, decimal: str = ".") -> Typed:
         seen.update(dict.fromkeys(told))
         if dtype == "datetime" and not written:
             zoneless.append(column.name)
-        typed, _ = type_text(known.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone, decimal)
+        typed = type_text(known.alias(_ONE).to_frame(), {_ONE: dtype}, zone, decimal).frame
         columns.append(typed[_ONE].alias(column.name))
     frame = pl.DataFrame({column.name: column for column in columns})
     texts = [name for name in frame.columns if frame.schema[name] == pl.String]
@@ -116,7 +116,7 @@ def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
         if column.dtype == pl.String and len(text):
             dtype, _ = _time_of(text, zone)
             if dtype != "string":
-                typed, _ = type_text(column.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)
+                typed = type_text(column.alias(_ONE).to_frame(), {_ONE: dtype}, zone).frame
                 found.append(typed[_ONE].alias(column.name))
     return frame.with_columns(found)
 
@@ -185,4 +185,4 @@ def _time_of(text: pl.Series, zone: str) -> tuple[DType, bool]:
 
 
 def _is(text: pl.Series, dtype: DType, zone: str | None = None, decimal: str = ".") -> bool:
-    return not type_text(text.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone, decimal)[1]
+    return not type_text(text.alias(_ONE).to_frame(), {_ONE: dtype}, zone, decimal).bad

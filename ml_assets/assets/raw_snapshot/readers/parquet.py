@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.places import MOST_BYTES
 from ml_assets.assets.raw_snapshot.readers.unpack import allowed
 from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_typed
 from ml_assets.errors import SourceError, quoted
@@ -24,9 +23,7 @@ _CELL = 8
 """Bytes of a value in memory, about."""
 
 
-def parse_parquet(
-    content: bytes, declared: Columns, where: str, most: int = MOST_BYTES
-) -> pl.DataFrame:
+def parse_parquet(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
     """Read and type a Parquet file.
 
     Raises:
@@ -38,7 +35,7 @@ def parse_parquet(
 
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
-        bound = allowed(len(content), _ALLOWED, most)
+        bound = allowed(len(content), _ALLOWED)
         _check_claims(file.metadata, len(content), where, bound)
         check_names(list(file.schema_arrow.names), declared, where)
         from_typed(frame_of(file.schema_arrow.empty_table()), declared, where)  # no row is read yet
