@@ -241,7 +241,7 @@ def test_a_queue_that_admits_nothing_now_is_waited_for_and_its_words_are_told(cl
     cluster.own_server(QUEUES).apply(a_queue("flights", stopPolicy="Hold"))
     manifest = a_job(suspend=True)
     manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "flights"
-    made = api.create_job(manifest).job
+    made = api.create_job(manifest)
     until(lambda: api.queue_word(made, "flights"))
     found = StartUp(api, 0.0).look(made, [])
     assert isinstance(found, Stuck) and found.cause == "Queued"
@@ -467,14 +467,14 @@ def test_an_explanation_that_we_may_not_read_is_no_error(cluster, a_job, tmp_pat
     rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "create"]}]
     theirs, _ = cluster.account("few", rules, tmp_path / "few")
     few = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(theirs.kubeconfig)})
-    made = few.create_job(a_job()).job
+    made = few.create_job(a_job())
     assert (few.tail("any", 5), few.cluster_events(made.uid)) == ("", ())
     assert few.queue_word(made, "q") is None
 
 
 def test_an_explanation_that_the_server_cannot_give_now_is_no_error(cluster, api, a_job):
     server = cluster.own_server("a real API server is not busy when a test wants it")
-    made = api.create_job(a_job()).job
+    made = api.create_job(a_job())
     server.faults.refuse(503, verb="list", resource="events")
     assert api.cluster_events(made.uid) == ()
 
