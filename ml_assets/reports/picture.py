@@ -42,6 +42,8 @@ class Tile:
     name: str
     value: str
     below: str = ""
+    tone: str = ""
+    """``bad``: somebody should look; else plain."""
 
 
 @dataclass(frozen=True)
