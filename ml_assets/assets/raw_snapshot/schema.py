@@ -8,7 +8,7 @@ import difflib
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import NoneType
@@ -16,8 +16,15 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.text_values import TYPES, parse_text
-from ml_assets.errors import SchemaChanged, SourceError, quoted
+from ml_assets.assets.raw_snapshot.local_times import never_were, note_twice, why_never
+from ml_assets.assets.raw_snapshot.text_values import (
+    PLAINLY,
+    TYPES,
+    Written,
+    clock_times,
+    parse_text,
+)
+from ml_assets.errors import SchemaChanged, SourceError, counted, quoted
 from ml_assets.spec.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
 
@@ -63,6 +70,8 @@ class _Bad:
     count: int
     all: bool = False
     """No value of the column is of the declared type: it is of another one."""
+    why: str = ""
+    """What is wrong with it, where it is written as its type is."""
 
 
 def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
@@ -108,19 +117,14 @@ def from_text(
     declared: Columns,
     where: str,
     place: Place,
-    zone: str | None = None,
-    decimal: str = ".",
+    written: Written = PLAINLY,
 ) -> pl.DataFrame:
     """Type a table of strings. Columns come out in declared order.
-
-    Args:
-        zone: of times that are written without one; None: they are refused.
-        decimal: what stands before the fraction of a number.
 
     Raises:
         SourceError: text is not of its column's type; names the place, column and value.
     """
-    typed, problems = _type_text(frame, declared, zone, decimal)
+    typed, problems = _type_text(frame, declared, written)
     _refuse(problems, declared, where, place)
     return typed
 
@@ -129,26 +133,31 @@ def type_text(
     frame: pl.DataFrame,
     declared: Columns,
     place: Place,
-    zone: str | None = None,
-    decimal: str = ".",
+    written: Written = PLAINLY,
 ) -> tuple[pl.DataFrame, list[str]]:
     """The declared columns of a table of strings, typed, and a sentence for each that is not."""
-    typed, problems = _type_text(frame, declared, zone, decimal)
+    typed, problems = _type_text(frame, declared, written)
     return typed, _sentences(problems, declared, place)
 
 
 def _type_text(
-    frame: pl.DataFrame, declared: Columns, zone: str | None, decimal: str
+    frame: pl.DataFrame, declared: Columns, written: Written
 ) -> tuple[pl.DataFrame, list[_Bad]]:
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
         text = frame[name]
-        values = parse_text(text, dtype, zone, decimal)
+        values = parse_text(text, dtype, written)
         bad = values.is_null() & text.is_not_null()
         if dtype == "float64":
             bad |= values.is_infinite().fill_null(False)
             values = values.fill_nan(None)
+        if dtype == "datetime" and written.zone:
+            note_twice(text, values, written)
+            lost = never_were(text, bad, written)
+            bad &= ~lost
+            if lost.any():
+                problems.append(_never(lost, text, written))
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
@@ -258,6 +267,12 @@ def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:
     return _Bad(name, row, text[row], count, count == len(text) - text.null_count())
 
 
+def _never(lost: pl.Series, text: pl.Series, written: Written) -> _Bad:
+    first = _first_bad(lost, text, text.name)
+    clock = clock_times(text.filter(lost).head(1), written)[0]
+    return replace(first, why=why_never(written.zone or "", clock))
+
+
 def _not_accepted(values: Sequence[object], dtype: DType, accepted: tuple[type, ...]) -> list[int]:
     """Indices of the values that cannot be this type. Exact types: True is not a number."""
     kinds = {type(value) for value in values} - {NoneType}
@@ -335,8 +350,8 @@ def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Plac
         f"{where} holds values that are not of the declared type:"
         f"{listed(_sentences(problems, declared, place))}\n"
         "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV, list"
-        " a text that means no value in 'null_values', and say in 'timezone' which one times"
-        " without a zone are of)."
+        " a text that means no value in 'null_values', say in 'timezone' which one times without a"
+        " zone are of, and in 'dialect' whether the day or the month comes first in a date)."
     )
     retyped = [bad.column for bad in problems if bad.all]
     if retyped:
@@ -346,9 +361,10 @@ def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Plac
 
 def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:
     shown = _shown(bad.value)
-    more = f" (and {bad.count - 1} more such values)" if bad.count > 1 else ""
-    rule = f"{dtype} is {_WRITTEN[dtype]}"
-    return f"{place(bad.row)}, column {bad.column!r}: {shown} is not {dtype}; {rule}{more}"
+    others = counted(bad.count - 1, "more such value")
+    more = f" (and {others})" if bad.count > 1 else ""
+    wrong = bad.why or f"is not {dtype}; {dtype} is {_WRITTEN[dtype]}"
+    return f"{place(bad.row)}, column {bad.column!r}: {shown} {wrong}{more}"
 
 
 def _shown(value: object) -> str:
