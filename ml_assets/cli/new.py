@@ -36,7 +36,7 @@ DATE_ORDERS = ("dmy", "mdy")
     " sql:CONNECTION.table.",
 )
 @click.option("--label", metavar="COLUMN", help="What to predict (with --from).")
-@click.option("--ahead", metavar="TIME", help="Its value so much later: 6h, 1d.")
+@click.option("--ahead", metavar="TIME", help="Predict its value so much later: 6h, 1d.")
 @click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
 @click.option("--time", metavar="COLUMN", help="When each prediction is made.")
 @click.option("--network", is_flag=True, help="With a network of your own in network.py.")
@@ -231,7 +231,8 @@ def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -
         print(f"no value: {told}")
     if given.zoneless:
         times = ", ".join(given.zoneless)
-        print(f"note: {times} is written without a zone: taken for {zone} (--timezone)")
+        are = "is" if len(given.zoneless) == 1 else "are"
+        print(f"note: {times} {are} written without a zone: taken for {zone} (--timezone)")
     for note in found.notes:
         print(f"note: {note}")
 
@@ -310,10 +311,10 @@ def _deep(folder: Path, settings: Settings) -> int:
     try:
         checks = conformance(folder, settings)
     except TrainingFailed as error:
-        print(f"  [FAIL] its network cannot be tried: {error}")
+        print(f"  [FAIL] the network could not be tried: {error}")
         return 1
     if not checks:
-        print("  its model is no network: there is nothing more to ask")
+        print("  its model is not a network, so there is nothing more to check")
     for one in checks:
         print(f"  [{_MARKS[one.outcome]}] {one.name}: {one.reason}")
     return sum(one.outcome == "failed" for one in checks)

@@ -20,8 +20,13 @@ _INK = {"one": "#3b86de", "two": "#e0682f", "plain": "#9a9ca3"}
 
 
 def glance_at_bars(title: str, bars: Sequence[Bar], start: float = 0.0) -> str:
-    """Bars with their names and values, the first in colour; of too many, the first ones."""
+    """Bars with their names and values, the first in colour; of too many, the first ones.
+
+    Nothing where there are none.
+    """
     shown = [bar for bar in bars if isfinite(bar.value)]
+    if not bars:
+        return ""
     for most in range(len(shown), 0, -1):
         found = _markdown(title, _bars(shown[:most], start))
         if len(found) < INLINE:
@@ -30,7 +35,9 @@ def glance_at_bars(title: str, bars: Sequence[Bar], start: float = 0.0) -> str:
 
 
 def glance_at_lines(title: str, lines: Sequence[Series]) -> str:
-    """Curves over one range, without axes, with their names and last values."""
+    """Curves over one range, without axes, with their names and last values; none: nothing."""
+    if not any(line.points for line in lines):
+        return ""
     return _markdown(title, _lines(lines))
 
 

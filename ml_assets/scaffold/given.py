@@ -153,8 +153,12 @@ def _many(
     lost = missing(found) if found else ()
     if found and (lost or len({*found.keys}) < FEWEST):
         few = len({*found.keys})
-        why = f"{counted(len(lost), 'partition')} is missing, {lost[0]} for one" if lost else ""
-        why = why or f"{counted(few, 'partition')} are too few to split by"
+        are = "is" if len(lost) == 1 else "are"
+        why = f"{counted(len(lost), 'partition')} {are} missing, {lost[0]} for one" if lost else ""
+        why = (
+            why
+            or f"a split takes {FEWEST} partitions, and there {'is' if few == 1 else 'are'} {few}"
+        )
         notes.append(f"{why}: the files are read as one table, split by time in shares")
         found = None
     chosen = _some(files)

@@ -81,7 +81,7 @@ def test_features_that_were_edited_for_a_training_and_put_back_do_not_release_it
     finally:
         features(scene).write_text(honest)
     said = scene.materialize("released_model")
-    assert "irises/feature_set: made by other code, or by another spec, than lies here now" in said
+    assert "irises/feature_set: made by other code or another spec than is here now" in said
     assert scene.in_production == before != scene.candidate
 
 
@@ -148,7 +148,7 @@ def test_verify_says_that_the_code_has_moved_on_and_refuses_nothing(
 ) -> None:
     [whole] = verify_pipelines(released.world.settings, NAME, None)
     [code] = [check for check in whole.checks if check.name == "code"]
-    assert (code.outcome, code.reason) == ("ok", "made by the spec and the code that lie here now")
+    assert (code.outcome, code.reason) == ("ok", "made by the spec and the code that are here now")
     _features(folder)
     [moved] = verify_pipelines(released.world.settings, NAME, None)
     [code] = [check for check in moved.checks if check.name == "code"]

@@ -42,7 +42,7 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.raw_snapshot.outside import Sources
         from ml_assets.assets.raw_snapshot.receipt import receipt_version, window_of
-        from ml_assets.reports.data import table_pictures
+        from ml_assets.reports.data import rows_at_a_glance, table_pictures
 
         pipeline = stores.open(declared)
         origin = Sources.of(pipeline)
@@ -66,7 +66,10 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
 
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
-            context, whole, make, lambda: history(pipeline.store, whole, table_pictures)
+            context,
+            whole,
+            make,
+            lambda: history(pipeline.store, whole, table_pictures, rows_at_a_glance),
         )
 
     return materialize

@@ -67,7 +67,7 @@ def made_elsewhere(release: ReleaseSpec) -> GateResult:
     """Of a model that was made elsewhere: it may have been trained on the holdout, so rows that
     come later have to speak for it, or a person."""
     fine = release.canary != "none"
-    reason = "nobody here knows which rows it was trained on: " + (
+    reason = "nobody here knows which rows the model was trained on: " + (
         "the rows that come after it was judged decide, as it is in canary"
         if fine
         else "the holdout may be among them. Ask for canary evidence (release.canary), which rows"
