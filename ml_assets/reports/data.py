@@ -36,7 +36,8 @@ _LABEL_WORDS = {
 def rows_at_a_glance(records: Sequence[StageRecord]) -> str:
     """Rows by partition; of a table that is read whole, what is missing in it."""
     if len(records) > 1 and _partitioned(records):
-        return _line("Rows by partition", [float(record.rows or 0) for record in records], "rows")
+        rows = [float(record.rows or 0) for record in records]
+        return _line("Rows by partition", rows, "rows", low=0.0)
     bars = [Bar(name, share) for name, share in _most_missing(records) if share]
     return glance_at_bars("Missing values, in % of a column", bars)
 
@@ -60,8 +61,9 @@ def labels_at_a_glance(records: Sequence[StageRecord]) -> str:
     return rows_at_a_glance(records)
 
 
-def _line(title: str, values: Sequence[float], name: str) -> str:
-    return glance_at_lines(title, [Series(name, [(float(x), y) for x, y in enumerate(values)])])
+def _line(title: str, values: Sequence[float], name: str, low: float | None = None) -> str:
+    points = [(float(x), y) for x, y in enumerate(values)]
+    return glance_at_lines(title, [Series(name, points)], low)
 
 
 def table_pictures(records: Sequence[StageRecord]) -> list[Picture]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
@@ -83,10 +83,11 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
     from ml_assets.assets.training_set.window import window_markdown
     from ml_assets.reports.drawing import Bar
     from ml_assets.reports.glance import glance_at_bars
+    from ml_assets.spec.program import Split
 
     rates = made.attributes["label_rate"]
     sizes = {f"rows_{name}": count for name, count in made.rows.items()}
-    splits = [Bar(name, float(rows)) for name, rows in made.rows.items()]
+    splits = [Bar(name, float(made.rows[name])) for name in get_args(Split) if name in made.rows]
     return {
         **glance(glance_at_bars("Rows by split", splits)),
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),
