@@ -194,7 +194,7 @@ def _are_local(text: pl.Series, written: Written) -> bool:
         SpecError: they are, but for some that their zone went over.
     """
     unread = parse_text(text, "datetime", written).is_null()
-    if never_were(text, unread, written).sum() < unread.sum():
+    if never_were(text, unread, written)[0].sum() < unread.sum():
         return False
     if unread.any():
         _, told = type_text(text.to_frame(), {text.name: "datetime"}, _place, written)

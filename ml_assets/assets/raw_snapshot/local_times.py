@@ -12,15 +12,17 @@ from ml_assets.spec.schema_change import note
 _HOUR = timedelta(hours=1)
 
 
-def never_were(text: pl.Series, unread: pl.Series, written: Written) -> pl.Series:
-    """[n] which texts of those that could not be read are times that their zone went over."""
+def never_were(text: pl.Series, unread: pl.Series, written: Written) -> tuple[pl.Series, str]:
+    """[n] which texts of those that could not be read are times that their zone went over, and why
+    there are no such times; empty where there is none."""
     if written.zone is None or not unread.any():
-        return unread & False
-    return unread & clock_times(text, written).is_not_null()
+        return unread & False, ""
+    clock = clock_times(text, written)
+    lost = unread & clock.is_not_null()
+    return lost, _why_never(written.zone, clock.filter(lost)[0]) if lost.any() else ""
 
 
-def why_never(zone: str, clock: datetime) -> str:
-    """Why there is no such time, and what to do."""
+def _why_never(zone: str, clock: datetime) -> str:
     steady = _steady(zone, clock)
     keeps = f", or name a zone whose clock never changes ({steady})" if steady else ""
     return (

@@ -16,14 +16,8 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.local_times import never_were, note_twice, why_never
-from ml_assets.assets.raw_snapshot.text_values import (
-    PLAINLY,
-    TYPES,
-    Written,
-    clock_times,
-    parse_text,
-)
+from ml_assets.assets.raw_snapshot.local_times import never_were, note_twice
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TYPES, Written, parse_text
 from ml_assets.errors import SchemaChanged, SourceError, counted, quoted
 from ml_assets.spec.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
@@ -154,10 +148,10 @@ def _type_text(
             values = values.fill_nan(None)
         if dtype == "datetime" and written.zone:
             note_twice(text, values, written)
-            lost = never_were(text, bad, written)
-            bad &= ~lost
-            if lost.any():
-                problems.append(_never(lost, text, written))
+            lost, why = never_were(text, bad, written)
+            if why:
+                problems.append(replace(_first_bad(lost, text, name), why=why))
+                bad &= ~lost
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
@@ -265,12 +259,6 @@ def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:
     row = int(bad.arg_max() or 0)
     count = int(bad.sum())
     return _Bad(name, row, text[row], count, count == len(text) - text.null_count())
-
-
-def _never(lost: pl.Series, text: pl.Series, written: Written) -> _Bad:
-    first = _first_bad(lost, text, text.name)
-    clock = clock_times(text.filter(lost).head(1), written)[0]
-    return replace(first, why=why_never(written.zone or "", clock))
 
 
 def _not_accepted(values: Sequence[object], dtype: DType, accepted: tuple[type, ...]) -> list[int]:
