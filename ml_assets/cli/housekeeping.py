@@ -112,7 +112,7 @@ def _size(number: float) -> str:
 
 @click.command
 @options.pipeline
-@click.option("--author", default="", metavar="NAME", help="Who answers for it.")
+@click.option("--author", default="", metavar="NAME", help="Whoever answers for it.")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @click.option("--undo", is_flag=True, help="Let it run again.")
 def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
