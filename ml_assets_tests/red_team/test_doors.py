@@ -47,7 +47,7 @@ def strict_again(second: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sce
 
 def test_a_model_that_was_never_released_is_not_rolled_back_to(strict_again: Scene) -> None:
     before = strict_again.in_production
-    assert "than lies here now" in strict_again.materialize("released_model"), "by a run neither"
+    assert "than is here now" in strict_again.materialize("released_model"), "by a run neither"
     with pytest.raises(EvidenceError, match="was never released to production"):
         rolled_back(strict_again.place, strict_again.candidate[:12])
     assert strict_again.in_production == before
@@ -138,7 +138,7 @@ def test_a_model_made_by_other_code_or_another_spec_is_not_released(
     edit, stage = EDITS[what]
     edit(folder)
     said = passed.materialize("released_model")
-    assert "than lies here now" in said
+    assert "than is here now" in said
     assert stage in said.split(": made by other code")[0]
     assert passed.in_production is None
 
@@ -153,4 +153,4 @@ def test_verify_says_that_the_code_has_moved_on_and_refuses_nothing(
     [moved] = verify_pipelines(released.world.settings, NAME, None)
     [code] = [check for check in moved.checks if check.name == "code"]
     assert moved.holds and code.outcome == "note"
-    assert "than lies here now: irises/feature_set" in code.reason
+    assert "than is here now: irises/feature_set" in code.reason
