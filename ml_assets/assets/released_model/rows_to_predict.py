@@ -21,6 +21,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     type_typed,
     type_values,
 )
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
 from ml_assets.spec.sources import COMMAS, FilesSource
@@ -64,7 +65,7 @@ class Rows:
         elif self.source is None:
             typed = type_text(self.cells, there)
         else:
-            typed = type_text(self.cells, there, self.source.timezone, self.source.dialect.decimal)
+            typed = type_text(self.cells, there, Written.of(self.source))
         return typed.frame, typed.problems(self.at)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
