@@ -122,7 +122,7 @@ def _drift(pipeline: Pipeline) -> Tile:
     try:
         found = find_report(pipeline)
     except StorageError:
-        return Tile("drift", "nothing new", "no period came after what the release has seen")
+        return Tile("drift", "nothing new", "no period is newer than what the release has seen")
     if found.outdated:
         return Tile("drift", "outdated", found.outdated)
     alarm = found.report.alarm

@@ -118,6 +118,7 @@ class _Source(Frozen):
 
 Separator = Literal[",", ";", "\t", "|"]
 Encoding = Literal["utf-8", "utf-16", "cp1252", "latin-1"]
+DateOrder = Literal["ymd", "dmy", "mdy"]
 
 
 class Dialect(Frozen):
@@ -129,6 +130,8 @@ class Dialect(Frozen):
     """Before the fraction of a number."""
     encoding: Encoding = "utf-8"
     """A byte order mark is left out."""
+    dates: DateOrder = Field(default="ymd", exclude_if=lambda value: value == "ymd")
+    """What comes first in a day: the year, the day (31.12.2023) or the month (12/31/2023)."""
 
     @model_validator(mode="after")
     def _signs_differ(self) -> Self:

@@ -332,4 +332,5 @@ def _trained(spec: PipelineSpec) -> str:
     if isinstance(spec.model, Boosted):
         return f"at most {spec.model.rounds} rounds in one process"
     training = spec.training
-    return f"trained with strategy {training.strategy} on {training.processes} processes"
+    many = "1 process" if training.processes == 1 else f"{training.processes} processes"
+    return f"trained with strategy {training.strategy} on {many}"

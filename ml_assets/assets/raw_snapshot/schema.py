@@ -8,7 +8,7 @@ import difflib
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import NoneType
@@ -16,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.text_values import TYPES, parse_text
-from ml_assets.errors import SchemaChanged, SourceError, quoted
+from ml_assets.assets.raw_snapshot.local_times import never_were, note_twice
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TYPES, Written, parse_text
+from ml_assets.errors import SchemaChanged, SourceError, counted, quoted
 from ml_assets.spec.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
 
@@ -63,6 +64,8 @@ class _Bad:
     count: int
     all: bool = False
     """No value of the column is of the declared type: it is of another one."""
+    why: str = ""
+    """What is wrong with it, where it is written as its type is."""
 
 
 def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
@@ -108,19 +111,14 @@ def from_text(
     declared: Columns,
     where: str,
     place: Place,
-    zone: str | None = None,
-    decimal: str = ".",
+    written: Written = PLAINLY,
 ) -> pl.DataFrame:
     """Type a table of strings. Columns come out in declared order.
-
-    Args:
-        zone: of times that are written without one; None: they are refused.
-        decimal: what stands before the fraction of a number.
 
     Raises:
         SourceError: text is not of its column's type; names the place, column and value.
     """
-    typed, problems = _type_text(frame, declared, zone, decimal)
+    typed, problems = _type_text(frame, declared, written)
     _refuse(problems, declared, where, place)
     return typed
 
@@ -129,26 +127,31 @@ def type_text(
     frame: pl.DataFrame,
     declared: Columns,
     place: Place,
-    zone: str | None = None,
-    decimal: str = ".",
+    written: Written = PLAINLY,
 ) -> tuple[pl.DataFrame, list[str]]:
     """The declared columns of a table of strings, typed, and a sentence for each that is not."""
-    typed, problems = _type_text(frame, declared, zone, decimal)
+    typed, problems = _type_text(frame, declared, written)
     return typed, _sentences(problems, declared, place)
 
 
 def _type_text(
-    frame: pl.DataFrame, declared: Columns, zone: str | None, decimal: str
+    frame: pl.DataFrame, declared: Columns, written: Written
 ) -> tuple[pl.DataFrame, list[_Bad]]:
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
         text = frame[name]
-        values = parse_text(text, dtype, zone, decimal)
+        values = parse_text(text, dtype, written)
         bad = values.is_null() & text.is_not_null()
         if dtype == "float64":
             bad |= values.is_infinite().fill_null(False)
             values = values.fill_nan(None)
+        if dtype == "datetime" and written.zone:
+            note_twice(text, values, written)
+            lost, why = never_were(text, bad, written)
+            if why:
+                problems.append(replace(_first_bad(lost, text, name), why=why))
+                bad &= ~lost
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
@@ -335,8 +338,8 @@ def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Plac
         f"{where} holds values that are not of the declared type:"
         f"{listed(_sentences(problems, declared, place))}\n"
         "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV, list"
-        " a text that means no value in 'null_values', and say in 'timezone' which one times"
-        " without a zone are of)."
+        " a text that means no value in 'null_values', say in 'timezone' which one times without a"
+        " zone are of, and in 'dialect' whether the day or the month comes first in a date)."
     )
     retyped = [bad.column for bad in problems if bad.all]
     if retyped:
@@ -346,9 +349,10 @@ def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Plac
 
 def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:
     shown = _shown(bad.value)
-    more = f" (and {bad.count - 1} more such values)" if bad.count > 1 else ""
-    rule = f"{dtype} is {_WRITTEN[dtype]}"
-    return f"{place(bad.row)}, column {bad.column!r}: {shown} is not {dtype}; {rule}{more}"
+    others = counted(bad.count - 1, "more such value")
+    more = f" (and {others})" if bad.count > 1 else ""
+    wrong = bad.why or f"is not {dtype}; {dtype} is {_WRITTEN[dtype]}"
+    return f"{place(bad.row)}, column {bad.column!r}: {shown} {wrong}{more}"
 
 
 def _shown(value: object) -> str:

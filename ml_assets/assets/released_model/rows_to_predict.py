@@ -21,6 +21,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     type_typed,
     type_values,
 )
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
 from ml_assets.spec.sources import COMMAS, FilesSource
@@ -62,8 +63,7 @@ class Rows:
         if self.kind == "csv":
             if self.source is None:
                 return type_text(self.cells, there, self.at)
-            zone, decimal = self.source.timezone, self.source.dialect.decimal
-            return type_text(self.cells, there, self.at, zone, decimal)
+            return type_text(self.cells, there, self.at, Written.of(self.source))
         return type_typed(self.cells, there)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:

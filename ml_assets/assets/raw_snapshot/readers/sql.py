@@ -24,6 +24,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     from_text,
     from_values,
 )
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
@@ -176,7 +177,7 @@ def _frame(rows: Sequence[Any], source: SqlSource, title: str) -> pl.DataFrame:
     for column, dtype in source.columns.items():
         if dtype in ("date", "datetime") and {type(one) for one in values[column]} <= _TEXT:
             text = pl.DataFrame({column: pl.Series(values[column], dtype=pl.String)})
-            told = from_text(text, {column: dtype}, title, place, _ZONE)
+            told = from_text(text, {column: dtype}, title, place, Written(_ZONE))
             values[column] = told[column].to_list()
     return from_values(values, source.columns, title, place, accept=SQL_VALUES)
 
