@@ -1,4 +1,4 @@
-"""One request that cannot be written down: others are logged, and the canary is watched on."""
+"""What cannot be written down: other requests are logged, and the canary is watched on."""
 
 import asyncio
 import json
@@ -12,11 +12,15 @@ import pytest
 
 from ml_assets.errors import RowsRefused
 from ml_assets.extras.serving import traffic
+from ml_assets.extras.serving.batching import Limits
+from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.open_inference import read_document
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
+from ml_assets.extras.serving.run import Listening, _answer
 from ml_assets.extras.serving.traffic import Traffic
 from ml_assets.store.objects import LocalObjects
 from ml_assets_tests.records.conftest import A
+from ml_assets_tests.worlds.world import free_ports
 
 NASTY = "\ud800"
 
@@ -85,3 +89,21 @@ def test_a_log_that_cannot_be_written_is_told_once_and_waits(
     assert said == ["the prediction log waits: no such shape"] and not logged(tmp_path)
     asyncio.run(Traffic._flush(served, log))
     assert logged(tmp_path) == ["7"]
+
+
+def test_a_server_ends_with_a_task_beside_it(monkeypatch: Any) -> None:
+    """Nobody would watch the canary or write the log: whoever started it starts another."""
+
+    async def waits(_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def ends(_: object) -> None:
+        raise ZeroDivisionError("nobody watches")
+
+    monkeypatch.setattr(Following, "look", waits)
+    monkeypatch.setattr(Traffic, "run", ends)
+    spec = SimpleNamespace(release=SimpleNamespace(rollout=None))
+    pipeline = cast(Any, SimpleNamespace(name="p", spec=spec))
+    listening = Listening("127.0.0.1", free_ports(1)[0], (), 0.0, 1.0)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(asyncio.wait_for(_answer(pipeline, listening, Limits(), print), 20))
