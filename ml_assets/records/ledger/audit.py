@@ -58,6 +58,8 @@ def _move(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
 def _return(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
     if decided_move(before, entry.model, entry.stage) is None:
         yield f"it goes back to {_short(entry.model)}, which never was released to {entry.stage}"
+    if _is_recalled(before, entry.model):
+        yield f"it goes back to {_short(entry.model)}, which was recalled then"
 
 
 def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
