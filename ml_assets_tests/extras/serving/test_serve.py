@@ -97,7 +97,7 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
         ("/predict", {"rows": []}, 400, "is empty"),
         ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, "half a sign"),
         ("/v2/models/irises/infer", {**INFER, "id": 123}, 400, "'id' a text"),
-        ("/predict", {"rows": [{f"c{n}": 1} for n in range(64)]}, 400, "column 'c0'"),
+        ("/predict", {"rows": [{f"c{n}": 1} for n in range(64)]}, 400, "«'c0'»"),
         ("/predict", {"rows": [{f"c{n}": 1 for n in range(4000)}]}, 413, "send the model's"),
         ("/predict", [MEASURES], 400, 'Send {"rows"'),
         ("/predict", b"{", 400, "no JSON"),
