@@ -11,6 +11,7 @@ SESSIONS_TAG = "ml_assets/sessions"
 NOT_IN_THE_RESULT = {
     "processes",
     "strategy",
+    "activation_checkpointing",
     "checkpoint_minutes",
     "checkpoint_every",
     "spot",

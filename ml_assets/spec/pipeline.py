@@ -29,6 +29,7 @@ from ml_assets.spec.gates import AgainstChampion, GateSpec, ReleaseSpec
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
+from ml_assets.spec.parallel import parallel_problems
 from ml_assets.spec.partitions import PartitionsSpec
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
@@ -294,6 +295,7 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
         *([Misfit(("model", "loss"), said)] if ranked else []),
         *_xgboost_problems(spec),
         *_language_problems(spec),
+        *parallel_problems(spec.training, spec.model),
         *objective_problems(spec.training, spec.label.task, spec.label.classes),
         *(Misfit(("training", name), f"training.{name}: {why}") for name in refused),
     ]

@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
+from ml_assets.spec.parallel import ActivationCheckpointing
 from ml_assets.spec.paths import inside
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
@@ -142,6 +143,7 @@ _OF_NETWORKS = frozenset(
         "accumulate",
         "clip_norm",
         "strategy",
+        "activation_checkpointing",
         "processes",
         "loss",
         "focal_gamma",
@@ -308,6 +310,11 @@ class TrainingSpec(Frozen):
     keep_best: Positive = 3
     strategy: Strategy = "shard"
     """How the network is spread over the processes; no number that comes out depends on it."""
+    activation_checkpointing: ActivationCheckpointing = Field(
+        default="none", exclude_if=lambda value: value == "none"
+    )
+    """What a block holds for its backward pass: ``none``: all; ``block``: what came in, the rest is
+    computed again; ``selective``: products and attention too. No number depends on it."""
     processes: Positive = 2
     hang_timeout_seconds: Annotated[float, Field(gt=0)] = 30
     """Least time that a process waits for another in a step before it takes it for hung. The first

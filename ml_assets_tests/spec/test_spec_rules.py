@@ -273,6 +273,8 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.warmup", 1.0, "no step for schedule cosine to fall: set warmup below 1, or"),
         ("training.strategy", "hybrid", "which 2 cannot be: set processes to 4, 6, 8 or 9"),
         ("training.processes", True, "valid integer"),
+        ("training.activation_checkpointing", "block", "nothing to compute again: remove it, and"),
+        ("training.activation_checkpointing", "all", "'none', 'block' or 'selective'"),
         # evaluation and gates
         ("evaluation.baselines.1.by", [], "at least 1 item"),
         ("evaluation.baselines.0.kind", "magic", "'constant', 'group_rate', 'gradient_boosting'"),

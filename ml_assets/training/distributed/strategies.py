@@ -22,6 +22,7 @@ from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 
 from ml_assets.spec.training import Precision, TrainingSpec, split_of
+from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.distributed.ranks import Ranks, processes_here
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
@@ -44,8 +45,9 @@ def parallelize(
         communication: times the collectives, which run inside the passes.
 
     Raises:
-        BadRequest: ``hybrid`` in a world that cannot be split.
+        BadRequest: ``hybrid`` in a world that cannot be split; no layer to compute again.
     """
+    recompute(network, spec.activation_checkpointing)
     if spec.strategy == "replicate":
         forward = lowered(network, spec.precision)
         return _replica(forward, communication) if ranks.world > 1 else forward
