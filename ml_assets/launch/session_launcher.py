@@ -182,7 +182,9 @@ class SessionLauncher:
                 room = self._runner.room(job.cluster)
                 if isinstance(job, SanityJob):  # on few rows: the network alone is held to it
                     room = replace(room, gpus=True)
-                require_fits(job.model, job.training, world, count, room)
+                tokens = columns.preprocessing.tokens
+                context = tokens.context if tokens else 1
+                require_fits(job.model, job.training, world, count, room, context)
             return request(number, world)
 
         return held
@@ -240,7 +242,7 @@ def measure_request(
         session=folder.session,
         attempt=number,
         model=job.model,
-        training=job.training,
+        training=spread_over(job.training, world.processes),
         data=job.data,
         steps=job.steps,
         output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),

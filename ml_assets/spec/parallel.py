@@ -1,30 +1,42 @@
-"""Memory, messages and axes of a network's step: what of them fits which network."""
+"""Memory, messages and axes of a network's step, as a spec names them."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from ml_assets.spec.base import Misfit
+from pydantic import model_validator
 
-if TYPE_CHECKING:  # it has fields of these types
-    from ml_assets.spec.training import ModelSpec, TrainingSpec
+from ml_assets.spec.base import Frozen, Positive
 
 ActivationCheckpointing = Literal["none", "block", "selective"]
-_OF_BLOCKS = ("gpt", "module")
-"""Families whose layers hold more than what comes in."""
+GradientPrecision = Literal["fp32", "bf16"]
+NOT_THERE = {
+    "pipeline": "its stages wait for each other, and nothing here is too deep for shards: use"
+    " strategy: shard, and tensor within a node",
+    "sequence": "a window is whole on each process, and its logits are never held: use"
+    " activation_checkpointing: block for long ones, and tensor",
+    "expert": "no family has experts: use strategy: shard for a network that is larger",
+    "zero1": "use shard, which divides the weights, too, and sends half as many bytes again; or"
+    " replicate, where all of it fits",
+    "zero2": "use shard, which divides the weights, too; or replicate, where all of it fits",
+    "zero3": "it is called shard here",
+}
+"""Axis or strategy by a name that is known elsewhere -> why it is not there, and what is."""
 
 
-def parallel_problems(training: "TrainingSpec", model: "ModelSpec") -> Iterator[Misfit]:
-    """Every field that has no meaning for a network, with what to do instead."""
-    if model.family in ("lightgbm", "xgboost"):
-        return  # which refuses every one of them
-    if training.activation_checkpointing != "none" and model.family not in _OF_BLOCKS:
-        said = (
-            f"the layers of model.family {model.family!r} hold little but what comes in, there is"
-            " nothing to compute again: remove it, and lower training.batch_size and raise"
-            " training.accumulate where memory is short"
-        )
-        yield _misfit("activation_checkpointing", said)
+class Parallel(Frozen):
+    """Axes besides that of the rows, along which processes share one network."""
 
+    tensor: Positive = 1
+    """Processes that share each block of a language model: its heads, and the width of its layers.
+    What is left of ``processes`` shards the network by ``strategy: shard``."""
 
-def _misfit(name: str, said: str) -> Misfit:
-    return Misfit(("training", name), f"training.{name}: {said}")
+    @model_validator(mode="before")
+    @classmethod
+    def _is_there(cls, raw: Any) -> Any:
+        for name in raw if isinstance(raw, dict) else ():
+            if name in NOT_THERE:
+                raise ValueError(f"{name} parallelism is not there: {NOT_THERE[name]}")
+        return raw
+
+    def over(self, processes: int) -> "Parallel":
+        """The same over so many processes; without axes where they cannot be laid."""
+        return self if processes % self.tensor == 0 else Parallel()

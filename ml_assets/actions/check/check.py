@@ -1,6 +1,8 @@
 """Everything that can be wrong in a pipeline's folder, or keep it from training: without a run."""
 
 import importlib.util
+import os
+import shutil
 from pathlib import Path
 
 from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
@@ -60,6 +62,12 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             f"model.family is {family!r}, and the package is not installed here: training would"
             f" fail\n    remedy: {INSTALL_BOOSTING}"
         )
+    if spec.training.compile and not _has_compiler():
+        found.append(
+            "training.compile is true, and there is no C++ compiler here (CXX, g++, clang++):"
+            " training would fail on the CPU\n    remedy: install one (apt-get install g++), or"
+            " remove training.compile"
+        )
     if not is_installed():
         found += [
             f"the contract {source.contract} of {name} has {types[0]}, which takes Great"
@@ -75,6 +83,10 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             f" training would fail\n    remedy: {INSTALL_S3}"
         )
     return tuple(found)
+
+
+def _has_compiler() -> bool:
+    return any(map(shutil.which, filter(None, (os.environ.get("CXX"), "g++", "clang++"))))
 
 
 def cannot_alarm(folder: Path, settings: Settings) -> tuple[str, ...]:
@@ -107,7 +119,9 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         world, room = over_nodes(world, spec.cluster), pod_room(spec.cluster)
     try:
         count = _size(spec, settings).parameters
-        require_fits(spec.model, spec.training, world, count, room)
+        tokens = spec.features.tokens
+        context = tokens.context if tokens else 1
+        require_fits(spec.model, spec.training, world, count, room, context)
     except DoesNotFit as error:
         rule = f"a training fits into the memory of {room.where}"
         value = f"{{width: {spec.model.width}, depth: {spec.model.depth}}}"
@@ -131,7 +145,7 @@ def cluster_trouble(settings: Settings) -> str | None:
 
 def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
     """Counted on the last published training set, where there is one that is still there."""
-    if not has_snapshots(settings.snapshots):
+    if spec.features.tokens or not has_snapshots(settings.snapshots):
         return state_size(spec)
     store = open_snapshots(settings.snapshots)
     address = Address(spec.name, "training_set")

@@ -109,9 +109,8 @@ class Plan:
         """On as many processes as a trial has; no number depends on it."""
         if self.processes is None or isinstance(job.model, Boosted):
             return job
-        few = {"processes": min(job.training.processes, self.processes)}
-        if few["processes"] == 1:
-            return replace(
-                job, training=job.training.model_copy(update={**few, "strategy": "replicate"})
-            )
-        return replace(job, training=job.training.model_copy(update=few))
+        training, few = job.training, min(job.training.processes, self.processes)
+        spread: dict[str, object] = {"processes": few, "parallel": training.parallel.over(few)}
+        if few == 1:
+            spread["strategy"] = "replicate"
+        return replace(job, training=training.model_copy(update=spread))
