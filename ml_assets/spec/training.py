@@ -179,20 +179,23 @@ VALIDATION_METRICS: Mapping[Task, tuple[str, ...]] = {
     ),
     "multiclass": ("validation_accuracy", "validation_brier"),
     "regression": ("validation_mae",),
+    "ranking": ("validation_ndcg",),
 }
-"""What a network's training tells beside the loss; of another task nothing."""
+"""What a training tells beside the loss; of another task nothing."""
 HIGHEST_IS_BEST = frozenset(
-    {"validation_accuracy", "validation_auc", "validation_average_precision"}
+    {
+        "validation_accuracy",
+        "validation_auc",
+        "validation_average_precision",
+        "validation_ndcg",
+    }
 )
 """Validation metrics that are at most 1, and better the higher they are."""
 
 
-def validation_metrics(model: ModelSpec, task: Task) -> tuple[str, ...]:
+def validation_metrics(task: Task) -> tuple[str, ...]:
     """What a training tells at each evaluation on the validation split, its loss first."""
-    return (
-        "validation_loss",
-        *(() if isinstance(model, Boosted) else VALIDATION_METRICS.get(task, ())),
-    )
+    return "validation_loss", *VALIDATION_METRICS.get(task, ())
 
 
 Strategy = Literal["replicate", "shard", "hybrid"]

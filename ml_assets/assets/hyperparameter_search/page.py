@@ -7,6 +7,7 @@ from ml_assets.assets.hyperparameter_search.learned import (
     boundaries,
     groups_of,
     isolated,
+    luck,
     place,
     spread,
     verdict,
@@ -16,7 +17,7 @@ from ml_assets.reports.page import page
 from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import REPORT_FILE, EvaluationReport
+from ml_assets.spec.records import REPORT_FILE, ChampionComparison, EvaluationReport, Interval
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.search_parameter import Parameter
 from ml_assets.spec.stages import SEARCH_STAGE
@@ -219,14 +220,32 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
     if found.model != model.data_version:
         return ()
     against = found.champion
-    if against is None or against.loss_difference is None:
+    apart = against.loss_difference if against else None
+    if against is None or apart is None:
         return ("The holdout had no other champion to compare its model with.",)
-    apart = against.loss_difference
+    return (against_champion(against, apart, study),)
+
+
+def against_champion(against: ChampionComparison, apart: Interval, study: Study) -> str:
+    """How the model by the winner compares with the champion, and whether seeds could do as much.
+
+    Args:
+        apart: the mean loss of the former minus that of the latter.
+    """
     word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
-    seeds = ", seeds included" if against.seeds else ""
-    return (
+    said = (
         f"On the holdout the mean {against.loss} of its model minus the champion's is"
-        f" {apart.value:+.5f} (95 %: {apart.low:+.5f} to {apart.high:+.5f}{seeds}): {word}.",
+        f" {apart.value:+.5f} (95 %: {apart.low:+.5f} to {apart.high:+.5f}"
+    )
+    if against.seeds:
+        return f"{said}, seeds included): {word}."
+    margin = luck(study)
+    if margin is None or study.judged_by != "validation loss" or against.loss != "log-loss":
+        return f"{said}; other seeds are not in it): {word}."
+    beyond = "more than" if abs(apart.value) > margin else "no more than"
+    return (
+        f"{said}): {word}. That is {beyond} two seeds of one setting differ on validation"
+        f" ({margin:.5f})."
     )
 
 
