@@ -1,13 +1,17 @@
 """Memory, messages and axes of a network's step, as a spec names them."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from ml_assets.spec.base import Frozen, Positive
 
-ActivationCheckpointing = Literal["none", "block", "selective"]
-GradientPrecision = Literal["fp32", "bf16"]
+ActivationCheckpointing = Annotated[
+    Literal["none", "block", "selective"], Field(exclude_if=lambda value: value == "none")
+]
+GradientPrecision = Annotated[
+    Literal["fp32", "bf16"], Field(exclude_if=lambda value: value == "fp32")
+]
 NOT_THERE = {
     "pipeline": "its stages wait for each other, and nothing here is too deep for shards: use"
     " strategy: shard, and tensor within a node",

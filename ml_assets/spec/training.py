@@ -316,17 +316,13 @@ class TrainingSpec(Frozen):
     keep_best: Positive = 3
     strategy: Strategy = "shard"
     """How the network is spread over the processes; no number that comes out depends on it."""
-    activation_checkpointing: ActivationCheckpointing = Field(
-        default="none", exclude_if=lambda value: value == "none"
-    )
+    activation_checkpointing: ActivationCheckpointing = "none"
     """What a block holds for its backward pass: ``none``: all; ``block``: what came in, the rest is
     computed again; ``selective``: products and attention too. No number depends on it."""
     compile: bool = Field(default=False, exclude_if=unset)
     """Whether the blocks of a language model are compiled, each shape of a batch for itself; takes
     a C++ compiler where it trains."""
-    gradient_precision: GradientPrecision = Field(
-        default="fp32", exclude_if=lambda value: value == "fp32"
-    )
+    gradient_precision: GradientPrecision = "fp32"
     """What gradients are sent and summed in; bf16 is half the bytes, and other numbers."""
     parallel: Parallel = Field(default=Parallel(), exclude_if=lambda value: value == Parallel())
     """Axes besides that of the rows; no number that comes out depends on it."""
