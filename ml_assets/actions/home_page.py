@@ -38,6 +38,8 @@ class Tile:
     name: str
     value: str
     said: str = ""
+    tone: str = ""
+    """``bad``: somebody should look; else plain."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def _decided(lines: tuple[Happened, ...]) -> Tile:
     what = "passed" if passed else "refused"
     said = f"model {last.entry.model[:12]}, {last.entry.time.astimezone(UTC):{_TIME}} UTC"
     why = "" if passed else f": {outside(one_line(last.entry.decision.reason))}"
-    return Tile("last decision", what, f"{last.metric}; {said}{why}".removeprefix("; "))
+    about = f"{last.metric}; {said}{why}".removeprefix("; ")
+    return Tile("last decision", what, about, "" if passed else "bad")
 
 
 def _data(pipeline: Pipeline) -> Tile:
@@ -123,8 +126,9 @@ def _drift(pipeline: Pipeline) -> Tile:
     if found.outdated:
         return Tile("drift", "outdated", found.outdated)
     alarm = found.report.alarm
-    seen = f"up to {found.report.newest.period}"
-    return Tile("drift", "alarm", alarm.reason) if alarm else Tile("drift", "none", seen)
+    if alarm is not None:
+        return Tile("drift", "alarm", alarm.reason, "bad")
+    return Tile("drift", "none", f"up to {found.report.newest.period}")
 
 
 def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
@@ -135,7 +139,7 @@ def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
     if out is not None:
         why = outside(one_line(out.reason))
         said = f"model {out.model[:12]}, {out.time.astimezone(UTC):{_TIME}} UTC: {why}"
-        return Tile("canary", "out", said)
+        return Tile("canary", "out", said, "bad")
     if move is None:
         return Tile("canary", "none", "no model is on its way")
     rollout = pipeline.spec.release.rollout

@@ -7,6 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
+from ml_assets.assets.released_model.find_release import refusal_since
+from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.released_model.origins import (
     other_code,
     records_behind,
@@ -121,6 +123,8 @@ def _checks(
             found = load_release(store, objects, pipeline, stage, commit)
             said = f"model {found.model.digest[:12]}, by the decision in line {found.line.seq}"
             yield Check(stage, "ok", said)
+            if since := refusal_since(found):
+                yield Check(stage, "note", since)
             yield from _behind(settings, store, found)
         except MlAssetsError as error:
             yield Check(stage, "refused", str(error))
@@ -152,6 +156,7 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
         yield Check("sources", "note", f"no spec of {pipeline} is here to hold them to")
         return
     opened = Pipeline(load_spec(folder), folder, settings)
+    yield _policy(opened, found)
     try:
         origin = find_origin(store, pipeline, found.model.digest)
         if origin is None:
@@ -163,6 +168,18 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
         return
     yield _sources(settings, made_from, opened, behind)
     yield _code(store, origin, opened, behind)
+
+
+def _policy(pipeline: Pipeline, found: LoadedRelease) -> Check:
+    """Whether the gates of the spec of now decided; without which of them."""
+    spec, decision = pipeline.spec, found.line.decision
+    if decision is None or decision.evidence.policy == policy_digest(spec.gates, spec.release):
+        return Check("policy", "ok", "decided by the gates of the spec that lies here now")
+    asked = {gate.name for gate in decision.gates}
+    wanted = [] if decision.canary else [gate.name for gate in spec.gates]
+    missing = [name for name in wanted if name not in asked]
+    without = f", without {', '.join(missing)}" if missing else ""
+    return Check("policy", "note", f"decided by other gates than the spec has now{without}")
 
 
 def _sources(

@@ -3,7 +3,6 @@
 What the content is (Parquet, JSON, CSV) is read from the content itself.
 """
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode, line_of
+from ml_assets.assets.raw_snapshot.readers.parquet import read_parquet
 from ml_assets.assets.raw_snapshot.schema import (
     JSON_VALUES,
     TYPES,
@@ -87,7 +87,7 @@ def parse_rows(content: bytes, where: str, source: FilesSource | None = None) ->
         raise RowsRefused(f"{where} is empty: hand in at least one row. {_KINDS}")
     try:
         if content[:4] == b"PAR1":
-            rows = of_frame(pl.read_parquet(io.BytesIO(content)), where)
+            rows = of_frame(read_parquet(content, where), where)
         elif content.lstrip()[:1] in (b"{", b"["):
             rows = _of_json(decode(content, where), where)
         else:

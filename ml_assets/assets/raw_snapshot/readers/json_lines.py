@@ -19,6 +19,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     from_values,
 )
 from ml_assets.errors import SourceError, quoted
+from ml_assets.spec.documents import HALF_A_SIGN, half_a_sign
 
 _AT_ONCE = 20_000
 """Lines that are Python objects at the same time; the rest are columns already."""
@@ -76,9 +77,11 @@ def _parse_all(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     """
     if not all(line[:1] == b"{" and line[-1:] == b"}" for line in lines):
         return None
-    text = b",".join(lines)
     try:
-        events = _DECODER.decode(f"[{text.decode()}]")
+        text = b",".join(lines).decode()
+        events = _DECODER.decode(f"[{text}]")
+        if half_a_sign(text, events):
+            return None
     except (ValueError, RecursionError):
         return None
     whole = len(events) == len(lines) and all(type(event) is dict for event in events)
@@ -88,7 +91,10 @@ def _parse_all(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
 
 def _parse_line(line: bytes, where: str) -> dict[str, Any]:
     try:
-        event = _CAREFUL.decode(line.decode())
+        text = line.decode()
+        event = _CAREFUL.decode(text)
+        if half_a_sign(text, event):
+            raise ValueError(HALF_A_SIGN)
     except (ValueError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
         shown = line[:60].decode("utf-8", "replace")
         raise SourceError(
@@ -117,7 +123,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 _CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_once)
-_KEY = re.compile(rb'"[ \t]*:')
+_KEY = re.compile(r'"[ \t]*:')
 """The end of a key; now and then also of text in a value, which is then looked at line by line."""
 
 
