@@ -39,7 +39,6 @@ _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "schedule",
     "precision",
     "gradient_precision",
-    "compile",
     "accumulate",
     "clip_norm",
     "evaluate_every",

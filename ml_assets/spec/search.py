@@ -34,7 +34,6 @@ NO_PARAMETER = {
     "processes": "it says how the work is spread, and decides no number",
     "strategy": "it says how the work is spread, and decides no number",
     "activation_checkpointing": "it decides no number",
-    "compile": "it is for speed",
     "parallel": "it says how the work is spread, and decides no number",
     "hang_timeout_seconds": "it decides no number",
     "checkpoint_minutes": "it decides no number",

@@ -21,27 +21,9 @@ def parallel_problems(training: TrainingSpec, model: ModelSpec) -> Iterator[Misf
             " training.accumulate where memory is short"
         )
         yield _misfit("activation_checkpointing", said)
-    yield from _compiled(training, model)
     yield from _of_one(training)
     if training.parallel.tensor > 1:
         yield from _tensor(training, model)
-
-
-def _compiled(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
-    if not training.compile:
-        return
-    if not isinstance(model, Gpt):
-        yield _misfit(
-            "compile",
-            f"the blocks of model.family gpt are compiled; {model.family!r} has layers of one"
-            " product each, or code that changes from step to step: remove it",
-        )
-    if training.activation_checkpointing == "selective":
-        yield _misfit(
-            "activation_checkpointing",
-            "a compiled block chooses by itself which products it keeps: set it to none or block,"
-            " or remove training.compile",
-        )
 
 
 def _of_one(training: TrainingSpec) -> Iterator[Misfit]:
@@ -72,8 +54,6 @@ def _tensor(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
     if training.strategy != "shard":
         said = f"tensor {tensor} goes with strategy: shard, this one is {training.strategy}"
         yield _misfit(name, f"{said}: set strategy to shard")
-    if training.compile:
-        yield _misfit("compile", f"not with parallel.tensor {tensor}: remove one of the two")
 
 
 def _misfit(name: str, said: str) -> Misfit:

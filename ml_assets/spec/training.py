@@ -144,7 +144,6 @@ _OF_NETWORKS = frozenset(
         "clip_norm",
         "strategy",
         "activation_checkpointing",
-        "compile",
         "gradient_precision",
         "parallel",
         "processes",
@@ -319,9 +318,6 @@ class TrainingSpec(Frozen):
     activation_checkpointing: ActivationCheckpointing = "none"
     """What a block holds for its backward pass: ``none``: all; ``block``: what came in, the rest is
     computed again; ``selective``: products and attention too. No number depends on it."""
-    compile: bool = Field(default=False, exclude_if=unset)
-    """Whether the blocks of a language model are compiled, each shape of a batch for itself; takes
-    a C++ compiler where it trains."""
     gradient_precision: GradientPrecision = "fp32"
     """What gradients are sent and summed in; bf16 is half the bytes, and other numbers."""
     parallel: Parallel = Field(default=Parallel(), exclude_if=lambda value: value == Parallel())

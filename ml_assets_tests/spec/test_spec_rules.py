@@ -263,7 +263,6 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.init_from", "old.pt", "a pickle runs code when it is read"),
         ("training.init_from", "production", "must be 'release' or the path of a .safetensors"),
         ("training.strategy", "zero1", "use shard, which divides the weights, too"),
-        ("training.compile", True, "the blocks of model.family gpt are compiled; 'tabm' has"),
         ("training.parallel", {"tensor": 2}, "this one is 'tabm': remove it, strategy: shard"),
         ("training.strategy", "magic", "'replicate', 'shard' or 'hybrid'"),
         ("training.optimizer", "lion", "'adamw', 'sgd', 'nadam' or 'adafactor'"),
@@ -343,11 +342,6 @@ def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, s
 def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> None:
     spec = read_yaml((ASKED_FOR / "code_lm" / "defs.yaml").read_text())["attributes"]
     for changes, said in (
-        ({"compile": True, "parallel": {"tensor": 2}}, "compile: not with parallel.tensor 2"),
-        (
-            {"compile": True, "activation_checkpointing": "selective"},
-            "a compiled block chooses by itself which products it keeps",
-        ),
         ({"strategy": "replicate", "parallel": {"tensor": 2}}, "set strategy to shard"),
         ({"gradient_precision": "bf16", "processes": 1}, "one process sends no gradients"),
     ):

@@ -46,18 +46,6 @@ def cases(group: str) -> Cases:
                 f"{strategy} sums": {**how, "gradient_precision": "bf16"}
                 for strategy, how in by.items()
             }
-        case "compiled":
-            return {
-                f"{strategy} {precision} {mode}": {
-                    **how,
-                    **low,
-                    "compile": True,
-                    "activation_checkpointing": mode,
-                }
-                for strategy, how in by.items()
-                for precision, low in lower.items()
-                for mode in ("none", "block")
-            }
         case "tensor":
             return {
                 f"{precision} {mode}": {**tensor, **low, "activation_checkpointing": mode}

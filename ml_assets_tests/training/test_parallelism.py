@@ -118,17 +118,6 @@ def test_a_checkpoint_goes_from_parted_tensors_to_whole_ones_and_back(
     assert max(abs(found[step] - whole[step]) for step in found) < 1e-5
 
 
-@pytest.mark.daemon
-def test_compiled_blocks_come_near_and_resume_bit_for_bit(
-    texts: Ref, memory: Taken, tmp_path: Path
-) -> None:
-    for name, case in steps_taken(tmp_path, texts, 2, "compiled").items():
-        strategy, precision, _ = name.split()
-        near = 1e-4 if precision == "fp32" else 0.02
-        assert 0 < distance(case, memory[f"{strategy} {precision} none"]) < near, name
-        assert case["resumed"] == case["steps"][10:], name
-
-
 def test_blocks_hold_less_the_more_they_compute_again() -> None:
     held: list[int] = []
     for mode in MEMORY:

@@ -22,7 +22,7 @@ from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 
 from ml_assets.spec.training import Precision, TrainingSpec, split_of
-from ml_assets.training.distributed.blocks import compile_blocks, recompute
+from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.distributed.ranks import Ranks, processes_here
 from ml_assets.training.distributed.tensor import part
 from ml_assets.training.models.layers import Masks
@@ -46,11 +46,8 @@ def parallelize(
         communication: times the collectives, which run inside the passes.
 
     Raises:
-        BadRequest: a world that cannot be split as the spec says; no layer to compute again; no
-            compiler.
+        BadRequest: a world that cannot be split as the spec says; no layer to compute again.
     """
-    if spec.compile:
-        compile_blocks(network)
     recompute(network, spec.activation_checkpointing)
     if spec.strategy == "replicate":
         forward = lowered(network, spec.precision)
