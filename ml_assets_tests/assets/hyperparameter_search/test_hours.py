@@ -13,7 +13,7 @@ from ml_assets.store.objects import LocalObjects
 from ml_assets_tests.worlds import searched
 from ml_assets_tests.worlds.world import World
 
-SECONDS = 90
+SECONDS = 60
 """Of two trainings side by side: half of it by the clock."""
 SEARCH = f"""\
 search:
@@ -64,7 +64,7 @@ def test_a_budget_is_kept_to_within_one_evaluation_and_what_ran_is_saved_and_cou
 ) -> None:
     world = searched.plant(tmp_path, SEARCH)
     spec = world.pipelines / "irises" / "defs.yaml"
-    longer = spec.read_text().replace("evaluate_every: 20", "evaluate_every: 1000")
+    longer = spec.read_text().replace("evaluate_every: 20", "evaluate_every: 800")
     spec.write_text(longer.replace("microbatches: 12", "microbatches: 1"))
     world.cli("run", "irises", "--through", "trained_model")
     study, told = searches(world)
