@@ -197,18 +197,15 @@ def _are_local(text: pl.Series, written: Written) -> bool:
     if never_were(text, unread, written)[0].sum() < unread.sum():
         return False
     if unread.any():
-        _, told = type_text(text.to_frame(), {text.name: "datetime"}, _place, written)
+        typed = type_text(text.to_frame(), {text.name: "datetime"}, written)
+        told = typed.problems(lambda _: "the table")
         raise SpecError(f"{told[0]}. Name the zone by --timezone, or leave these rows out.")
     return True
 
 
-def _place(row: int) -> str:
-    return "the table"
-
-
 def _typed(values: pl.Series, dtype: DType, written: Written) -> pl.Series:
-    return type_text(values.to_frame(), {values.name: dtype}, _place, written)[0][values.name]
+    return type_text(values.to_frame(), {values.name: dtype}, written).frame[values.name]
 
 
 def _is(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> bool:
-    return not type_text(text.to_frame(), {text.name: dtype}, _place, written)[1]
+    return not type_text(text.to_frame(), {text.name: dtype}, written).bad

@@ -106,37 +106,43 @@ def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
     return problems + [f"column {_shown(name)} is there {counts[name]} times" for name in twice]
 
 
-def from_text(
-    frame: pl.DataFrame,
-    declared: Columns,
-    where: str,
-    place: Place,
-    written: Written = PLAINLY,
-) -> pl.DataFrame:
-    """Type a table of strings. Columns come out in declared order.
+@dataclass(frozen=True)
+class Typed:
+    """The declared columns of a table in their declared order, and what is not of its type."""
 
-    Raises:
-        SourceError: text is not of its column's type; names the place, column and value.
-    """
-    typed, problems = _type_text(frame, declared, written)
-    _refuse(problems, declared, where, place)
-    return typed
+    frame: pl.DataFrame
+    bad: Sequence[_Bad]
+    declared: Columns
+
+    def problems(self, place: Place) -> list[str]:
+        """A sentence for each column that holds a value of another type."""
+        return [_sentence(bad, self.declared[bad.column], place) for bad in self.bad]
+
+    def required(self, where: str, place: Place) -> pl.DataFrame:
+        """The table, if all of it is of its type.
+
+        Raises:
+            SchemaChanged: no value of a column is: it is of another type, its source has changed.
+            SourceError: a value is not; its place and its column are named.
+        """
+        if not self.bad:
+            return self.frame
+        message = (
+            f"{where} holds values that are not of the declared type:"
+            f"{listed(self.problems(place))}\n"
+            "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV,"
+            " list a text that means no value in 'null_values', say in 'timezone' which one times"
+            " without a zone are of, and in 'dialect' whether the day or the month comes first in a"
+            " date)."
+        )
+        retyped = [bad.column for bad in self.bad if bad.all]
+        if retyped:
+            raise SchemaChanged(message, {"retyped": retyped})
+        raise SourceError(message)
 
 
-def type_text(
-    frame: pl.DataFrame,
-    declared: Columns,
-    place: Place,
-    written: Written = PLAINLY,
-) -> tuple[pl.DataFrame, list[str]]:
-    """The declared columns of a table of strings, typed, and a sentence for each that is not."""
-    typed, problems = _type_text(frame, declared, written)
-    return typed, _sentences(problems, declared, place)
-
-
-def _type_text(
-    frame: pl.DataFrame, declared: Columns, written: Written
-) -> tuple[pl.DataFrame, list[_Bad]]:
+def type_text(frame: pl.DataFrame, declared: Columns, written: Written = PLAINLY) -> Typed:
+    """Type a table of strings."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
@@ -155,44 +161,15 @@ def _type_text(
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
-    return pl.DataFrame(typed), problems
-
-
-def from_values(
-    columns: Mapping[str, Sequence[object]],
-    declared: Columns,
-    where: str,
-    place: Place,
-    *,
-    accept: Mapping[DType, tuple[type, ...]],
-) -> pl.DataFrame:
-    """Type a table of Python values, of which each type ``accept``s some.
-
-    Raises:
-        SourceError: a value is not of its column's type; names the place, column and value.
-    """
-    typed, problems = _type_values(columns, declared, accept)
-    _refuse(problems, declared, where, place)
-    return typed
+    return Typed(pl.DataFrame(typed), problems, declared)
 
 
 def type_values(
     columns: Mapping[str, Sequence[object]],
     declared: Columns,
-    place: Place,
-    *,
     accept: Mapping[DType, tuple[type, ...]],
-) -> tuple[pl.DataFrame, list[str]]:
-    """The declared columns of Python values, typed, and a sentence for each that is not."""
-    typed, problems = _type_values(columns, declared, accept)
-    return typed, _sentences(problems, declared, place)
-
-
-def _type_values(
-    columns: Mapping[str, Sequence[object]],
-    declared: Columns,
-    accept: Mapping[DType, tuple[type, ...]],
-) -> tuple[pl.DataFrame, list[_Bad]]:
+) -> Typed:
+    """Type a table of Python values, of which each type ``accept``s some."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
@@ -213,7 +190,8 @@ def _type_values(
         else:
             there = sum(value is not None for value in values)
             problems.append(_Bad(name, bad[0], values[bad[0]], len(bad), len(bad) == there))
-    return pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None)), problems
+    frame = pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None))
+    return Typed(frame, problems, declared)
 
 
 def from_typed(frame: pl.DataFrame, declared: Columns, where: str) -> pl.DataFrame:
@@ -252,7 +230,7 @@ def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, li
     bad = [(typed[name].is_infinite().fill_null(False), name) for name in endless]
     infinite = [_first_bad(where, typed[name], name) for where, name in bad if where.any()]
     place: Place = lambda row: f"row {row + 1}"  # noqa: E731  a sentence needs a place
-    return typed, [*problems, *_sentences(infinite, declared, place)]
+    return typed, [*problems, *Typed(typed, infinite, declared).problems(place)]
 
 
 def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:
@@ -324,27 +302,6 @@ def _cast(found: pl.DataType, name: str, declared: DType) -> pl.Expr:
         return zoned.dt.convert_time_zone("UTC").cast(TYPES["datetime"])
     cast = column.cast(TYPES[declared])
     return cast.fill_nan(None) if declared == "float64" else cast
-
-
-def _sentences(problems: Sequence[_Bad], declared: Columns, place: Place) -> list[str]:
-    return [_sentence(bad, declared[bad.column], place) for bad in problems]
-
-
-def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Place) -> None:
-    """A column of which no value is of its type is of another type: its source has changed."""
-    if not problems:
-        return
-    message = (
-        f"{where} holds values that are not of the declared type:"
-        f"{listed(_sentences(problems, declared, place))}\n"
-        "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV, list"
-        " a text that means no value in 'null_values', say in 'timezone' which one times without a"
-        " zone are of, and in 'dialect' whether the day or the month comes first in a date)."
-    )
-    retyped = [bad.column for bad in problems if bad.all]
-    if retyped:
-        raise SchemaChanged(message, {"retyped": retyped})
-    raise SourceError(message)
 
 
 def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:

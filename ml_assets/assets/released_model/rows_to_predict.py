@@ -59,12 +59,14 @@ class Rows:
         """The declared columns that are there, typed; a sentence for each value that is not."""
         there: Columns = {n: dtype for n, dtype in declared.items() if n in self.names}
         if not isinstance(self.cells, pl.DataFrame):
-            return type_values(self.cells, there, self.at, accept=JSON_VALUES)
-        if self.kind == "csv":
-            if self.source is None:
-                return type_text(self.cells, there, self.at)
-            return type_text(self.cells, there, self.at, Written.of(self.source))
-        return type_typed(self.cells, there)
+            typed = type_values(self.cells, there, JSON_VALUES)
+        elif self.kind == "typed":
+            return type_typed(self.cells, there)
+        elif self.source is None:
+            typed = type_text(self.cells, there)
+        else:
+            typed = type_text(self.cells, there, Written.of(self.source))
+        return typed.frame, typed.problems(self.at)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
         """Columns that are only carried along."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, from_text
+from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, type_text
 from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written
 from ml_assets.errors import SourceError, quoted
 from ml_assets.spec.sources import COMMAS, Dialect
@@ -34,7 +34,7 @@ def parse_csv(
     raw = csv_cells(text, null_values, where, dialect)
     raw.columns = header
     place: Place = lambda row: f"line {line_of(text, row, dialect)}"  # noqa: E731
-    typed = from_text(raw, declared, where, place, written)
+    typed = type_text(raw, declared, written).required(where, place)
     return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
 
 

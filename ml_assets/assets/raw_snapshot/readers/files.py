@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.event_log import Batch, BatchLog, consume
+from ml_assets.assets.raw_snapshot.readers.event_log import Batch, consume
 from ml_assets.assets.raw_snapshot.readers.json_lines import parse_lines
 from ml_assets.assets.raw_snapshot.readers.listing import KEPT, Found, Listing
 from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
@@ -167,7 +167,7 @@ def _one_table(found: Delivery, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         batches = [
             Batch(frame, title) for frame, title in zip(frames, titles, strict=True) if frame.height
         ]
-        whole = consume(BatchLog(batches, source.offset), source.offset, found.title)
+        whole = consume(batches, source.offset, found.title)
     else:
         whole = pl.concat(frames)
     if whole.is_empty():
