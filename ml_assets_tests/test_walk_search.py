@@ -329,7 +329,7 @@ def test_a_pipeline_without_a_search_is_refused_one(tmp_path: Path) -> None:
     irises.plant(world.pipelines, world.sources)
     said = world.cli("run", "irises", "--search", code=1)
     assert "write search.yaml beside its spec" in said
-    assert "nothing was searched yet" in world.cli("models", "search", "irises")
+    assert "there was no search yet" in world.cli("models", "search", "irises")
 
 
 @pytest.mark.parametrize(("planted", "loads"), [(False, False), (True, True)])
