@@ -14,32 +14,12 @@ from ml_assets.errors import MlAssetsError, StorageError, one_line, outside
 from ml_assets.records.ledger.stages import stage_line, standing_abort
 from ml_assets.records.recalls import recalled
 from ml_assets.records.tracking.links import Links
+from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 _TIME = "%Y-%m-%d %H:%M"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is in production, at a glance."""
-
-    tone: str
-    """``good``, ``bad`` or ``wait``."""
-    headline: str
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One thing to know: what it is, its value, and what there is to say of it."""
-
-    name: str
-    value: str
-    said: str = ""
-    tone: str = ""
-    """``bad``: somebody should look; else plain."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +102,7 @@ def _drift(pipeline: Pipeline) -> Tile:
     try:
         found = find_report(pipeline)
     except StorageError:
-        return Tile("drift", "nothing new", "no period came after what the release has seen")
+        return Tile("drift", "nothing new", "no period is newer than what the release has seen")
     if found.outdated:
         return Tile("drift", "outdated", found.outdated)
     alarm = found.report.alarm

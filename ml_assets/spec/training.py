@@ -9,7 +9,6 @@ from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.parallel import NOT_THERE, ActivationCheckpointing, GradientPrecision, Parallel
-from ml_assets.spec.paths import inside
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
 """What a label is: true or false, one of several classes, a number, a grade within a query, or the
@@ -71,11 +70,6 @@ class Module(Frozen):
     def functions(self) -> tuple[str, ...]:
         """The functions of the folder that it names."""
         return tuple(one for one in (self.module, self.loss, self.parameter_groups) if one)
-
-    @field_validator("module", "loss", "parameter_groups")
-    @classmethod
-    def _is_inside(cls, value: str | None) -> str | None:
-        return value if value is None else inside(value)
 
 
 class Boosted(Frozen):

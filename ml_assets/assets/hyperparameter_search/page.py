@@ -12,7 +12,9 @@ from ml_assets.assets.hyperparameter_search.learned import (
     spread,
     verdict,
 )
+from ml_assets.records.tracking.links import SEARCH_PAGE
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
+from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.page import page
 from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
@@ -26,10 +28,19 @@ from ml_assets.store.pipeline_context import Pipeline
 
 MOST_LINES = 200
 """Trials that are drawn: the best of those that finished, then the others."""
-PAGE = "search.html"
 _ROWS = 100
 _FEW = "Which parameters matter is told from four trials on that were trained to their end."
 _SHORT = 8
+
+
+def at_a_glance(study: Study) -> str:
+    """Markdown of the spec's own loss and those of the best trials."""
+    own = study.own
+    best = [one for one in study.finished if one is not own][:3]
+    shown = [(one.loss, _named(one)) for one in (own, *best) if one.loss is not None]
+    bars = [Bar(name, loss) for loss, name in sorted(shown)]
+    start = 0.9 * bars[0].value if bars[0].value > 0 else bars[0].value
+    return glance_at_bars(f"{study.judged_by}, lower is better", bars, start)
 
 
 def study_pictures(study: Study, search: SearchSpec) -> list[Picture]:
@@ -327,4 +338,4 @@ def write_study_page(pipeline: Pipeline, study: Study) -> Path:
     """Write ``reports/<pipeline>/search.html`` and return where it is."""
     said = on_holdout(pipeline, study)
     html = study_page(study, searched_by(study), pipeline.declared.spec, said).encode()
-    return pipeline.objects.write_bytes(html, "reports", pipeline.name, PAGE)
+    return pipeline.objects.write_bytes(html, "reports", pipeline.name, SEARCH_PAGE)

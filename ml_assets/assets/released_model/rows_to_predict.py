@@ -21,6 +21,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     type_typed,
     type_values,
 )
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
 from ml_assets.spec.sources import COMMAS, FilesSource
@@ -58,13 +59,14 @@ class Rows:
         """The declared columns that are there, typed; a sentence for each value that is not."""
         there: Columns = {n: dtype for n, dtype in declared.items() if n in self.names}
         if not isinstance(self.cells, pl.DataFrame):
-            return type_values(self.cells, there, self.at, accept=JSON_VALUES)
-        if self.kind == "csv":
-            if self.source is None:
-                return type_text(self.cells, there, self.at)
-            zone, decimal = self.source.timezone, self.source.dialect.decimal
-            return type_text(self.cells, there, self.at, zone, decimal)
-        return type_typed(self.cells, there)
+            typed = type_values(self.cells, there, JSON_VALUES)
+        elif self.kind == "typed":
+            return type_typed(self.cells, there)
+        elif self.source is None:
+            typed = type_text(self.cells, there)
+        else:
+            typed = type_text(self.cells, there, Written.of(self.source))
+        return typed.frame, typed.problems(self.at)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
         """Columns that are only carried along."""

@@ -11,7 +11,12 @@ from ml_assets.assets.hyperparameter_search.learned import (
     tied,
     verdict,
 )
-from ml_assets.assets.hyperparameter_search.page import against_champion, study_page
+from ml_assets.assets.hyperparameter_search.page import (
+    against_champion,
+    at_a_glance,
+    study_page,
+)
+from ml_assets.reports.glance import INLINE
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import ChampionComparison, Interval
 from ml_assets.spec.study import Study
@@ -138,6 +143,8 @@ def test_the_page_loads_nothing_and_escapes_what_it_shows(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:
     study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+    small = at_a_glance(study)
+    assert small.startswith("validation loss, lower is better") and len(small) < INLINE
     evil = study.model_copy(update={"ended": "<script>alert(1)</script>"})
     html = study_page(evil, plan_of(spec, {}).search, spec)
     assert "<script>" not in html

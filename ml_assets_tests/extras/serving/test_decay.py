@@ -9,6 +9,7 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from ml_assets.extras.serving.door import served_tick
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
@@ -70,15 +71,19 @@ async def serve(pipeline: Pipeline, model: str, *, right: bool) -> None:
 
 def judge_what_was_served(world: World) -> None:
     """As the daemon does: an hour's table, then the periods whose labels are there."""
-    found = world.evaluate("served")
-    for one in found.dynamic_partitions_requests:
-        world.instance.add_dynamic_partitions(one.partitions_def_name, one.partition_keys)
-    for request in found.run_requests:
-        job = world.defs.resolve_job_def("deliveries__predictions")
-        assert job.execute_in_process(
-            instance=world.instance, partition_key=request.partition_key, tags=request.tags
-        ).success
-    assert world.settle("labels") == ["online_evaluation"]
+    defs = world.defs
+    found = served_tick(open_pipeline("deliveries", read_settings()), None)
+    for one in found.dynamic_partitions_requests or ():
+        world.instance.add_dynamic_partitions(one.partitions_def_name, [*one.partition_keys])
+    (hour,) = found.run_requests or ()
+    job = defs.resolve_job_def("deliveries__predictions")
+    assert job.execute_in_process(
+        instance=world.instance, partition_key=hour.partition_key, tags=hour.tags
+    ).success
+    (periods,) = world.asks_for("labels")
+    job = defs.resolve_job_def("deliveries__online_evaluation")
+    assert job.execute_in_process(instance=world.instance, tags=periods.tags).success
+    assert not world.tick("labels").run_requests
 
 
 @pytest.mark.parametrize("right", [True, False])

@@ -165,4 +165,4 @@ def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) 
     assert (evaluation.check_name, evaluation.passed) == (CHECK, False)
     assert "errors" in (evaluation.description or "")
     assert not served_tick(pipeline, told.cursor).asset_events
-    assert (canary_tile(world).value, "errors" in canary_tile(world).said) == ("out", True)
+    assert (canary_tile(world).value, "errors" in canary_tile(world).below) == ("out", True)

@@ -94,7 +94,7 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
             "«'wide'» is not float64",
         ),
         ("/predict", {"rows": []}, 400, "is empty"),
-        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, "petal\ud800"),
+        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, r"petal\ud800"),
         ("/predict", [MEASURES], 400, 'Send {"rows"'),
         ("/predict", b"{", 400, "no JSON"),
         ("/predict", {"entities": [{"flower": 1}]}, 400, "serves no features online"),

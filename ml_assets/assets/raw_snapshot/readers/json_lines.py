@@ -16,7 +16,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     TYPES,
     Columns,
     check_names,
-    from_values,
+    type_values,
 )
 from ml_assets.errors import SourceError, quoted
 from ml_assets.spec.documents import HALF_A_SIGN, half_a_sign
@@ -48,9 +48,8 @@ def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
     if not numbers:
         return pl.DataFrame(schema={name: TYPES[dtype] for name, dtype in declared.items()})
     check_names(list(keys), declared, where)
-    return from_values(
-        columns, declared, where, lambda row: f"line {numbers[row]}", accept=JSON_VALUES
-    )
+    typed = type_values(columns, declared, JSON_VALUES)
+    return typed.required(where, lambda row: f"line {numbers[row]}")
 
 
 def _some_lines(content: bytes) -> Iterator[dict[int, bytes]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.places import MOST_BYTES
 from ml_assets.assets.raw_snapshot.readers.unpack import allowed
 from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_typed
 from ml_assets.errors import SourceError, quoted
@@ -24,21 +23,17 @@ _CELL = 8
 """Bytes of a value in memory, about."""
 
 
-def parse_parquet(
-    content: bytes, declared: Columns, where: str, most: int = MOST_BYTES
-) -> pl.DataFrame:
+def parse_parquet(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
     """Read and type a Parquet file.
 
     Raises:
         SourceError: it is cut off or damaged, unpacks to too much, or does not hold what is
             declared.
     """
-    return from_typed(read_parquet(content, where, declared, most), declared, where)
+    return from_typed(read_parquet(content, where, declared), declared, where)
 
 
-def read_parquet(
-    content: bytes, where: str, declared: Columns | None = None, most: int = MOST_BYTES
-) -> pl.DataFrame:
+def read_parquet(content: bytes, where: str, declared: Columns | None = None) -> pl.DataFrame:
     """Read a Parquet file within bounds: the declared columns; None: all, as they are typed.
 
     Raises:
@@ -49,7 +44,7 @@ def read_parquet(
 
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
-        bound = allowed(len(content), _ALLOWED, most)
+        bound = allowed(len(content), _ALLOWED)
         _check_claims(file.metadata, len(content), where, bound)
         names = list(file.schema_arrow.names)
         if declared is None:

@@ -129,16 +129,16 @@ def digest(place: Place, found: Found) -> str:
     return hasher.hexdigest()
 
 
-def content(place: Place, found: Found, most: int = MOST_BYTES) -> bytes:
+def content(place: Place, found: Found) -> bytes:
     """The whole content.
 
     Raises:
-        SourceError: it is larger than ``most``, or cannot be read.
+        SourceError: it is larger than ``MOST_BYTES``, or cannot be read.
     """
     title = place.title(found.path)
-    if found.bytes > most:
+    if found.bytes > MOST_BYTES:
         raise SourceError(
-            f"{title} has {found.bytes:,} bytes; a file of rows may have {most:,}. Write smaller"
-            " partitions, or several files for each (path: .../{partition}/*.csv)."
+            f"{title} has {found.bytes:,} bytes; a file of rows may have {MOST_BYTES:,}. Write"
+            " smaller partitions, or several files for each (path: .../{partition}/*.csv)."
         )
     return b"".join(place.chunks(found))
