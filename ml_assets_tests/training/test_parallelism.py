@@ -77,7 +77,8 @@ def test_what_is_computed_again_changes_no_bit(
 
 @pytest.mark.parametrize("strategy", ["replicate", "shard"])
 def test_gradients_that_are_sent_in_bf16_are_rounded_and_near(memory: Taken, strategy: str) -> None:
-    assert 0 < distance(memory[f"{strategy} sums"], memory[f"{strategy} fp32 none"]) < 0.02
+    assert 0 < distance(memory[f"{strategy} sums"], memory[f"{strategy} fp32 none"]) < 0.05
+    assert distance(memory["replicate sums"], memory["shard sums"]) < 1e-5
     assert memory[f"{strategy} sums"]["resumed"] == memory[f"{strategy} sums"]["steps"][10:]
 
 
