@@ -10,7 +10,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,18 +85,14 @@ def one_kill(objects: Path, data: Ref) -> Story:
 
 def workers() -> list[int]:
     """The processes that train, below this one."""
-    return [pid for pid in descendants(os.getpid()) if _is(pid, _trains)]
+    return [pid for pid in descendants(os.getpid()) if _is_rank(pid)]
 
 
-def _is(pid: int, what: Callable[[bytes], bool]) -> bool:
+def _is_rank(pid: int) -> bool:
     try:
-        return what(Path(f"/proc/{pid}/cmdline").read_bytes())
+        return Path(f"/proc/{pid}/comm").read_text().startswith("rank")
     except OSError:  # it ended while we looked
         return False
-
-
-def _trains(command: bytes) -> bool:
-    return b"ml_assets.training" in command and b"torch.distributed.run" not in command
 
 
 if __name__ == "__main__":
