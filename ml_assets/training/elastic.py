@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from ml_assets.training.orphans import end_with_parent
 PROGRAM = "ml_assets.training"
 _LOADED = ("ml_assets.training.train", "torch._dynamo")
 """What a rank would load; DDP and checkpoints ask torch's compiler whether it is on."""
+_LOADED_IN_PODS = ("boto3.s3.transfer", "ml_assets.store.s3.checkpoints")
 _HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that torchrun handles and a new process does not; Python handles SIGINT in each."""
 
@@ -39,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     if not arguments:
         end_with_parent()
     if sys.platform == "linux" and not torch.cuda.is_available():
-        for module in _LOADED:
+        for module in _LOADED if arguments else (*_LOADED, *_LOADED_IN_PODS):
             import_module(module)
         SubprocessHandler._popen = fork_rank
         gc.freeze()  # what is loaded stays shared, and no collection of a rank walks over it
@@ -79,7 +81,8 @@ def _become_rank(command: Sequence[str], environment: Mapping[str, str]) -> None
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the agent's own; Popen waits for one of them
+    last = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
+    os.closerange(3, last + 1)  # the agent's own; Popen waits until one of them is closed
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.update(environment)
