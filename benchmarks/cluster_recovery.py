@@ -44,7 +44,7 @@ DELETED_AT = 20
 """Step; hours of steps follow, which nobody waits for."""
 DELETED = 1
 """Index of the pod."""
-AIM_SECONDS = 15.0
+AIM_SECONDS = 6.0
 PARTS = ("saved", "ended", "made_again", "pods_begun", "ranks_begun", "resumed", "stepped")
 """Moments, in the order in which they come."""
 

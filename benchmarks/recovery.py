@@ -39,7 +39,7 @@ def main() -> None:
     cold = statistics.median(story.cold for story in told)
     recovered = statistics.median(story.recovered for story in told)
     print(f"cold_start_seconds {cold:.2f}")
-    print(f"killed_worker_to_next_step_seconds {recovered:.2f}")
+    tell("killed_worker_to_next_step_seconds", recovered, 2.5)
     tell("recovery_to_cold_start", recovered / cold, 1.5)
 
 
