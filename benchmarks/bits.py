@@ -3,14 +3,17 @@
     ml-assets demo && python benchmarks/bits.py
 
 reads the release of the state folder (ML_ASSETS_HOME) through ``ml-assets status --json`` and holds
-weights, table versions, metrics and gates to ``benchmarks/results/bits.json``. ``--keep`` writes
-that file anew. Latency, throughput and memory are measured anew each time, so they do not count.
+weights, table versions, metrics and gates to ``benchmarks/results/bits.json``. ``--keep`` adds this
+release to that file. Latency, throughput and memory are measured anew each time, so they do not
+count. Another kind of processor sums in another order: the tables and the decision are the same on
+each, weights and metrics are kept for each kind of its own.
 """
 
 import argparse
 import hashlib
 import json
 import os
+import platform
 import subprocess
 import sys
 from collections import defaultdict
@@ -22,6 +25,8 @@ KEPT = Path(__file__).parent / "results" / "bits.json"
 MEASURED = ("latency", "throughput", "memory", "cost")
 """Gates whose value is a measurement of this machine."""
 DATA = ("raw_snapshot", "validated_table", "derived_table", "feature_set")
+EVERYWHERE = ("tables", "reason", "stage")
+"""The parts that are equal on every kind of processor."""
 
 
 def main() -> int:
@@ -30,16 +35,31 @@ def main() -> int:
     parser.add_argument("pipeline", nargs="?", default="flight_delays")
     parser.add_argument("--keep", action="store_true", help=f"write {KEPT.name} anew")
     asked = parser.parse_args()
-    found = release_of(asked.pipeline)
+    found, here = release_of(asked.pipeline), processor()
+    kept = json.loads(KEPT.read_text()) if KEPT.is_file() else {"processors": {}}
     if asked.keep:
+        kept |= {part: found.pop(part) for part in EVERYWHERE}
+        kept["processors"][here] = found
         KEPT.parent.mkdir(exist_ok=True)
-        KEPT.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+        KEPT.write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n")
         return 0
-    kept = json.loads(KEPT.read_text())
-    for part in sorted(kept.keys() | found.keys()):
-        same = kept.get(part) == found.get(part)
-        print(f"bits_{part}", "same" if same else f"{found.get(part)} was {kept.get(part)}")
-    return 0 if kept == found else 1
+    expected = {part: kept[part] for part in EVERYWHERE} | kept["processors"].get(here, {})
+    for part in sorted(found.keys() & expected.keys()):
+        same = found[part] == expected[part]
+        print(f"bits_{part}", "same" if same else f"{found[part]} was {expected[part]}")
+    if here not in kept["processors"]:
+        print(f"No weights are kept for this kind of processor, {here}: --keep adds them.")
+    return 0 if found == expected else 1
+
+
+def processor() -> str:
+    """Vendor, family and model of this machine's processor; its architecture where none is told."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.is_file() else []
+    told = dict(tuple(part.strip() for part in line.split(":", 1)) for line in lines if ":" in line)
+    names = ("vendor_id", "cpu family", "model")
+    found = [told[name] for name in names if name in told]
+    return " ".join(found) if len(found) == len(names) else platform.machine()
 
 
 def release_of(pipeline: str) -> dict[str, Any]:

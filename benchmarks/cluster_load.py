@@ -204,7 +204,7 @@ def calls_of_one_run() -> int:
         file = server.write_kubeconfig(Path(folder) / "kubeconfig")
         api = KubernetesApi(server.namespace, environment={"KUBECONFIG": str(file)})
         api.require_rights()
-        made = api.create_job(a_small_job()).job
+        made = api.create_job(a_small_job())
         with JobInformer(api, "run=one") as watch:
             while not any(job.complete for job in watch.now().jobs):
                 watch.wait(60)

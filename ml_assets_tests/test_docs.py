@@ -30,7 +30,11 @@ from ml_assets_tests.cli.words import KNOWN, wrong_in_a_page
 
 TESTS = Path(__file__).parent
 PROJECT = TESTS.parent
-PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+PAGES = [
+    PROJECT / "README.md",
+    PROJECT / "deploy" / "README.md",
+    *sorted((PROJECT / "docs").rglob("*.md")),
+]
 WHOLE = {"tutorial.md": "test_tutorial.py", "reference.md": "test_reference.py"}
 """Pages that a test of their own holds from the first line to the last."""
 _FENCE = re.compile(
@@ -71,6 +75,12 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_a_block_is_executed_or_says_why_not(block: Block) -> None:
     assert trouble(block) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_no_fence_of_a_page_is_overlooked(page: Path) -> None:
+    fences = re.findall(r"^[ >]*(?:```|~~~)", page.read_text(), re.M)
+    assert len(fences) == 2 * len(list(blocks_of(page.name, page.read_text())))
 
 
 @pytest.mark.parametrize("page", WHOLE)

@@ -9,6 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.reports.glance import INLINE
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 
@@ -150,6 +151,28 @@ def test_the_asset_pages_carry_pictures_that_fit_an_event(world: World, walked: 
     first, last = "2024-01-08", "2024-03-18"
     drawn = [b64decode(file).decode() for file in re.findall(IMAGE, pages["feature_set"])]
     assert any(first in svg and last in svg for svg in drawn), "all partitions are in one picture"
+
+
+@pytest.mark.parametrize(
+    ("asset", "words"),
+    [
+        ("raw_snapshot/raw_orders", "Rows by partition"),
+        ("validated_table/orders", "Rows against the contract"),
+        ("feature_set", "Label rate by partition"),
+        ("training_set", "Rows by split"),
+        ("trained_model", "Loss, step by step"),
+        ("evaluation_report", "is better"),
+        ("released_model", "is better"),
+    ],
+)
+def test_the_most_telling_picture_is_on_the_page_without_a_click(
+    world: World, walked: str, asset: str, words: str
+) -> None:
+    page = world.page("deliveries", *asset.split("/"))
+    shown = str(page["at_a_glance"])
+    assert words in shown.partition("\n")[0]
+    assert len(shown) < INLINE, "longer Markdown is behind a button"
+    assert "<tspan" in b64decode(re.findall(IMAGE, shown)[0]).decode()
 
 
 def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> None:

@@ -53,6 +53,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     found.cli("run", "irises")
     said = begin(found, "run", "irises", "--search").ends()
     assert "make  irises/trained_model: it is trained by the winner of a search: trial" in said
+    assert "(8 of 8)" in said, "six trials, the spec's own setting and another seed"
+    assert "ml-assets models search irises --open" in said
     return found
 
 
@@ -327,7 +329,7 @@ def test_a_pipeline_without_a_search_is_refused_one(tmp_path: Path) -> None:
     irises.plant(world.pipelines, world.sources)
     said = world.cli("run", "irises", "--search", code=1)
     assert "write search.yaml beside its spec" in said
-    assert "nothing was searched yet" in world.cli("models", "search", "irises")
+    assert "there was no search yet" in world.cli("models", "search", "irises")
 
 
 @pytest.mark.parametrize(("planted", "loads"), [(False, False), (True, True)])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ml_assets.errors import MlAssetsError, StorageError, did_you_mean
+from ml_assets.errors import MlAssetsError, StorageError, counted, did_you_mean
 from ml_assets.graph.data_card import card_of
 from ml_assets.records.recalls import require_sound
 from ml_assets.records.tracking.links import Links
@@ -131,7 +131,7 @@ def _spanning(card: Card, records: Sequence[StageRecord]) -> Card:
     if len(records) == 1:
         return card
     first, last = records[0].partition, records[-1].partition
-    return replace(card, span=f"{len(records)} partitions, {first} to {last}")
+    return replace(card, span=f"{counted(len(records), 'partition')}, {first} to {last}")
 
 
 def _ways(links: Links, address: Address, records: Sequence[StageRecord]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ml_assets.errors import UnknownRun
+from ml_assets.errors import UnknownRun, counted
 from ml_assets.records.changes import differences
 from ml_assets.records.experiments import RunStory
 from ml_assets.records.ledger.chain import read
@@ -65,7 +65,7 @@ def _last_releases(pipeline: Pipeline) -> tuple[RunStory, RunStory]:
     found = by_model(pipeline, set(models))
     if len(found) < 2:
         raise UnknownRun(
-            f"{pipeline.name} has {len(found)} releases to compare, not two. Name two runs or"
-            f" models: ml-assets models compare {pipeline.name} A B"
+            f"{pipeline.name} has {counted(len(found), 'release')}, and two are needed to compare."
+            f" Name two runs or models: ml-assets models compare {pipeline.name} A B"
         )
     return found[models[1]], found[models[0]]

@@ -14,30 +14,12 @@ from ml_assets.errors import MlAssetsError, StorageError, one_line, outside
 from ml_assets.records.ledger.stages import stage_line, standing_abort
 from ml_assets.records.recalls import recalled
 from ml_assets.records.tracking.links import Links
+from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 _TIME = "%Y-%m-%d %H:%M"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What is in production, at a glance."""
-
-    tone: str
-    """``good``, ``bad`` or ``wait``."""
-    headline: str
-    reasons: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One thing to know: what it is, its value, and what there is to say of it."""
-
-    name: str
-    value: str
-    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,7 +82,8 @@ def _decided(lines: tuple[Happened, ...]) -> Tile:
     what = "passed" if passed else "refused"
     said = f"model {last.entry.model[:12]}, {last.entry.time.astimezone(UTC):{_TIME}} UTC"
     why = "" if passed else f": {outside(one_line(last.entry.decision.reason))}"
-    return Tile("last decision", what, f"{last.metric}; {said}{why}".removeprefix("; "))
+    about = f"{last.metric}; {said}{why}".removeprefix("; ")
+    return Tile("last decision", what, about, "" if passed else "bad")
 
 
 def _data(pipeline: Pipeline) -> Tile:
@@ -119,12 +102,13 @@ def _drift(pipeline: Pipeline) -> Tile:
     try:
         found = find_report(pipeline)
     except StorageError:
-        return Tile("drift", "nothing new", "no period came after what the release has seen")
+        return Tile("drift", "nothing new", "no period is newer than what the release has seen")
     if found.outdated:
         return Tile("drift", "outdated", found.outdated)
     alarm = found.report.alarm
-    seen = f"up to {found.report.newest.period}"
-    return Tile("drift", "alarm", alarm.reason) if alarm else Tile("drift", "none", seen)
+    if alarm is not None:
+        return Tile("drift", "alarm", alarm.reason, "bad")
+    return Tile("drift", "none", f"up to {found.report.newest.period}")
 
 
 def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
@@ -135,7 +119,7 @@ def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
     if out is not None:
         why = outside(one_line(out.reason))
         said = f"model {out.model[:12]}, {out.time.astimezone(UTC):{_TIME}} UTC: {why}"
-        return Tile("canary", "out", said)
+        return Tile("canary", "out", said, "bad")
     if move is None:
         return Tile("canary", "none", "no model is on its way")
     rollout = pipeline.spec.release.rollout

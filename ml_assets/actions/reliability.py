@@ -173,7 +173,7 @@ def _end_of(instance: Instance, run: Run) -> tuple[End, str]:
         return "failed", "it was cancelled"
     events = step_failures(instance, run)
     if not events:
-        return "failed", "its process died, or never began"
+        return "failed", "its process died or never started"
     causes = [(event.step_key or "", _root(event)) for event in events]
     if any(
         name in _REFUSED or (name == _CHECK_FAILED and step.endswith(_JUDGE))
@@ -243,4 +243,4 @@ def _kept_since(days: Iterable[int], now: datetime) -> datetime:
     return now - timedelta(days=min(purged)) if purged else datetime.min.replace(tzinfo=UTC)
 
 
-_NO_DAEMON = "its tick never came: Dagster's daemon was not at work"
+_NO_DAEMON = "its tick never came: Dagster's daemon was not running"

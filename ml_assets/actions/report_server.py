@@ -19,13 +19,14 @@ from starlette.datastructures import Headers
 from ml_assets.actions.home_page import PipelineState
 from ml_assets.adapters.same_origin import refusal
 from ml_assets.errors import SettingsError
-from ml_assets.records.tracking.links import EXPERIMENTS_PAGE
+from ml_assets.records.tracking.links import EXPERIMENTS_PAGE, SEARCH_PAGE
 from ml_assets.reports.page import page, script_policy
 from ml_assets.settings.addresses import taken
 
 _PAGE = re.compile(r"/([a-z][a-z0-9_]{0,62})/([0-9a-f]{16}\.html)")
 """Pipeline and model: what has no such name is not served."""
 _EXPERIMENTS = re.compile(rf"/([a-z][a-z0-9_]{{0,62}})/{re.escape(EXPERIMENTS_PAGE)}")
+_SEARCH = re.compile(rf"/([a-z][a-z0-9_]{{0,62}})/({re.escape(SEARCH_PAGE)})")
 _CARD = re.compile(r"/([a-z][a-z0-9_]{0,62})/card/([a-z][a-z0-9_]{0,62})/([0-9a-zA-Z:.+-]{1,40})")
 """Pipeline, table and partition; ``all`` is every partition."""
 Page = Callable[[str], str | None]
@@ -155,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         if table:
             card = self.server.card(*table.groups())
             return None if card is None else card.encode()
-        found = _PAGE.fullmatch(path)
+        found = _PAGE.fullmatch(path) or _SEARCH.fullmatch(path)
         file = self.server.folder.joinpath(*found.groups()) if found else None
         if file is None or file.resolve() != file:
             return None  # a symbolic link may lead anywhere

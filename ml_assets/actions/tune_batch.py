@@ -84,12 +84,9 @@ class Sweep:
             training = TrainingSpec.model_validate(asked)
         except ValidationError as error:
             return Cell(setting, None, error.errors()[0]["msg"].removeprefix("Value error, "))
-        task = spec.label.task
-        wrong = (
-            cluster_problems(spec.cluster, spec.model, training, task) if self.on_cluster else ()
-        )
-        if wrong:
-            return Cell(setting, None, wrong[0].said)
+        wrong = cluster_problems(spec.cluster, spec.model, training, spec.label.task)
+        if self.on_cluster and (misfit := next(wrong, None)):
+            return Cell(setting, None, misfit.said)
         data, code = session.reachable(self.data), self.pipeline.network
         job = MeasureJob(spec.name, spec.model, training, data, self.steps, spec.cluster, code)
         try:

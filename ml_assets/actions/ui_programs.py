@@ -64,6 +64,8 @@ def mlflow_program(settings: Settings) -> Iterator[Program]:
             "MLFLOW_DEFAULT_ARTIFACT_ROOT": str(settings.home / "mlartifacts"),
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "DO_NOT_TRACK": "true",
+            # eight processes for jobs of its assistant and traces, which nothing here asks for
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(f"{name}:{port}" for name in _NAMES),
             "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS": f"http://{where.netloc}",
         },

@@ -7,13 +7,15 @@ from hashlib import sha256
 from pathlib import Path
 
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
+from ml_assets.assets.released_model.find_release import refusal_since
+from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.released_model.origins import (
     other_code,
     records_behind,
     require_own_sources,
 )
 from ml_assets.assets.released_model.tags import planted_names, wrong_names
-from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
+from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError, counted
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import Origin, find_origin
@@ -56,7 +58,7 @@ def verify_folder(folder: Path, key: str | None) -> Verification:
     """
     if not folder.is_dir():
         raise SettingsError(f"{folder} is no folder, and no pipeline has that name.")
-    return Verification(str(folder), tuple(check_bundle(folder, _trusted(key))))
+    return Verification(str(folder), tuple(check_bundle(folder, trusted_keys(key))))
 
 
 def verify_pipelines(
@@ -110,7 +112,7 @@ def _checks(
         for entry in entries
     ]
     head = f"{len(digests)}:{digests[-1]}" if digests else "none"
-    yield Check("ledger", "ok", f"{len(entries)} lines, each chained to the one before")
+    yield Check("ledger", "ok", f"{counted(len(entries), 'line')}, each chained to the one before")
     if noted:
         yield _held_to(noted, digests)
     yield from _tags(store, pipeline)
@@ -121,11 +123,14 @@ def _checks(
             found = load_release(store, objects, pipeline, stage, commit)
             said = f"model {found.model.digest[:12]}, by the decision in line {found.line.seq}"
             yield Check(stage, "ok", said)
+            if since := refusal_since(found):
+                yield Check(stage, "note", since)
             yield from _behind(settings, store, found)
         except MlAssetsError as error:
             yield Check(stage, "refused", str(error))
     yield Check("proves", "note", _proves(store.keys))
-    yield Check("head", "note", f"{head} (note it elsewhere: --head holds a later state to it)")
+    kept = "keep it elsewhere: with --head a later state is compared with it"
+    yield Check("head", "note", f"{head} ({kept})")
 
 
 def _tags(store: SnapshotStore, pipeline: str) -> Iterator[Check]:
@@ -152,6 +157,7 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
         yield Check("sources", "note", f"no spec of {pipeline} is here to hold them to")
         return
     opened = Pipeline(load_spec(folder), folder, settings)
+    yield _policy(opened, found)
     try:
         origin = find_origin(store, pipeline, found.model.digest)
         if origin is None:
@@ -163,6 +169,18 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
         return
     yield _sources(settings, made_from, opened, behind)
     yield _code(store, origin, opened, behind)
+
+
+def _policy(pipeline: Pipeline, found: LoadedRelease) -> Check:
+    """Whether the gates of the spec of now decided; without which of them."""
+    spec, decision = pipeline.spec, found.line.decision
+    if decision is None or decision.evidence.policy == policy_digest(spec.gates, spec.release):
+        return Check("policy", "ok", "decided by the gates of the spec that lies here now")
+    asked = {gate.name for gate in decision.gates}
+    wanted = [] if decision.canary else [gate.name for gate in spec.gates]
+    missing = [name for name in wanted if name not in asked]
+    without = f", without {', '.join(missing)}" if missing else ""
+    return Check("policy", "note", f"decided by other gates than the spec has now{without}")
 
 
 def _sources(
@@ -188,9 +206,9 @@ def _code(
     except MlAssetsError as error:
         return Check("code", "note", str(error))
     if other:
-        said = f"made by other code, or by another spec, than lies here now: {', '.join(other)}"
+        said = f"made by other code or another spec than is here now: {', '.join(other)}"
         return Check("code", "note", said)
-    return Check("code", "ok", "made by the spec and the code that lie here now")
+    return Check("code", "ok", "made by the spec and the code that are here now")
 
 
 def _certificates(
@@ -206,7 +224,7 @@ def _certificates(
     for line in decisions:
         missing = not store.exists(commit, certificate_path(pipeline, line.seq))
         if missing and line.model not in in_stages:
-            said = f"line {line.seq} has none: its model is not loaded"
+            said = f"line {line.seq} has none, so its model is never loaded"
             yield Check("certificate", "note", said)
             continue
         try:
@@ -215,7 +233,7 @@ def _certificates(
         except MlAssetsError as error:
             yield Check("certificate", "refused", str(error))
     yield Check(
-        "certificates", "ok", f"{held} of {len(decisions)} decisions and overrides are certified"
+        "certificates", "ok", f"{held} of {len(decisions)} certified (decisions and overrides)"
     )
 
 
@@ -240,7 +258,12 @@ def _proves(keys: Keys) -> str:
     return f"{AUTHORSHIP}, where only trusted people hold {named}"
 
 
-def _trusted(key: str | None) -> frozenset[str]:
+def trusted_keys(key: str | None) -> frozenset[str]:
+    """The public key that is given, or in the file that is; None: those of the environment.
+
+    Raises:
+        SettingsError: it is none.
+    """
     if key is not None:
         file = Path(key)
         text = file.read_text().strip() if file.is_file() else key

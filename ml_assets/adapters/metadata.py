@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Draw = Callable[[Sequence[StageRecord]], Sequence[Picture]]
 """The pictures of a data stage, from the records of its partitions, oldest first."""
+Glance = Callable[[Sequence[StageRecord]], str]
+"""The most telling one of them, so small that the asset page shows it by itself."""
 
 
 def record_metadata(published: Published) -> dict[str, Any]:
@@ -158,9 +160,10 @@ def card_link(pipeline: Pipeline, address: Address) -> dict[str, Any]:
     return {"card": dg.MetadataValue.url(there)}
 
 
-def history(store: SnapshotStore, address: Address, draw: Draw) -> dict[str, Any]:
+def history(store: SnapshotStore, address: Address, draw: Draw, small: Glance) -> dict[str, Any]:
     """The pictures of a data stage over its partitions so far, from their records alone."""
-    return pictures(draw(recent_records(store, store.resolve("main"), address)))
+    records = recent_records(store, store.resolve("main"), address)
+    return {**glance(small(records)), **pictures(draw(records))}
 
 
 def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from ml_assets.automation.planner.landed import Landed, calendar, landed
 from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.tick_failures import why_not
-from ml_assets.errors import MlAssetsError, StoreAway
+from ml_assets.errors import MlAssetsError, StoreAway, counted
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -208,7 +208,9 @@ def skip(reason: str, text: str | None) -> dg.SensorResult:
 def _in_words(pipeline: Pipeline, arrived: Landed) -> str:
     as_read = frozenset(arrived.as_read)
     there = [key for key in arrived.keys if key not in as_read]
-    span = f"{len(there)} partitions ({there[0]} to {there[-1]})" if there else "no partition"
+    span = "no partition"
+    if there:
+        span = f"{counted(len(there), 'partition')} ({there[0]} to {there[-1]})"
     said = [f"{span if arrived.keys else 'all that'} landed in the sources of {pipeline.name}"]
     if as_read:
         said.append(f"{len(as_read)} more stay as they were read")

@@ -143,5 +143,5 @@ def _missed_refresh(
         return ""
     return (
         f"The refresh of {pipeline.name} was due at {due:%Y-%m-%d %H:%M %Z} and was not evaluated:"
-        " Dagster's daemon was not at work."
+        " Dagster's daemon was not running."
     )

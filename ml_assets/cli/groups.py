@@ -102,7 +102,7 @@ def _meant(context: click.Context, typed: str) -> str:
     assert isinstance(top.command, click.Group)
     known = [" ".join(path) for path in paths(top.command, top)]
     last = {path.rpartition(" ")[2] for path in known}
-    near = get_close_matches(typed, sorted(last), n=_SHOWN)
+    near = get_close_matches(typed, sorted(last), n=_SHOWN, cutoff=0.7)
     here = context.command_path.partition(" ")[2]
     meant = [path for word in near for path in known if path.rpartition(" ")[2] == word]
     in_here = [path for path in meant if path.rpartition(" ")[0] == here]

@@ -112,7 +112,7 @@ def _size(number: float) -> str:
 
 @click.command
 @options.pipeline
-@click.option("--author", default="", metavar="NAME", help="Who answers for it.")
+@click.option("--author", default="", metavar="NAME", help="Whoever answers for it.")
 @click.option("--reason", default="", metavar="TEXT", help="Why.")
 @click.option("--undo", is_flag=True, help="Let it run again.")
 def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
@@ -135,12 +135,12 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
     with lock(settings, f"forget {pipeline}"):
         if not undo:
             retire(settings, pipeline, author, reason)
-            print(f"{pipeline} is retired: nothing of it is made again; to look at it and to")
-            print(f"predict goes on. To bring it back: ml-assets ops forget {pipeline} --undo")
+            print(f"{pipeline} is retired: nothing of it is made again, but it can still be shown")
+            print(f"and used to predict. To bring it back: ml-assets ops forget {pipeline} --undo")
         elif bring_back(settings, pipeline):
             print(f"{pipeline} runs again: its sensors and schedules go on as they were")
         else:
-            print(f"{pipeline} was not retired: nothing to undo")
+            print(f"{pipeline} was not retired, so there is nothing to undo")
     print(reload_ui(settings))
 
 

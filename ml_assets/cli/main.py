@@ -27,6 +27,7 @@ commands = CommandGroup(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+click.version_option(package_name="ml_assets", message="%(prog)s %(version)s")(commands)
 commands.subject(
     "Begin",
     of_extra("demo", "Lay out real flights and run the whole pipeline on them."),

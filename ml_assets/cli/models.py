@@ -48,7 +48,7 @@ def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> Non
         return
     found = rows(of, last)
     if not found:
-        print(f"{pipeline}: no run is written down yet; run: ml-assets run {pipeline}")
+        print(f"{pipeline}: there is no run yet. Begin with: ml-assets run {pipeline}")
         return
     shown = short_table(found, last)
     for line in aligned([tuple(shown.head), *(tuple(row) for row in shown.rows)]):
@@ -114,10 +114,10 @@ def note(
 
     story, taken = take_note(opened(pipeline), run, verdict, text, author or getpass.getuser())
     model = f", model {taken.model[:12]}" if taken.model else ""
-    print(f"noted by {taken.author} on run {taken.run[:8]}{model}")
+    print(f"note by {taken.author} added to run {taken.run[:8]}{model}")
     behind = tell_mlflow(settings, story, taken)
     if behind:
-        print(f"MLflow gets it with the next run: {behind}")
+        print(f"MLflow gets the note with the next run: {behind}")
 
 
 @click.command
@@ -172,7 +172,7 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
     of = opened(pipeline)
     study = published_study(of)
     if study is None:
-        print(f"{pipeline}: nothing was searched yet; run: ml-assets run {pipeline} --search")
+        print(f"{pipeline}: there was no search yet. Begin with: ml-assets run {pipeline} --search")
         return
     if as_json:
         print(study.model_dump_json(indent=2))

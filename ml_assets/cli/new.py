@@ -19,8 +19,11 @@ from ml_assets.spec.automation import duration_text, parse_duration
 from ml_assets.spec.base import check_timezone
 
 if TYPE_CHECKING:
+    from ml_assets.scaffold.given import Given
     from ml_assets.scaffold.labelled_table import Table
-    from ml_assets.spec.sources import Dialect
+    from ml_assets.spec.sources import DateOrder, Dialect
+
+DATE_ORDERS = ("dmy", "mdy")
 
 
 @click.command
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     " sql:CONNECTION.table.",
 )
 @click.option("--label", metavar="COLUMN", help="What to predict (with --from).")
-@click.option("--ahead", metavar="TIME", help="Its value so much later: 6h, 1d.")
+@click.option("--ahead", metavar="TIME", help="Predict its value so much later: 6h, 1d.")
 @click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
 @click.option("--time", metavar="COLUMN", help="When each prediction is made.")
 @click.option("--network", is_flag=True, help="With a network of your own in network.py.")
@@ -44,6 +47,11 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="ZONE",
     help="Of times that are written without one, and of days: Europe/Berlin.",
+)
+@click.option(
+    "--dates",
+    type=click.Choice(DATE_ORDERS),
+    help="What comes first in days such as 03/04/2023.  [default: what the values show]",
 )
 @click.option(
     "--into",
@@ -60,6 +68,7 @@ def new(
     key: str | None,
     time: str | None,
     zone: str,
+    dates: "DateOrder | None",
     network: bool,
     into: Path | None,
 ) -> int:
@@ -82,7 +91,7 @@ def new(
     if what is None and any((label, key, time, ahead)):
         raise SpecError("--label, --ahead, --key and --time describe a table: name it by --from.")
     check_zone(zone)
-    asked = Asked(what, label, ahead, key, time, zone)
+    asked = Asked(what, label, ahead, key, time, zone, dates)
     found = asked.table(name, settings)
     folder = write_pipeline(
         _room(settings, into), name, settings.sources, found, zone, network=network
@@ -110,6 +119,7 @@ class Asked:
     key: str | None
     time: str | None
     zone: str
+    dates: "DateOrder | None" = None
 
     def table(self, name: str, settings: Settings) -> "Table":
         """The table, described.
@@ -117,13 +127,12 @@ class Asked:
         Raises:
             SpecError: it is not there, or something is to be said about it.
         """
-        from ml_assets.scaffold.given import find
         from ml_assets.scaffold.labelled_table import describe, sample_table
 
         what = self.what or (_ask("Your data (a file, a folder; empty: made-up orders)") or None)
         if what is None:
             return sample_table()
-        given = find(what, name, settings, self.zone)
+        given = self._given(what, name, settings)
         label = self.label or _ask("What is to be predicted?", given.frame.columns)
         if not label:
             raise SpecError(f"What is to be predicted from {what}? Add --label COLUMN.")
@@ -138,6 +147,17 @@ class Asked:
                 raise
             told = _ask(f"{error}\nThe key") or ""
             return describe(given, label, told.split(","), self.time, _duration(ahead))
+
+    def _given(self, what: str, name: str, settings: Settings) -> "Given":
+        from ml_assets.scaffold.given import find
+
+        try:
+            return find(what, name, settings, self.zone, self.dates)
+        except SpecError as error:
+            if self.dates or "--dates" not in str(error) or not _is_asked():
+                raise
+            told = _ask(f"{error}\nFirst", DATE_ORDERS)
+            return find(what, name, settings, self.zone, "dmy" if told == "dmy" else "mdy")
 
 
 def _is_asked() -> bool:
@@ -211,7 +231,8 @@ def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -
         print(f"no value: {told}")
     if given.zoneless:
         times = ", ".join(given.zoneless)
-        print(f"note: {times} is written without a zone: taken for {zone} (--timezone)")
+        are = "is" if len(given.zoneless) == 1 else "are"
+        print(f"note: {times} {are} written without a zone: taken for {zone} (--timezone)")
     for note in found.notes:
         print(f"note: {note}")
 
@@ -223,6 +244,7 @@ def _written(dialect: "Dialect") -> str:
         "separator": f"values separated by {names.get(dialect.separator, 'commas')}",
         "decimal": "decimal commas",
         "encoding": f"in {dialect.encoding.upper()}",
+        "dates": f"days with the {'day' if dialect.dates == 'dmy' else 'month'} first",
     }
     return ", ".join(parts[name] for name in dialect.model_dump(exclude_defaults=True))
 
@@ -289,10 +311,10 @@ def _deep(folder: Path, settings: Settings) -> int:
     try:
         checks = conformance(folder, settings)
     except TrainingFailed as error:
-        print(f"  [FAIL] its network cannot be tried: {error}")
+        print(f"  [FAIL] the network could not be tried: {error}")
         return 1
     if not checks:
-        print("  its model is no network: there is nothing more to ask")
+        print("  its model is not a network, so there is nothing more to check")
     for one in checks:
         print(f"  [{_MARKS[one.outcome]}] {one.name}: {one.reason}")
     return sum(one.outcome == "failed" for one in checks)

@@ -142,8 +142,9 @@ def alerts_test() -> int:
     to = recipients(settings.alerts)
     if not to:
         raise SettingsError(
-            "ML_ASSETS_ALERTS is not set: nobody is told of anything. Set it to the address of a"
-            " webhook, or of mail, Slack and more by apprise; see docs/operate.md, Alerts."
+            "ML_ASSETS_ALERTS is not set, so nobody is told when something is wrong."
+            " Set it to the address of a webhook, or of mail, Slack and more by apprise; see"
+            " docs/operate.md, Alerts."
         )
     said = "This is a test: alerts of ml-assets reach you."
     cause = Cause("test", "test", "ml-assets", said, settings.ui_url)
@@ -174,7 +175,7 @@ def alerts_list() -> None:
         told = ", ".join(known.get(one, "an address of before") for one in cause.told) or "nobody"
         print(f"{cause.since:%Y-%m-%d %H:%M} UTC  {' '.join(cause.what.split())}  (told {told})")
     if not record.open:
-        print("nothing is wrong, as far as the sensor has looked")
+        print("nothing was wrong when the sensor looked last")
 
 
 alerts = CommandGroup("alerts", help="Send a test alert, or list what is wrong and who was told.")

@@ -48,7 +48,7 @@ any_pipeline = click.argument("pipeline", required=False, shell_complete=_pipeli
 verbose = click.option("--verbose", is_flag=True, help="A line for each partition and check.")
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, for a program.")
 open_page = click.option("--open", "open_page", is_flag=True, help="Open it in a browser.")
-author = click.option("--author", required=True, metavar="NAME", help="Who answers for it.")
+author = click.option("--author", required=True, metavar="NAME", help="Whoever answers for it.")
 reason = click.option("--reason", required=True, metavar="TEXT", help="Why.")
 partition = click.option(
     "--partition", metavar="KEY", help="One partition.  [default: all of them]"

@@ -59,7 +59,7 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
         return DONE
     lines = history(of)
     if not lines:
-        print(f"{pipeline}: nothing was decided yet; run: ml-assets run {pipeline}")
+        print(f"{pipeline}: nothing is decided yet. Begin with: ml-assets run {pipeline}")
     for line in aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []:
         print(line)
     for stage, model in stages([one.entry for one in reversed(lines)]).items():
@@ -154,8 +154,9 @@ def what_if(pipeline: str, gate: str, bound: float, as_json: bool) -> None:
     changed = sum(one.changed for one in found.decisions)
     would = found.champion[:12] if found.champion else "none"
     now = found.is_champion[:12] if found.is_champion else "none"
-    print(f"{changed} of {len(found.decisions)} decisions would have been others")
-    print(f"the champion would be {would}; it is {now}")
+    all_of = counted(len(found.decisions), "decision")
+    print(f"{changed} of {all_of} would have come out differently")
+    print(f"the champion would be {would}; now it is {now}")
 
 
 def _replayed_line(one: "Replayed") -> str:

@@ -100,3 +100,5 @@ def run_pipeline(session: Session, request: "Request", *, verbose: bool = False)
     print("look: ml-assets ui")
     if not request.through:
         print(f"      ml-assets models report {pipeline.name} --open")
+    if request.search:
+        print(f"      ml-assets models search {pipeline.name} --open")

@@ -4,7 +4,9 @@ Lines come as ``adapters/execute.py`` tells them. Warnings and what failed are a
 """
 
 import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -41,8 +43,10 @@ def screen(*, verbose: bool) -> Iterator[Callable[[str], None]]:
 
         yield tell
     print()
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     for verb, what in summary.rows():
-        print(visible(f"{verb:7}  {what}"))
+        line = visible(f"{verb:7}  {what}")
+        print(textwrap.fill(line, max(width, 40), subsequent_indent=" " * 9))
 
 
 @contextmanager

@@ -44,7 +44,8 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
     unsound = [check for check in document["sanity"] or () if check["outcome"] == "failed"]
     if unsound:
         print(
-            f"{pipeline.name}: no model is trained from the newest training set, which is not sound"
+            f"{pipeline.name}: no model was trained from the newest training set,"
+            " because the set is not sound"
         )
         for check in unsound:
             print(f"  [fail] {check['name']}: {check['reason']}")
@@ -56,7 +57,7 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
             print(f"  note: {refusal['same_margin']}")
     canary = document["canary"]
     if canary is not None:
-        said = canary["decision"] or "it waits for rows that came after its holdout"
+        said = canary["decision"] or "it waits for rows that are newer than its holdout"
         print(f"{pipeline.name}: model {canary['version'][:12]} is in canary: {said}")
     if release is None:
         print(f"{pipeline.name}: nothing is released yet")
@@ -65,9 +66,11 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
     if release["recalled"]:
         print(f"  RECALLED: it {release['recalled']}")
     elif release["unusable"]:
-        print(f"  [fail] it cannot be used: {release['unusable']}")
+        print(f"  [fail] the model cannot be used: {release['unusable']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
+    if release["simpler"]:
+        print(f"  note: {release['simpler']}")
     override = release["override"]
     if override:
         print(f"  OVERRIDE by {override['author']} (line {override['seq']}): {override['reason']}")

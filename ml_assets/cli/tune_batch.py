@@ -96,7 +96,7 @@ def _advice(sweep: "Sweep", chosen: "Cell") -> str:
     written = ", ".join(f"{name}: {value}" for name, value in fields.items())
     lines = [f"\nbest: training: {{{written}}}"]
     if all(getattr(now, name) == value for name, value in fields.items()):
-        return f"{lines[0]}\n  this is what the spec says"
+        return f"{lines[0]}\n  this is the best setting, and the spec has it already"
     if one.batch != now.batch_size:
         lines.append(
             f"  batch_size {now.batch_size:,} -> {one.batch:,} trains another model: choose"

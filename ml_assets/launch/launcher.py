@@ -84,6 +84,9 @@ class SanityJob:
     """Hold it to what every network has to keep instead; by two processes."""
 
 
+Job = TrainJob | ScoreJob | MeasureJob | SanityJob
+
+
 class Launcher(Protocol):
     """Creates or adopts: finished -> its result, running -> followed, interrupted -> resumed."""
 

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ml_assets.launch.attempts import AttemptRunner, SessionWork, run_session
 from ml_assets.launch.launcher import (
+    Job,
     MeasureJob,
     OnEvent,
     SanityJob,
@@ -195,11 +196,8 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
         StoreAway: nobody can tell which one that is.
     """
     return TrainRequest(
-        session=folder.session,
-        attempt=number,
-        model=job.model,
+        **_asked(job, folder, number, world),
         training=spread_over(job.training, world.processes),
-        data=job.data,
         init=job.init,
         resume=folder.newest_checkpoint(),
         steps=job.steps,
@@ -209,26 +207,19 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
             events=str(folder.events(number)),
             result=str(folder.result(number)),
         ),
-        world=world,
-        program=program_of(job),
     )
 
 
 def score_request(job: ScoreJob, folder: SessionFolder, number: int, world: World) -> ScoreRequest:
     """Predictions of a split."""
     return ScoreRequest(
-        session=folder.session,
-        attempt=number,
-        model=job.model,
-        data=job.data,
+        **_asked(job, folder, number, world),
         split=job.split,
         output=ScoreOutput(
             predictions=str(folder.predictions),
             events=str(folder.events(number)),
             result=str(folder.result(number)),
         ),
-        world=world,
-        program=program_of(job),
     )
 
 
@@ -237,15 +228,10 @@ def measure_request(
 ) -> MeasureRequest:
     """A few steps, for the time they take."""
     return MeasureRequest(
-        session=folder.session,
-        attempt=number,
-        model=job.model,
+        **_asked(job, folder, number, world),
         training=job.training,
-        data=job.data,
         steps=job.steps,
         output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
-        world=world,
-        program=program_of(job),
     )
 
 
@@ -254,12 +240,21 @@ def sanity_request(
 ) -> SanityRequest:
     """An examination of a training before it runs."""
     return SanityRequest(
-        session=folder.session,
-        attempt=number,
-        model=job.model,
+        **_asked(job, folder, number, world),
         training=job.training,
-        data=job.data,
+        deep=job.deep,
         output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
-        world=world,
-        program=program_of(job),
     )
+
+
+def _asked(job: Job, folder: SessionFolder, number: int, world: World) -> dict[str, Any]:
+    """What every request says."""
+    return {
+        "session": folder.session,
+        "attempt": number,
+        "model": job.model,
+        "data": job.data,
+        "world": world,
+        "program": program_of(job),
+        "code": job.code,
+    }

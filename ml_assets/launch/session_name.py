@@ -1,6 +1,6 @@
 """The name of a session: a digest of everything that decides its result, and of nothing else."""
 
-from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
+from ml_assets.launch.launcher import Job, MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program, part_of, program_here
@@ -105,7 +105,7 @@ def sanity_session(job: SanityJob) -> str:
     return _named(job.pipeline, plain, program_of(job))
 
 
-def program_of(job: TrainJob | ScoreJob | MeasureJob | SanityJob) -> Program:
+def program_of(job: Job) -> Program:
     """The program that a session is of: it is started from the files as they are now."""
     match job:
         case TrainJob():

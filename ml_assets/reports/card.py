@@ -85,7 +85,7 @@ def facts_table(card: Card) -> Table:
         ("rows", f"{seen.rows:,}"),
         ("columns", f"{len(seen.columns):,}"),
         ("columns with missing values", f"{len(holes):,}{_worst(holes, seen.rows)}"),
-        ("rows whose key is taken", f"{seen.repeated_keys:,}"),
+        ("rows whose key another row has", f"{seen.repeated_keys:,}"),
         ("rows that are there twice", f"{seen.repeated_rows:,}"),
     ]
     if card.label and seen.labels:
@@ -126,7 +126,12 @@ def label_pictures(card: Card) -> list[Picture]:
 def sample_table(seen: TableStatistics) -> Table:
     """A few rows, drawn by the hash of their key."""
     rows = [row.cells for row in seen.sample]
-    return Table("Sampled rows", "Drawn by the hash of their key.", seen.sampled_columns, rows)
+    return Table(
+        "Sampled rows",
+        "Rows are chosen by the hash of their key, so the sample stays the same.",
+        seen.sampled_columns,
+        rows,
+    )
 
 
 def _strip(column: Column) -> Strip:

@@ -14,6 +14,7 @@ from ml_assets.reports.drawing import (
     column_chart,
     line_chart,
 )
+from ml_assets.reports.glance import glance_at_bars, glance_at_lines
 from ml_assets.reports.picture import Picture
 from ml_assets.reports.row_charts import Spark, spark_chart
 from ml_assets.spec.records import StageRecord
@@ -30,6 +31,39 @@ _LABEL_WORDS = {
     "label_mean": ("Mean label", "Of the rows that have one."),
     _LAST: ("Rows without a label", "In % of all rows: their outcome is not known."),
 }
+
+
+def rows_at_a_glance(records: Sequence[StageRecord]) -> str:
+    """Rows by partition; of a table that is read whole, what is missing in it."""
+    if len(records) > 1 and _partitioned(records):
+        rows = [float(record.rows or 0) for record in records]
+        return _line("Rows by partition", rows, "rows", low=0.0)
+    bars = [Bar(name, share) for name, share in _most_missing(records) if share]
+    return glance_at_bars("Missing values, in % of a column", bars)
+
+
+def contract_at_a_glance(records: Sequence[StageRecord]) -> str:
+    """How many rows passed their contract, with a warning or without, and how many did not."""
+    passed, warned, kept = (sum(counts) for counts in _judged(records))
+    bars = [("passed", passed), ("warned", warned), ("quarantined", kept)]
+    title = "Rows against the contract"
+    return glance_at_bars(title, [Bar(name, float(count)) for name, count in bars])
+
+
+def labels_at_a_glance(records: Sequence[StageRecord]) -> str:
+    """What is to be learned, by partition: the label rate or its mean; else the rows."""
+    told = [record.attributes.get("label_rate", {}) for record in records]
+    for name in ("label_rate", "label_mean"):
+        values = [rates[name] for rates in told if name in rates]
+        if len(values) > 1:
+            title = _LABEL_WORDS[name][0]
+            return _line(f"{title} by partition", values, title)
+    return rows_at_a_glance(records)
+
+
+def _line(title: str, values: Sequence[float], name: str, low: float | None = None) -> str:
+    points = [(float(x), y) for x, y in enumerate(values)]
+    return glance_at_lines(title, [Series(name, points)], low)
 
 
 def table_pictures(records: Sequence[StageRecord]) -> list[Picture]:
@@ -66,9 +100,7 @@ def _rows(records: Sequence[StageRecord]) -> list[Picture]:
 
 
 def _contract(records: Sequence[StageRecord]) -> list[Picture]:
-    kept = [_count(record, "quarantined") for record in records]
-    warned = [_count(record, "warned") for record in records]
-    passed = [(r.rows or 0) - w for r, w in zip(records, warned, strict=True)]
+    passed, warned, kept = _judged(records)
     words = (
         f"{sum(passed):,} rows passed, {sum(warned):,} passed with a warning,"
         f" {sum(kept):,} are in quarantine."
@@ -85,6 +117,13 @@ def _contract(records: Sequence[StageRecord]) -> list[Picture]:
         bars = [Bar(name, float(sum(values)), tone=tone) for name, values, tone in parts]
         chart = bar_chart("Contract", bars, start=0.0, digits=0)
     return [Picture("Rows against the contract", words, chart)]
+
+
+def _judged(records: Sequence[StageRecord]) -> tuple[list[int], list[int], list[int]]:
+    """Of each record the rows that passed, that passed with a warning, and that did not."""
+    warned = [_count(record, "warned") for record in records]
+    passed = [(r.rows or 0) - w for r, w in zip(records, warned, strict=True)]
+    return passed, warned, [_count(record, "quarantined") for record in records]
 
 
 def _rows_kept_back(records: Sequence[StageRecord]) -> list[Picture]:
@@ -129,18 +168,17 @@ def _reasons(records: Sequence[StageRecord]) -> list[Picture]:
 def _missing(records: Sequence[StageRecord]) -> list[Picture]:
     told = [record for record in records if "missing" in record.attributes]
     shares = [record.attributes["missing"] for record in told]
-    columns = {name for share in shares for name in share}
-    most = {name: max(share.get(name, 0.0) for share in shares) for name in columns}
-    ranked = sorted(columns, key=lambda name: (-most[name], name))[:COLUMNS]
+    most = dict(_most_missing(told))
+    ranked = [*most][:COLUMNS]
     if not ranked:
         return []
-    left = f" The first {COLUMNS} of {len(columns)} columns." if len(columns) > COLUMNS else ""
+    left = f" The first {COLUMNS} of {len(most)} columns." if len(most) > COLUMNS else ""
     if _partitioned(records):
         sparks = [
             Spark(
                 name,
                 [100 * share.get(name, 0.0) for share in shares],
-                f"{_percent(shares[-1].get(name, 0.0))} (≤ {_percent(most[name])})",
+                f"{_percent(shares[-1].get(name, 0.0))} (≤ {_percent(most[name] / 100)})",
             )
             for name in ranked
         ]
@@ -148,10 +186,18 @@ def _missing(records: Sequence[StageRecord]) -> list[Picture]:
         chart = spark_chart("Missing values by partition", sparks, span)
         words = "Share of a column's values, each on a scale of its own: the last, and the highest."
     else:
-        bars = [Bar(name, 100 * most[name]) for name in ranked]
+        bars = [Bar(name, most[name]) for name in ranked]
         chart = bar_chart("Missing values", bars, start=0.0, digits=1)
         words = "In % of a column's values."
     return [Picture("Missing values", words + left, chart)]
+
+
+def _most_missing(records: Sequence[StageRecord]) -> list[tuple[str, float]]:
+    """Columns and the largest share of their values that is missing, in %, the worst first."""
+    shares = [record.attributes.get("missing", {}) for record in records]
+    columns = {name for share in shares for name in share}
+    most = [(name, 100 * max(share.get(name, 0.0) for share in shares)) for name in columns]
+    return sorted(most, key=lambda one: (-one[1], one[0]))
 
 
 def _labels(records: Sequence[StageRecord]) -> list[Picture]:

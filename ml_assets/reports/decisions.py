@@ -125,7 +125,9 @@ def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec])
         reference=Reference((0.0, bound), (last, bound)) if bound is not None else None,
         wide=True,
     )
-    words = f"Every decision in the ledger, oldest first. Dashed: the bound of {gate.name} now."
+    words = (
+        f"Every decision in the ledger, oldest first. The dashed line is {gate.name}'s bound now."
+    )
     return [Picture(f"{title(gate.metric)} by decision", words, chart)]
 
 

@@ -20,8 +20,13 @@ _INK = {"one": "#3b86de", "two": "#e0682f", "plain": "#9a9ca3"}
 
 
 def glance_at_bars(title: str, bars: Sequence[Bar], start: float = 0.0) -> str:
-    """Bars with their names and values, the first in colour; of too many, the first ones."""
+    """Bars with their names and values, the first in colour; of too many, the first ones.
+
+    Nothing where there are none.
+    """
     shown = [bar for bar in bars if isfinite(bar.value)]
+    if not bars:
+        return ""
     for most in range(len(shown), 0, -1):
         found = _markdown(title, _bars(shown[:most], start))
         if len(found) < INLINE:
@@ -29,9 +34,15 @@ def glance_at_bars(title: str, bars: Sequence[Bar], start: float = 0.0) -> str:
     return plain_markdown(title)
 
 
-def glance_at_lines(title: str, lines: Sequence[Series]) -> str:
-    """Curves over one range, without axes, with their names and last values."""
-    return _markdown(title, _lines(lines))
+def glance_at_lines(title: str, lines: Sequence[Series], low: float | None = None) -> str:
+    """Curves over one range, without axes, with their names and last values; none: nothing.
+
+    Args:
+        low: where the range begins; None: at the lowest value.
+    """
+    if not any(line.points for line in lines):
+        return ""
+    return _markdown(title, _lines(lines, low))
 
 
 def _markdown(title: str, svg: str) -> str:
@@ -55,7 +66,7 @@ def _bars(bars: Sequence[Bar], start: float) -> str:
         for place, bar in enumerate(bars)
     ]
     names = "".join(
-        f"<tspan x='0' dy='{_ROW}'>{_text(bar.label)} {bar.value:.4g}</tspan>" for bar in bars
+        f"<tspan x='0' dy='{_ROW}'>{_text(bar.label)} {_number(bar.value)}</tspan>" for bar in bars
     )
     return _svg(
         _ROW * len(bars),
@@ -64,11 +75,11 @@ def _bars(bars: Sequence[Bar], start: float) -> str:
     )
 
 
-def _lines(lines: Sequence[Series]) -> str:
+def _lines(lines: Sequence[Series], low: float | None) -> str:
     thin = [one.points[:: -(-len(one.points) // _POINTS)] for one in lines]
     across = [x for points in thin for x, _ in points]
     along = [y for points in thin for _, y in points]
-    left, low = min(across), min(along)
+    left, low = min(across), min(along) if low is None else low
     wide, high = (max(across) - left) or 1.0, (max(along) - low) or 1.0
     paths = ""
     for one, points in zip(lines, thin, strict=True):
@@ -80,10 +91,14 @@ def _lines(lines: Sequence[Series]) -> str:
         paths += f"<path d='M{places}' stroke='{_INK[one.tone]}' stroke-width='2'/>"
     names = "".join(
         f"<tspan x='0' dy='{_ROW}' fill='{_INK[one.tone]}'>{_text(one.name)}"
-        f" {one.points[-1][1]:.4g}</tspan>"
+        f" {_number(one.points[-1][1])}</tspan>"
         for one in lines
     )
     return _svg(_HEIGHT, paths + _words(names))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _words(rows: str) -> str:

@@ -1,4 +1,4 @@
-"""A drawing or a table with its words: part of a page, or Markdown on an asset page."""
+"""The parts of a page: a verdict, tiles, drawings and tables; these also as Markdown."""
 
 import re
 from base64 import b64encode
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from ml_assets.reports.drawing import POINTED, POINTED_END
 from ml_assets.reports.wording import plain_markdown
@@ -23,6 +24,26 @@ _POINTED = re.compile(
     f"{re.escape(POINTED)}.*?{re.escape(POINTED_END)}|<title>.*?</title>", re.DOTALL
 )
 _VIEW_BOX = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one reads first on a page: good, bad or still to come, and why."""
+
+    tone: Literal["good", "bad", "wait"]
+    headline: str
+    reasons: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A thing that one looks at first: what it is, its value, and what there is to say of it."""
+
+    name: str
+    value: str
+    below: str = ""
+    tone: str = ""
+    """``bad``: somebody should look; else plain."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def happened(entry: LedgerEntry) -> str:
         return f"{word} as canary" if entry.decision.canary else word
     words = {
         "registration": "registered",
-        "abort": "ABORTED as canary",
+        "abort": "TAKEN OUT",
         "override": "OVERRIDE",
         "recall": "recalled",
         "lift": "recall lifted",

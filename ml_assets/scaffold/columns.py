@@ -1,13 +1,15 @@
 """What columns of text hold: numbers, times, words, and the texts that mean "no value"."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.local_times import never_were
 from ml_assets.assets.raw_snapshot.schema import type_text
-from ml_assets.assets.raw_snapshot.text_values import parse_text
-from ml_assets.errors import quoted
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written, parse_text
+from ml_assets.errors import SpecError, quoted
+from ml_assets.spec.schema_change import noted
 from ml_assets.spec.sources import DType
 
 _NO_VALUE = (
@@ -33,7 +35,6 @@ _COUNT = re.compile(
     r"|zip|rank|level|grade|version)(_|$)"
 )
 """Names of whole numbers that stay whole: counts, codes, and parts of dates."""
-_ONE = "value"
 _LEADING_ZERO = re.compile(r"^[+-]?0\d")
 
 
@@ -46,44 +47,49 @@ class Typed:
     """Texts that mean "no value", the empty one included."""
     zoneless: tuple[str, ...]
     """Columns of times that are written without a zone."""
+    notes: tuple[str, ...] = ()
+    """What is to be said of values that can be read in two ways."""
 
 
-def typed_text(raw: pl.DataFrame, zone: str, decimal: str = ".") -> Typed:
+def typed_text(raw: pl.DataFrame, written: Written) -> Typed:
     """Find the type of each column of text.
 
     Args:
         raw: [n] strings; null where there is nothing.
-        zone: of times that are written without one.
-        decimal: what stands before the fraction of a number.
+
+    Raises:
+        SpecError: a column holds times that there are not in their zone.
     """
     seen: dict[str, None] = {}
     columns: list[pl.Series] = []
     zoneless: list[str] = []
-    stand_ins = _stand_ins(raw, decimal)
+    notes: list[str] = []
+    stand_ins = _stand_ins(raw, written)
     for column in raw:
         told = [text for text in (*_NO_VALUE, *stand_ins) if (column == text).any()]
         known = column.set(column.is_in(told).fill_null(False), None) if told else column
-        dtype, written = _type_of(known, zone, decimal)
+        dtype, has_zone = _type_of(known, written)
         if dtype == "string":
             columns.append(column)
             continue
         seen.update(dict.fromkeys(told))
-        if dtype == "datetime" and not written:
+        if dtype == "datetime" and not has_zone:
             zoneless.append(column.name)
-        typed, _ = type_text(known.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone, decimal)
-        columns.append(typed[_ONE].alias(column.name))
+        with noted() as told_of:
+            columns.append(_typed(known, dtype, written))
+        notes += told_of.said
     frame = pl.DataFrame({column.name: column for column in columns})
     texts = [name for name in frame.columns if frame.schema[name] == pl.String]
     frame = frame.with_columns(pl.col(texts).replace(dict.fromkeys(seen, None)))
-    return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless))
+    return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless), tuple(notes))
 
 
-def _stand_ins(raw: pl.DataFrame, decimal: str) -> tuple[str, ...]:
+def _stand_ins(raw: pl.DataFrame, written: Written) -> tuple[str, ...]:
     """Texts of numbers that mean "no value" in every column of numbers that holds them."""
     found: dict[str, None] = {}
     kept: set[str] = set()
     for column in raw:
-        numbers = parse_text(column, "float64", decimal=decimal)
+        numbers = parse_text(column, "float64", written)
         if numbers.null_count() > column.null_count() + column.is_in(list(_NO_VALUE)).sum():
             continue
         odd = numbers.is_in([float(one) for one in _STAND_INS]).fill_null(False)
@@ -114,21 +120,20 @@ def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
     for column in frame:
         text = column.drop_nulls()
         if column.dtype == pl.String and len(text):
-            dtype, _ = _time_of(text, zone)
+            dtype, _ = _time_of(text, Written(zone))
             if dtype != "string":
-                typed, _ = type_text(column.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone)
-                found.append(typed[_ONE].alias(column.name))
+                found.append(_typed(column, dtype, Written(zone)))
     return frame.with_columns(found)
 
 
-def odd_texts(frame: pl.DataFrame, decimal: str = ".") -> tuple[str, ...]:
+def odd_texts(frame: pl.DataFrame, written: Written) -> tuple[str, ...]:
     """What is to be said of columns that a few values make text: most are numbers, or days."""
     said: list[str] = []
     for column in frame.select(pl.col(pl.String)):
         text = column.drop_nulls()
         readings = {
-            "number": parse_text(text, "float64", decimal=decimal),
-            "day": text.str.head(10).str.to_date("%Y-%m-%d", strict=False),
+            "number": parse_text(text, "float64", written),
+            "day": parse_text(text.str.head(10), "date", written),
         }
         for kind, read in readings.items():
             odd = text.filter(read.is_null())
@@ -160,29 +165,47 @@ def is_count(values: pl.Series) -> bool:
     return not values.null_count() and len(values) > 1 and values.n_unique() == len(values)
 
 
-def _type_of(values: pl.Series, zone: str, decimal: str) -> tuple[DType, bool]:
+def _type_of(values: pl.Series, written: Written) -> tuple[DType, bool]:
     """The type of a column's values, and whether its times are written with their zone."""
     text = values.drop_nulls()
     if text.is_empty() or text.str.contains(_LEADING_ZERO.pattern).any():
-        return _time_of(text, zone) if not text.is_empty() else ("string", True)
+        return _time_of(text, written) if not text.is_empty() else ("string", True)
     if _is(text, "int64"):
         return "int64", True
-    if _is(text, "float64", decimal=decimal):
+    if _is(text, "float64", written):
         return "float64", True
     if _is(text, "boolean"):
         return "boolean", True
-    return _time_of(text, zone)
+    return _time_of(text, written)
 
 
-def _time_of(text: pl.Series, zone: str) -> tuple[DType, bool]:
-    if _is(text, "date"):
+def _time_of(text: pl.Series, written: Written) -> tuple[DType, bool]:
+    if _is(text, "date", written):
         return "date", True
-    if _is(text, "datetime"):
+    if _is(text, "datetime", replace(written, zone=None)):
         return "datetime", True
-    if _is(text, "datetime", zone):
-        return "datetime", False
-    return "string", True
+    return ("datetime", False) if _are_local(text, written) else ("string", True)
 
 
-def _is(text: pl.Series, dtype: DType, zone: str | None = None, decimal: str = ".") -> bool:
-    return not type_text(text.alias(_ONE).to_frame(), {_ONE: dtype}, str, zone, decimal)[1]
+def _are_local(text: pl.Series, written: Written) -> bool:
+    """Whether they are times without a zone.
+
+    Raises:
+        SpecError: they are, but for some that their zone went over.
+    """
+    unread = parse_text(text, "datetime", written).is_null()
+    if never_were(text, unread, written)[0].sum() < unread.sum():
+        return False
+    if unread.any():
+        typed = type_text(text.to_frame(), {text.name: "datetime"}, written)
+        told = typed.problems(lambda _: "the table")
+        raise SpecError(f"{told[0]}. Name the zone by --timezone, or leave these rows out.")
+    return True
+
+
+def _typed(values: pl.Series, dtype: DType, written: Written) -> pl.Series:
+    return type_text(values.to_frame(), {values.name: dtype}, written).frame[values.name]
+
+
+def _is(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> bool:
+    return not type_text(text.to_frame(), {text.name: dtype}, written).bad

@@ -1,4 +1,4 @@
-"""How CSV files are written: what separates their values, their decimal sign, their encoding."""
+"""How CSV files are written: separator, decimal sign, encoding, and what comes first in a day."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import polars as pl
 
 from ml_assets.errors import SpecError, quoted
-from ml_assets.spec.sources import Encoding, Separator
+from ml_assets.spec.sources import DateOrder, Encoding, Separator
 
 _LINES = 200
 """Of a file, from its first, that have to agree on what separates their values."""
@@ -20,6 +20,8 @@ _WINDOWS = re.compile(rb"[\x80-\x9f]")
 """Letters and signs in cp1252, such as the euro sign; nothing at all in latin-1."""
 _COMMA = r"^[+-]?\d*,\d+$"
 _POINT = r"^[+-]?\d*\.\d+$"
+_DAY = r"^(\d{1,2})([/.-])(\d{1,2})[/.-]\d{4}(?:\D|$)"
+_MONTHS = 12
 
 
 def find_encoding(contents: Sequence[tuple[Path, bytes]]) -> Encoding:
@@ -105,6 +107,45 @@ def find_decimal(cells: pl.DataFrame, separator: Separator) -> Literal[".", ","]
             " is expected in all columns. Write the numbers of one of them otherwise."
         )
     return "," if commas else "."
+
+
+def find_dates(cells: pl.DataFrame, told: DateOrder | None = None) -> DateOrder:
+    """What comes first in days such as 31.12.2023: with points the day, else what values show.
+
+    Args:
+        told: by a person.
+
+    Raises:
+        SpecError: every value can be read both ways, or columns are written in different ways.
+    """
+    shown: dict[DateOrder, str] = {}
+    unsure = ""
+    for column in cells:
+        text = column.drop_nulls()
+        text = text.filter(text.str.contains(_DAY))
+        if 2 * len(text) <= len(column) - column.null_count():
+            continue
+        first, sign, second = (text.str.extract(_DAY, group) for group in (1, 2, 3))
+        days, months = first.cast(pl.Int32), second.cast(pl.Int32)
+        if (sign == ".").any() or (days > _MONTHS).any():
+            shown.setdefault("dmy", f"{column.name!r} ({text[days.arg_max() or 0]})")
+        elif (months > _MONTHS).any():
+            shown.setdefault("mdy", f"{column.name!r} ({text[months.arg_max() or 0]})")
+        else:
+            unsure = unsure or f"{column.name!r} ({text[(days != months).arg_max() or 0]} for one)"
+    if told or not (shown or unsure):
+        return told or "ymd"
+    if len(shown) > 1:
+        raise SpecError(
+            f"The day comes first in {shown['dmy']}, the month in {shown['mdy']}. Write the days of"
+            " both columns in one way; 2023-12-31 is understood everywhere."
+        )
+    if not shown:
+        raise SpecError(
+            f"Does the day or the month come first in {unsure}? Each of its values can be read in"
+            " both ways. Say it: --dates dmy (day first) or --dates mdy (month first)."
+        )
+    return next(iter(shown))
 
 
 def _columns(cells: pl.DataFrame, fraction: str) -> list[str]:

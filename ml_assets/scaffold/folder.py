@@ -44,7 +44,7 @@ def write_pipeline(
     """
     folder = room / _checked_name(name)
     if folder.exists() and any(folder.iterdir()):
-        raise SpecError(f"{folder} is there already: choose another name, or move it away.")
+        raise SpecError(f"{folder} exists already: choose another name, or move it away.")
     try:
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_made(room)))
     except OSError as error:

@@ -10,12 +10,18 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode
 from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows
 from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SourceError, SpecError, counted
 from ml_assets.scaffold.columns import typed_text, whole_or_not, with_times
-from ml_assets.scaffold.csv_dialect import find_decimal, find_encoding, find_separator
+from ml_assets.scaffold.csv_dialect import (
+    find_dates,
+    find_decimal,
+    find_encoding,
+    find_separator,
+)
 from ml_assets.scaffold.dated_names import Cadence, dated, missing
 from ml_assets.settings import SQL_PREFIX, Settings
-from ml_assets.spec.sources import COMMAS, Dialect, Separator
+from ml_assets.spec.sources import COMMAS, DateOrder, Dialect, Separator
 
 SQL = "sql:"
 FEWEST = 5
@@ -61,26 +67,29 @@ class Given:
     notes: tuple[str, ...] = ()
 
 
-def find(what: str, name: str, settings: Settings, zone: str) -> Given:
+def find(
+    what: str, name: str, settings: Settings, zone: str, dates: DateOrder | None = None
+) -> Given:
     """Read what a person names.
 
     Args:
         what: a file, a folder, a pattern with ``*``, or ``sql:CONNECTION.table``.
         name: of the new pipeline: files from elsewhere are copied to a folder of that name.
         zone: of times that are written without one.
+        dates: what comes first in a day; None: its values show it.
 
     Raises:
-        SpecError: nothing is there, or it is no table.
+        SpecError: nothing is there, it is no table, or its values can be read in several ways.
     """
     if what.startswith(SQL):
         return _database(what.removeprefix(SQL), settings)
     folder, files = _files(what)
     if len(files) == 1:
-        given = _read(files, zone)
+        given = _read(files, zone, dates)
         if _format(files[0]) != "csv" or _NO_PATH & {*files[0].name} or "" in given.frame.columns:
             return replace(given, rows="copied")
         return _placed(given, folder, files, files[0].name, name, settings)
-    return _many(folder, files, name, settings, zone)
+    return _many(folder, files, name, settings, zone, dates)
 
 
 def _files(what: str) -> tuple[Path, list[Path]]:
@@ -131,27 +140,40 @@ def _format(path: Path) -> str:
     return found
 
 
-def _many(folder: Path, files: Sequence[Path], name: str, settings: Settings, zone: str) -> Given:
+def _many(
+    folder: Path,
+    files: Sequence[Path],
+    name: str,
+    settings: Settings,
+    zone: str,
+    dates: DateOrder | None,
+) -> Given:
     relative = [str(one.relative_to(folder)) for one in files]
     found, notes = dated(relative), list[str]()
     lost = missing(found) if found else ()
     if found and (lost or len({*found.keys}) < FEWEST):
         few = len({*found.keys})
-        why = f"{counted(len(lost), 'partition')} is missing, {lost[0]} for one" if lost else ""
-        why = why or f"{counted(few, 'partition')} are too few to split by"
+        are = "is" if len(lost) == 1 else "are"
+        why = f"{counted(len(lost), 'partition')} {are} missing, {lost[0]} for one" if lost else ""
+        why = (
+            why
+            or f"a split takes {FEWEST} partitions, and there {'is' if few == 1 else 'are'} {few}"
+        )
         notes.append(f"{why}: the files are read as one table, split by time in shares")
         found = None
     chosen = _some(files)
     if len(chosen) < len(files):
         notes.append(f"looked at {len(chosen)} of {len(files)} files, evenly spread")
     keys = dict(zip(files, found.keys, strict=True)) if found else {}
-    given = _read(chosen, zone, keys)
+    given = _read(chosen, zone, dates, keys)
     path = found.path if found else _any_name(relative)
     calendar = (
         Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset) if found else None
     )
     return replace(
-        _placed(given, folder, files, path, name, settings), calendar=calendar, notes=tuple(notes)
+        _placed(given, folder, files, path, name, settings),
+        calendar=calendar,
+        notes=(*notes, *given.notes),
     )
 
 
@@ -187,7 +209,12 @@ def _some(files: Sequence[Path]) -> list[Path]:
     return [files[round(n * (len(files) - 1) / (count - 1))] for n in range(count)]
 
 
-def _read(files: Sequence[Path], zone: str, keys: Mapping[Path, str] | None = None) -> Given:
+def _read(
+    files: Sequence[Path],
+    zone: str,
+    dates: DateOrder | None,
+    keys: Mapping[Path, str] | None = None,
+) -> Given:
     """The rows of files of one format, typed together."""
     dialect = COMMAS
     try:
@@ -216,14 +243,15 @@ def _read(files: Sequence[Path], zone: str, keys: Mapping[Path, str] | None = No
         of_rows = pl.concat(parts)
     if _format(files[0]) != "csv":
         return Given(whole_or_not(whole), keys=of_rows)
-    decimal = find_decimal(whole, dialect.separator)
-    typed = typed_text(whole, zone, decimal)
+    decimal, first = find_decimal(whole, dialect.separator), find_dates(whole, dates)
+    typed = typed_text(whole, Written(zone, decimal, first))
     return Given(
         typed.frame,
         null_values=typed.null_values,
         zoneless=typed.zoneless,
-        dialect=dialect.model_copy(update={"decimal": decimal}),
+        dialect=dialect.model_copy(update={"decimal": decimal, "dates": first}),
         keys=of_rows,
+        notes=typed.notes,
     )
 
 

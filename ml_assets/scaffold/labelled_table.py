@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.scaffold.columns import odd_texts
 from ml_assets.scaffold.given import Given
@@ -124,7 +125,7 @@ def describe(
     keys = tuple(key) or find_key(typed, label, time, ahead)
     _check_key(typed.select(keys))
     if time and (given.calendar or time in keys):
-        typed = _as_moments(typed, time, given)
+        typed, given = _as_moments(typed, time, given)
     series = time in keys and typed.schema[time] != pl.Date()
     moments = Moments(time, series, step_of(typed, time, keys)) if time else None
     if ahead and not (moments and moments.is_series):
@@ -142,19 +143,20 @@ def describe(
     said = (
         *notes,
         *given.notes,
-        *odd_texts(typed, given.dialect.decimal),
+        *odd_texts(typed, Written(None, given.dialect.decimal, given.dialect.dates)),
         *_unlabelled(typed[label]),
     )
     kept = replace(given, frame=typed, notes=())
     return Table(typed, columns, keys, task, classes, said, kept, moments, ahead)
 
 
-def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> pl.DataFrame:
+def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> tuple[pl.DataFrame, Given]:
     """Days as the moments that they begin at, where a source can read them so."""
     written = given.source.get("format")
     if typed.schema[time] != pl.Date() or not (given.rows or written == "csv"):
-        return typed
-    return typed.with_columns(pl.col(time).cast(pl.Datetime("us", "UTC")))
+        return typed, given
+    moments = typed.with_columns(pl.col(time).cast(pl.Datetime("us", "UTC")))
+    return moments, given if given.rows else replace(given, zoneless=(*given.zoneless, time))
 
 
 def _name_all(frame: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:

@@ -48,9 +48,9 @@ def find_time(frame: pl.DataFrame, given: Given, label: str) -> str | None:
         best = max(placed, default=(0.0, ""), key=lambda one: one[0])
         if best[0] < _IN_PLACE:
             raise SpecError(
-                f"The files are named by their {_period(given)}, and no column says when a row is"
-                f" that agrees with it; times are {times or 'not there'}. Name it: --time COLUMN,"
-                " and the zone of its times: --timezone ZONE."
+                f"The files are named by their {_period(given)}, but no column of times agrees with"
+                f" it{f'; there are {times}' if times else ': there is none'}. Name the column that"
+                " says when a row is by --time COLUMN, and the zone by --timezone ZONE."
             )
         return best[1]
     named = [name for name in times if _TIME_NAME.search(name)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, PlainSerializer, field_validator, model_validator
 
-from ml_assets.spec.base import Frozen, check_timezone
+from ml_assets.spec.base import Frozen, Timezone
 
 Every = Literal["hour", "day", "week", "month"]
 
@@ -115,7 +115,7 @@ class Timed(Frozen):
     """hour: ``:15``; day: ``06:00``; week: ``monday 06:00``; month: ``1 06:00`` (day 1 to 28)."""
     cron: str | None = None
     """Instead of ``every``: minute, hour, day of the month, month, day of the week."""
-    timezone: str | None = None
+    timezone: Timezone | None = None
     """Default: that of the partitions."""
     status: Status = "running"
 
@@ -125,11 +125,6 @@ class Timed(Frozen):
         if isinstance(value, int):  # YAML reads 10:30 as 630 minutes
             raise ValueError("write it in quotes, such as '10:30': YAML takes it for a number")
         return value
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone_exists(cls, value: str | None) -> str | None:
-        return value if value is None else check_timezone(value)
 
     @model_validator(mode="after")
     def _says_when_once(self) -> Self:

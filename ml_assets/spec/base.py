@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 """An identifier that is safe in an asset key, a path, a SQL column and a Kubernetes label."""
@@ -65,3 +65,7 @@ def check_timezone(value: str) -> str:
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise ValueError(f"{value!r} is not an IANA time zone") from error
     return value
+
+
+Timezone = Annotated[str, AfterValidator(check_timezone)]
+"""The name of an IANA time zone."""

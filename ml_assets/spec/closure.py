@@ -1,9 +1,10 @@
 """What a piece of code runs: the functions, classes and constants that it reaches, by their syntax.
 
 From its entries it follows names and imports, also those inside functions, through this package and
-one team's folder. Comments, formatting and docstrings count for nothing, and neither does what is
-not reached. What is looked up while it runs (``getattr``, ``importlib``) is not seen: it has to be
-an entry of its own. Nothing is imported: a changed file counts as it is now.
+one team's folder; of that also all that importing a file runs. Comments, formatting and docstrings
+count for nothing, unless a team's code reads them, and neither does what is not reached. What is
+looked up while it runs (``getattr``, ``importlib``, a data file) is not seen: it has to be an entry
+of its own. Nothing is imported: a changed file counts as it is now.
 """
 
 import ast
@@ -25,9 +26,12 @@ _WHOLE = "*"
 """In place of a name: all of a module."""
 _ALWAYS = ""
 """In place of a name: the statements that run whatever is taken from a module."""
+_IMPORTS = "import"
+"""In place of a name: the modules that a team's module imports, whoever mentions them."""
 _OTHER_NAMES = {"sklearn": "scikit-learn", "yaml": "PyYAML"}
 """Imports of this package whose distribution has another name: to find that out takes 0.3 s."""
-_READS_TEXT = re.compile(r"__doc__|getdoc|getsource|getcomments|__loader__|__file__|linecache")
+_FOR_TYPES = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+_READS_TEXT = re.compile(rb"__doc__|getdoc|getsource|getcomments|__loader__|__file__|linecache")
 """How code reads its own docstrings and comments."""
 
 
@@ -84,10 +88,9 @@ def closure(
         folder: a team's; its files are named as they import each other (``features``).
         package: where this package lies.
     """
-    asked = [_format(), [*entries], sorted(stops), sorted(values)]
+    asked = [_sha256(Path(__file__).read_bytes()), [*entries], sorted(stops), sorted(values)]
     file = package / "__pycache__" / f"closure.{digest_of(asked)[:16]}.json"
-    kept = _kept(file, package) if folder is None else None
-    if kept is not None:
+    if folder is None and (kept := _kept(file, package)) is not None:
         return kept
     code = _Code(package, folder)
     found = _follow(code, entries, stops, values)
@@ -111,20 +114,25 @@ def _follow(
         if code.is_module(module, name):
             waiting.append(f"{module}.{name}:{_WHOLE}")
             continue
+        if "." in module and not _is_in(module, [PACKAGE.name]):
+            waiting.append(f"{module.rpartition('.')[0]}:{_ALWAYS}")  # it runs first
         if not code.file(module):
-            packages.add(module.split(".")[0])
+            if name != _ALWAYS or not code.is_beside(module):
+                packages.add(module.split(".")[0])
             continue
         for found, part in code.taken(module, name):
             if part.is_class and _is_in(found, values):
                 continue
-            parts[found] = part
+            if not found.endswith(f":{_IMPORTS}"):
+                parts[found] = part
             new = set(part.mentions) - seen
             seen |= new
             waiting += new
-    files = {code.file(part.split(":")[0]) for part in parts}
+    files = {file for part in parts if (file := code.file(part.split(":")[0]))}
+    digests = {name: parts[name].digest for name in parts} | code.texts(files)
     return Closure(
-        {name: parts[name].digest for name in sorted(parts)},
-        tuple(sorted(file for file in files if file)),
+        dict(sorted(digests.items())),
+        tuple(sorted(files)),
         tuple(sorted(packages.difference(sys.stdlib_module_names))),
     )
 
@@ -168,15 +176,29 @@ class _Code:
 
     def is_module(self, package: str, name: str) -> bool:
         """Whether a name that is taken from a package is a module in it."""
-        if name == _WHOLE or not self.file(f"{package}.{name}"):
+        if name in (_WHOLE, _ALWAYS) or not self.file(f"{package}.{name}"):
             return False
         return not self.file(package) or name not in self._parts(package)
+
+    def is_beside(self, module: str) -> bool:
+        """Whether it is of the team's folder, if anything: a folder without a file, or a name."""
+        top = module.split(".")[0]
+        return bool(self.file(top) or (self._folder and (self._folder / top).is_dir()))
 
     def taken(self, module: str, name: str) -> Iterator[tuple[str, Part]]:
         """What comes along with a name: itself and what always runs; or all of its module."""
         parts = self._parts(module)
-        wanted = (name, _ALWAYS) if name in parts else parts
+        runs = (_ALWAYS, _IMPORTS)
+        wanted = (name, *runs) if name in parts else runs if name == _ALWAYS else parts
         yield from ((f"{module}:{one}", parts[one]) for one in wanted if one in parts)
+
+    def texts(self, files: Collection[Path]) -> dict[str, str]:
+        """A team's files by their bytes, where one of them reads docstrings or comments."""
+        folder = self._folder
+        team = [one for one in files if folder and folder in one.parents]
+        found = {str(one.relative_to(folder or "")): one.read_bytes() for one in team}
+        reads = any(_READS_TEXT.search(content) for content in found.values())
+        return {name: _sha256(found[name]) for name in found if reads}
 
     def _parts(self, module: str) -> Module:
         if module not in self._modules:
@@ -199,8 +221,7 @@ _PARSED: dict[Path, tuple[str, Module]] = {}
 
 
 def _stamp(file: Path) -> str:
-    status = file.stat()
-    return f"{status.st_mtime_ns} {status.st_size}"
+    return f"{(status := file.stat()).st_mtime_ns} {status.st_size}"
 
 
 def _kept(file: Path, package: Path) -> Closure | None:
@@ -232,11 +253,6 @@ def _keep(file: Path, package: Path, found: Closure, stamps: Mapping[Path, str])
         draft.unlink(missing_ok=True)
 
 
-@cache
-def _format() -> str:
-    return _sha256(Path(__file__).read_bytes())
-
-
 def _parse(content: bytes, module: str, file: Path) -> Module:
     """The parts of a module. One that is no Python counts by its bytes: importing it says why."""
     try:
@@ -244,38 +260,40 @@ def _parse(content: bytes, module: str, file: Path) -> Module:
     except (SyntaxError, ValueError):
         return {_ALWAYS: Part(_sha256(content), ())}
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+    ours = module.split(".")[0] == PACKAGE.name
     imports: dict[str, list[str]] = {}
     bodies: dict[str, list[ast.stmt]] = {_ALWAYS: []}
-    for statement in tree.body:
+    for statement in _run(tree.body):
         if isinstance(statement, ast.Import | ast.ImportFrom):
             if statement.names[0].name == _WHOLE:
                 bodies[_ALWAYS].append(statement)
             for name, mention in _imported(statement, package):
                 imports.setdefault(name, []).append(mention)
             continue
-        if _is_for_types_only(statement):
-            continue
-        for name in _binds(statement) or [_ALWAYS]:
+        more = [_ALWAYS] if not ours and _does_more(statement) else []
+        for name in {*(_binds(statement) or [_ALWAYS]), *more}:
             bodies.setdefault(name, []).append(statement)
 
-    ours = module.split(".")[0] == PACKAGE.name
-
-    def _is_standard(mention: str) -> bool:
-        """A team's file may have the name of a module of the standard library."""
-        return ours and mention.split(":")[0].split(".")[0] in sys.stdlib_module_names
-
     def part(body: Sequence[ast.stmt]) -> Part:
-        found = [mention for one in body for mention in _mentions(one, package)]
-        names = {node.id for one in body for node in ast.walk(one) if isinstance(node, ast.Name)}
+        nodes = [node for one in body for node in ast.walk(one)]
+        inner = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+        found = [mention for node in inner for _, mention in _imported(node, package)]
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
         found += [mention for name in names for mention in imports.get(name, ())]
         found += [f"{module}:{name}" for name in names if name in bodies]
         is_class = any(isinstance(one, ast.ClassDef) for one in body)
-        kept = sorted({mention for mention in found if not _is_standard(mention)})
+        # a team's file may have the name of a module of the standard library
+        known = sys.stdlib_module_names if ours else frozenset[str]()
+        kept = sorted({one for one in found if one.split(":")[0].split(".")[0] not in known})
         return Part(_sha256(_plain(list(body)).encode()), kept, is_class)
 
     parts = {name: part(body) for name, body in bodies.items() if body}
     # a name that is only passed on: whoever takes it from here takes it from there
     passed = {name: Part("", there) for name, there in imports.items() if name not in parts}
+    if not ours:
+        there = {one for mentions in imports.values() for one in mentions}
+        modules = {one.split(":")[0] for one in there} | {one.replace(":", ".") for one in there}
+        passed[_IMPORTS] = Part("", sorted(f"{one}:{_ALWAYS}" for one in modules))
     return {**passed, **parts}
 
 
@@ -296,15 +314,27 @@ def _binds(statement: ast.stmt) -> list[str]:
     return sorted(found)
 
 
-def _is_for_types_only(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING")
+def _run(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, without those that are for a type checker alone."""
+    for statement in body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) in _FOR_TYPES:
+            yield from _run(statement.orelse)
+        else:
+            yield statement
 
 
-def _mentions(statement: ast.stmt, package: str) -> Iterator[str]:
-    """What a statement imports in itself."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (mention for _, mention in _imported(node, package))
+def _does_more(statement: ast.stmt) -> bool:
+    """Whether it may do more, when its module is imported, than give its name a value."""
+    if isinstance(statement, ast.ClassDef) or getattr(statement, "decorator_list", None):
+        return True
+    later = getattr(statement, "body", ())  # a function's
+    return any(
+        isinstance(node, ast.Call)
+        or (isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store))
+        for one in ast.iter_child_nodes(statement)
+        if one not in later
+        for node in ast.walk(one)
+    )
 
 
 def _imported(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[tuple[str, str]]:
@@ -345,7 +375,7 @@ def syntax_digest(text: str) -> str:
     what looks like one.
     """
     content = text.encode(errors="surrogatepass")
-    if _READS_TEXT.search(text):
+    if _READS_TEXT.search(content):
         return _sha256(content)
     try:
         return _sha256(_plain(ast.parse(content).body).encode())
@@ -363,8 +393,7 @@ def _is_text(node: object) -> bool:
 
 
 def _is_in(module: str, packages: Collection[str]) -> bool:
-    name = module.partition(":")[0]
-    return any(name == one or name.startswith(f"{one}.") for one in packages)
+    return any(f"{module.partition(':')[0]}.".startswith(f"{one}.") for one in packages)
 
 
 def _sha256(content: bytes) -> str:

@@ -4,7 +4,7 @@ How the work is spread decides no number that comes out, so nothing here is part
 or of a code version: to change it trains nothing again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Annotated, Literal, Self
 
@@ -176,7 +176,7 @@ def over_nodes(world: World, cluster: ClusterSpec) -> World:
 
 def cluster_problems(
     cluster: ClusterSpec, model: ModelSpec, training: TrainingSpec, task: Task
-) -> Sequence[Misfit]:
+) -> Iterator[Misfit]:
     """What a cluster and the training on it do not agree about."""
     nodes, gpus = cluster.nodes, cluster.gpus_per_node
     if isinstance(model, Boosted):
@@ -186,37 +186,34 @@ def cluster_problems(
             "gpus_per_node": (gpus > 0, alone),
             "data_cache": (cluster.data_cache is not None, "reads all rows at once"),
         }
-        return [
-            Misfit(
-                ("cluster", name),
-                f"cluster.{name}: model.family {model.family!r} {why}; remove it",
-            )
-            for name, (is_wrong, why) in wrong.items()
-            if is_wrong
-        ]
-    problems = list(_cache_problems(cluster, training, task))
+        for name, (is_wrong, why) in wrong.items():
+            if is_wrong:
+                said = f"cluster.{name}: model.family {model.family!r} {why}; remove it"
+                yield Misfit(("cluster", name), said)
+        return
+    yield from _cache_problems(cluster, training, task)
     processes = training.processes
     if processes % nodes:
         said = (
             f"cluster.nodes {nodes} must divide training.processes {processes}: each node runs as"
             " many as the next"
         )
-        return [*problems, Misfit(("cluster", "nodes"), said)]
+        yield Misfit(("cluster", "nodes"), said)
+        return
     here = processes // nodes
     if gpus and gpus != here:
         said = (
             f"cluster.gpus_per_node {gpus} must be training.processes / cluster.nodes, which is"
             f" {here}: each process takes one GPU; set training.processes to {nodes * gpus}"
         )
-        problems.append(Misfit(("cluster", "gpus_per_node"), said))
+        yield Misfit(("cluster", "gpus_per_node"), said)
     if training.strategy == "hybrid" and nodes > 1 and split_of(processes, here) != (nodes, here):
         said = (
             f"training.strategy hybrid keeps the shards within a node, and each of cluster.nodes"
             f" {nodes} runs {here} of training.processes {processes}: run two or more on each, or"
             " set training.strategy to shard"
         )
-        problems.append(Misfit(("cluster", "nodes"), said))
-    return problems
+        yield Misfit(("cluster", "nodes"), said)
 
 
 def _cache_problems(cluster: ClusterSpec, training: TrainingSpec, task: Task) -> Iterator[Misfit]:

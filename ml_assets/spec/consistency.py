@@ -53,29 +53,24 @@ class Declared:
     """How long after its decision an outcome is seen; None: in the row itself."""
 
 
-def baseline_problems(declared: Declared) -> list[Misfit]:
+def baseline_problems(declared: Declared) -> Iterator[Misfit]:
     """Every baseline that has no metric of the task, or the name of another one."""
-    problems: list[Misfit] = []
     names = [one.name for one in declared.baselines]
     measured = METRICS_OF[declared.task]
     for number, baseline in enumerate(declared.baselines):
         at = ("evaluation", "baselines", number)
         if baseline.name in names[:number]:
             said = f"baseline name {baseline.name!r} is used twice: give each a 'name' of its own"
-            problems.append(Misfit((*at, "name"), said))
-        problems += [Misfit(at, said) for said in _forecast(baseline, declared)]
-        problems += [Misfit(at, said) for said in _of_texts(baseline, declared)]
-        if isinstance(baseline, ValueBaseline):
-            problems += [
-                Misfit(
-                    (*at, "metrics", metric),
-                    f"baseline {baseline.name!r} declares {metric}, which a {declared.task} task"
-                    f" does not have; it has {', '.join(measured)}",
-                )
-                for metric in baseline.metrics
-                if metric not in measured
-            ]
-    return problems
+            yield Misfit((*at, "name"), said)
+        for said in (*_forecast(baseline, declared), *_of_texts(baseline, declared)):
+            yield Misfit(at, said)
+        declares = baseline.metrics if isinstance(baseline, ValueBaseline) else ()
+        for metric in (metric for metric in declares if metric not in measured):
+            said = (
+                f"baseline {baseline.name!r} declares {metric}, which a {declared.task} task"
+                f" does not have; it has {', '.join(measured)}"
+            )
+            yield Misfit((*at, "metrics", metric), said)
 
 
 def _of_texts(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
@@ -100,20 +95,18 @@ def _forecast(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
         yield f"{of}: one season before the outcome has to be known, so give {ahead} or more"
 
 
-def gate_problems(gates: Sequence[GateSpec], declared: Declared) -> list[Misfit]:
+def gate_problems(gates: Sequence[GateSpec], declared: Declared) -> Iterator[Misfit]:
     """Every gate that cannot be decided on, with what to change."""
-    problems: list[Misfit] = []
     names = [gate.name for gate in gates]
     for number, gate in enumerate(gates):
         at = ("gates", number)
         if gate.name in names[:number]:
-            problems.append(Misfit((*at, "name"), f"gate name {gate.name!r} is used twice"))
+            yield Misfit((*at, "name"), f"gate name {gate.name!r} is used twice")
         for rule in (_metric, _baseline, _bound, _reach, _columns, _calibration, _shift):
-            problems += [Misfit((*at, *path), said) for path, said in rule(gate, declared)]
+            yield from (Misfit((*at, *path), said) for path, said in rule(gate, declared))
     if all(map(_only_records, gates)):
         said = "no gate can refuse a model: give one a bound, or add {kind: champion}"
-        problems.append(Misfit(("gates",), said))
-    return problems
+        yield Misfit(("gates",), said)
 
 
 def _only_records(gate: GateSpec) -> bool:
@@ -219,17 +212,17 @@ def _farthest(gate: AgainstChampion, task: Task) -> float:
 
 
 def _columns(gate: GateSpec, declared: Declared) -> _Found:
-    asked = (
-        gate.columns
-        if isinstance(gate, Slices)
-        else (gate.column,)
-        if isinstance(gate, Gap)
-        else ()
-    )
+    match gate:
+        case Slices():
+            field, asked = "columns", gate.columns
+        case Gap():
+            field, asked = "column", (gate.column,)
+        case _:
+            return
     unknown = [column for column in asked if column not in declared.slices]
     if unknown:
         yield (
-            ("columns" if isinstance(gate, Slices) else "column",),
+            (field,),
             f"gate {gate.name!r} asks for {', '.join(unknown)}; evaluation.slices has"
             f" {list(declared.slices)}: add it there",
         )
@@ -237,11 +230,8 @@ def _columns(gate: GateSpec, declared: Declared) -> _Found:
 
 def _calibration(gate: GateSpec, declared: Declared) -> _Found:
     if isinstance(gate, Calibrated) and declared.task not in CLASSES:
-        said = "which predicts no probabilities: remove the gate"
-        yield (
-            (),
-            f"gate {gate.name!r} is about probabilities, not for a {declared.task} task, {said}",
-        )
+        said = f"gate {gate.name!r} is about probabilities, not for a {declared.task} task, which"
+        yield (), f"{said} predicts no probabilities: remove the gate"
 
 
 def _shift(gate: GateSpec, declared: Declared) -> _Found:
@@ -255,24 +245,25 @@ def _shift(gate: GateSpec, declared: Declared) -> _Found:
         )
 
 
-def objective_problems(training: TrainingSpec, task: Task, classes: Sequence[str]) -> list[Misfit]:
+def objective_problems(
+    training: TrainingSpec, task: Task, classes: Sequence[str]
+) -> Iterator[Misfit]:
     """What does not go together, each with what to set instead.
 
     Args:
         classes: of a multiclass label, else empty.
     """
-    found = [*_weights(training, task, classes), *_draws(training, task, classes)]
-    if task not in CLASSES:
-        if training.loss == "focal":
-            found.append(_misfit("loss", f"focal is for classes, this label is {task}: remove it"))
-        if training.recalibrate:
-            said = f"{task} predicts no probabilities, there is nothing to calibrate: remove it"
-            found.append(_misfit("recalibrate", said))
+    yield from _weights(training, task, classes)
+    yield from _draws(training, task, classes)
+    if task not in CLASSES and training.loss == "focal":
+        yield _misfit("loss", f"focal is for classes, this label is {task}: remove it")
+    if task not in CLASSES and training.recalibrate:
+        said = f"{task} predicts no probabilities, there is nothing to calibrate: remove it"
+        yield _misfit("recalibrate", said)
     default = type(training).model_fields["focal_gamma"].default
     if training.loss != "focal" and training.focal_gamma != default:
         said = "it is of the focal loss: set training.loss: focal, or remove it"
-        found.append(_misfit("focal_gamma", said))
-    return found
+        yield _misfit("focal_gamma", said)
 
 
 def _weights(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterator[Misfit]:

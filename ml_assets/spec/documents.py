@@ -16,6 +16,8 @@ MAX_DEPTH = 100
 MAX_VALUES = 100_000
 """Written out, every alias in full: a spec of two thousand columns has a fifth of it."""
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:\n]')
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+HALF_A_SIGN = "a text holds half a sign: one of \\ud800 to \\udfff without its other half"
 YAML_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -52,10 +54,12 @@ def read_json(text: str | bytes) -> Any:
     """The values of a JSON document.
 
     Raises:
-        DocumentError: it is no JSON, or has a key twice, or is nested too deeply.
+        DocumentError: it is no JSON, has a key twice, is nested too deeply, or names text that is
+            none.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique)
+        found = json.loads(text, object_pairs_hook=_unique)
+        half = half_a_sign(_as_text(text), found)
     except json.JSONDecodeError as error:
         raise DocumentError(error.lineno, error.msg, f"look at column {error.colno}") from error
     except UnicodeDecodeError as error:
@@ -63,8 +67,28 @@ def read_json(text: str | bytes) -> Any:
     except RecursionError as error:
         raise _too_deep(1) from error
     except _Twice as twice:
-        lines = text.decode(json.detect_encoding(text)) if isinstance(text, bytes) else text
-        raise _first_repeated(lines) from twice
+        raise _first_repeated(_as_text(text)) from twice
+    if half:
+        before = _SURROGATE.split(_as_text(text), maxsplit=1)[0]
+        raise DocumentError(before.count("\n") + 1, HALF_A_SIGN, "write the whole sign")
+    return found
+
+
+def half_a_sign(text: str, value: object) -> bool:
+    """Whether a value that was read from JSON holds what no UTF-8 can say."""
+    if not _SURROGATE.search(text):
+        return False
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _as_text(text: str | bytes) -> str:
+    if isinstance(text, str):
+        return text
+    return text.decode(json.detect_encoding(text), "surrogatepass")  # as json reads it
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """How a model is judged: on its holdout, and by a spec's wish on holdouts before it, too."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -81,20 +82,19 @@ def simple_model_problems(evaluation: EvaluationSpec) -> list[Misfit]:
 
 def origin_problems(
     origins: OriginsSpec | None, split: WindowSplit | ShareSplit, init_from: str | None
-) -> list[Misfit]:
+) -> Iterator[Misfit]:
     """Holdouts that cannot follow each other, or that a model has seen before."""
     if origins is None:
-        return []
-    problems: list[Misfit] = []
+        return
     if not is_by_time(split):
         said = "evaluation.origins are holdouts one after the other: use a split of kind: time"
-        problems.append(Misfit(("evaluation", "origins"), said))
+        yield Misfit(("evaluation", "origins"), said)
     if init_from is not None:
         said = (
             f"training.init_from {init_from!r} begins with weights that may have seen the earlier"
             " holdouts of evaluation.origins: leave one of the two out"
         )
-        problems.append(Misfit(("training", "init_from"), said))
+        yield Misfit(("training", "init_from"), said)
     if isinstance(split, TimeSharesSplit):
         held = origins.count * split.holdout + split.validation
         most = int((MOST_HELD_OUT - split.validation) / split.holdout + _ROUNDING)
@@ -104,5 +104,4 @@ def origin_problems(
                 f" are {held:.0%} of the rows, and leave too few to train on: at most {most} of"
                 f" them, or a smaller split.holdout"
             )
-            problems.append(Misfit(("evaluation", "origins"), said))
-    return problems
+            yield Misfit(("evaluation", "origins"), said)

@@ -1,15 +1,19 @@
 """What a team's functions make: tables of its own, the features, what is served of them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Self
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from ml_assets.spec.base import Frozen, Misfit, Name, unset
 from ml_assets.spec.paths import inside
 from ml_assets.spec.texts import TokensSpec
 
-FunctionPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./-]+\.py:[a-z_][a-z0-9_]*$")]
+FunctionPath = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9_./-]+\.py:[a-z_][a-z0-9_]*$"),
+    AfterValidator(inside),
+]
 """``file.py:name``, the file relative to the pipeline's folder."""
 
 
@@ -24,11 +28,6 @@ class TableSpec(Frozen):
     """Columns that identify a row; the table is sorted by it."""
     look_back: Annotated[int, Field(ge=0)] = 0
     """Earlier partitions that the function reads to make one partition."""
-
-    @field_validator("function")
-    @classmethod
-    def _function_is_inside(cls, value: str) -> str:
-        return inside(value)
 
 
 class SubjectSpec(Frozen):
@@ -64,11 +63,6 @@ class FeaturesSpec(Frozen):
         """What a model reads, as the feature function returns it."""
         return (*self.numeric, *self.categorical, *([self.tokens.column] if self.tokens else []))
 
-    @field_validator("function")
-    @classmethod
-    def _function_is_inside(cls, value: str) -> str:
-        return inside(value)
-
     @model_validator(mode="after")
     def _has_columns(self) -> Self:
         columns = self.columns
@@ -102,19 +96,17 @@ def online_problems(
     categorical: Sequence[str],
     *,
     partitioned: bool,
-) -> list[Misfit]:
+) -> Iterator[Misfit]:
     """What does not go with the features and the partitions of the pipeline."""
     if spec is None:
-        return []
-    problems: list[Misfit] = []
+        return
     unknown = [name for name in spec.entity if name not in (*key, *categorical)]
     if unknown:
         said = f"online.entity {unknown} are neither in features.key nor categorical features"
-        problems.append(Misfit(("online", "entity"), said))
+        yield Misfit(("online", "entity"), said)
     unknown = [name for name in spec.features if name not in (*numeric, *categorical)]
     if unknown:
         said = f"online.features {unknown} are no features"
-        problems.append(Misfit(("online", "features"), said))
+        yield Misfit(("online", "features"), said)
     if spec.look_back and not partitioned:
-        problems.append(Misfit(("online", "look_back"), "online.look_back needs partitions"))
-    return problems
+        yield Misfit(("online", "look_back"), "online.look_back needs partitions")

@@ -9,7 +9,6 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from ml_assets.spec.base import Frozen, Name, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.forecasts import Forecast
-from ml_assets.spec.paths import inside
 from ml_assets.spec.rollout import RolloutSpec
 from ml_assets.spec.texts import TextBaseline
 from ml_assets.spec.training import Task
@@ -96,11 +95,6 @@ class FunctionBaseline(Frozen):
     name: Name
     function: FunctionPath
     """(train, holdout) -> predictions, both DataFrames; the holdout comes without the label."""
-
-    @field_validator("function")
-    @classmethod
-    def _function_is_inside(cls, value: str) -> str:
-        return inside(value)
 
 
 class ValueBaseline(Frozen):

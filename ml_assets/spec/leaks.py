@@ -1,6 +1,6 @@
 """The guards against leaks: which there are, how strict a pipeline has them, and how one ended."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -128,21 +128,20 @@ def leak_problems(
     features: Set[str],
     label: str,
     after_event: Mapping[str, Sequence[str]],
-) -> list[Misfit]:
+) -> Iterator[Misfit]:
     """What a spec says of splits and leaks that does not go with the rest of it.
 
     Args:
         after_event: source -> its columns that are filled in too late for a feature.
     """
-    problems: list[Misfit] = []
     if label in groups_of(split):
         said = f"split.groups has the label {label!r}: name what the rows are about"
-        problems.append(Misfit(("split", "groups"), said))
+        yield Misfit(("split", "groups"), said)
     for source, columns in after_event.items():
         early = sorted(features & set(columns))
         if early:
             said = f"sources.{source}.after_event: {early} are features, and known too late for it"
-            problems.append(Misfit(("sources", source, "after_event"), said))
+            yield Misfit(("sources", source, "after_event"), said)
     excepted = {
         "target_proxy": sorted({*leaks.target_proxy.except_for} - features),
         "split_bias": sorted({*leaks.split_bias.except_for} - features - {label}),
@@ -150,5 +149,4 @@ def leak_problems(
     for guard, unknown in excepted.items():
         if unknown:
             said = f"leaks.{guard}.except_for: {unknown} are no features"
-            problems.append(Misfit(("leaks", guard, "except_for"), said))
-    return problems
+            yield Misfit(("leaks", guard, "except_for"), said)

@@ -162,10 +162,8 @@ class _Place:
     top: str
 
     def misfit(self, misfit: Misfit) -> Mistake:
-        path = [self.top, *misfit.path]
-        found = _child(self.root, path)
+        line, found = _at(self.root, [self.top, *misfit.path])
         value = repr(found.value) if isinstance(found, yaml.ScalarNode) else ""
-        line = _line(self.root, path)
         return Mistake(self.file, line, _key(misfit.path), value, misfit.said, _CHANGE)
 
 
@@ -177,23 +175,17 @@ def _mistakes(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> l
 
 
 def _mistake(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> Mistake:
-    root, top = place.root, place.top
-    path = [part for part in details["loc"] if not _is_union_tag(root, top, details["loc"], part)]
+    path = _without_tags(place, details["loc"])
     unknown = details["type"] == "extra_forbidden"
     value = "" if details["type"] == "missing" else _shown(details["input"])
     return Mistake(
         file=place.file,
-        line=_line(root, [top, *path]),
+        line=_at(place.root, [place.top, *path])[0],
         key=_key(path),
         value=value,
-        rule=_rule(details),
+        rule=details["msg"].removeprefix("Value error, "),
         remedy=_unknown_remedy(details["loc"], model) if unknown else _remedy(details),
     )
-
-
-def _rule(details: ErrorDetails) -> str:
-    message = details["msg"]
-    return message.removeprefix("Value error, ")
 
 
 def _remedy(details: ErrorDetails) -> str:
@@ -292,51 +284,26 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_union_tag(
-    root: yaml.Node, top: str, location: Sequence[str | int], part: str | int
-) -> bool:
+def _without_tags(place: _Place, location: Sequence[str | int]) -> list[str | int]:
     """Pydantic puts the tag of a union ('files', 'bound') in the path; the file has no such key."""
-    path: list[str | int] = [top]
-    for step in location:
-        found = _child(root, [*path, step])
-        if step == part:
-            is_last = step == location[-1]
-            return found is None and not is_last and isinstance(part, str)
-        if found is not None:
-            path.append(step)
-    return False
+    path, last = list[str | int](), len(location) - 1
+    for number, part in enumerate(location):
+        there = _at(place.root, [place.top, *path, part])[1] is not None
+        if there or number == last or isinstance(part, int):
+            path.append(part)
+    return path
 
 
-def _child(root: yaml.Node, path: Sequence[str | int]) -> yaml.Node | None:
-    node: yaml.Node | None = root
+def _at(root: yaml.Node, path: Sequence[str | int]) -> tuple[int, yaml.Node | None]:
+    """The line of the key that a path ends at, or of the nearest thing above; what lies there."""
+    line, node = root.start_mark.line, root
     for part in path:
-        node = _step(node, part)
-        if node is None:
-            return None
-    return node
-
-
-def _step(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == str(part)), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        return node.value[part]
-    return None
-
-
-def _line(root: yaml.Node, path: Sequence[str | int]) -> int:
-    """The line of the key that the path ends at, or of the nearest thing above it."""
-    node: Any = root
-    line = root.start_mark.line
-    for part in path:
+        found = None
         if isinstance(node, yaml.MappingNode):
-            pair = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if pair is None:
-                break
-            line, node = pair[0].start_mark.line, pair[1]
-            continue
-        below = _step(node, part)
-        if below is None:
-            break
-        line, node = below.start_mark.line, below
-    return line + 1
+            found = next((pair for pair in node.value if pair[0].value == str(part)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            found = next(((one, one) for one in node.value[part : part + 1]), None)
+        if found is None:
+            return line + 1, None
+        line, node = found[0].start_mark.line, found[1]
+    return line + 1, node

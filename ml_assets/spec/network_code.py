@@ -7,8 +7,9 @@ a comment or another layout is the same code.
 
 import ast
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from ml_assets.errors import SpecError
 from ml_assets.spec.base import Frozen
@@ -28,17 +29,10 @@ _MOST_BYTES = 1_000_000
 class NetworkCode(Frozen):
     """All that a team's network is made of."""
 
-    files: dict[str, str] = Field(min_length=1)
+    files: dict[Annotated[str, AfterValidator(inside)], str] = Field(min_length=1)
     """Path below the pipeline's folder -> text."""
     packages: dict[str, str] = Field(default_factory=dict)
     """Installed package, as it is imported -> its distribution and version: ``einops 0.8.1``."""
-
-    @field_validator("files")
-    @classmethod
-    def _are_inside(cls, value: dict[str, str]) -> dict[str, str]:
-        for name in value:
-            inside(name)
-        return value
 
     @property
     def digest(self) -> str:

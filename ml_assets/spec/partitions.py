@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from ml_assets.spec.base import Frozen, check_timezone
+from ml_assets.spec.base import Frozen, Timezone
 
 
 class PartitionsSpec(Frozen):
@@ -18,7 +18,7 @@ class PartitionsSpec(Frozen):
     start: Annotated[date, Field(strict=False)] | None = None
     end: Annotated[date, Field(strict=False)] | None = None
     """Exclusive; None: goes on."""
-    timezone: str = "UTC"
+    timezone: Timezone = "UTC"
     day_offset: Annotated[int, Field(ge=0, le=6)] = 0
     """First day of a week: 0 Sunday, 1 Monday, ..."""
 
@@ -27,11 +27,6 @@ class PartitionsSpec(Frozen):
         if self.cadence != "none" and self.start is None:
             raise ValueError(f"partitions of cadence {self.cadence!r} need a 'start' date")
         return self
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone_exists(cls, value: str) -> str:
-        return check_timezone(value)
 
 
 @dataclass(frozen=True)

@@ -109,10 +109,9 @@ _NAMED: Mapping[str, str] = {"hourly": "YmdH", "daily": "Ymd", "weekly": "Ymd", 
 """Cadence -> the parts of a moment that tell its partitions apart."""
 
 
-def _path_problems(spec: PipelineSpec) -> list[Misfit]:
+def _path_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     """Paths of which two partitions would be the same file."""
     needed = _NAMED[spec.partitions.cadence]
-    problems: list[Misfit] = []
     for name, source in spec.sources.items():
         path = getattr(source, "path", "")
         lost = "".join(part for part in needed if part not in partition_parts(path))
@@ -121,55 +120,45 @@ def _path_problems(spec: PipelineSpec) -> list[Misfit]:
                 f"sources.{name}.path {path!r} does not tell {spec.partitions.cadence} partitions"
                 f" apart: it lacks {', '.join(f'%{part}' for part in lost)}"
             )
-            problems.append(Misfit(("sources", name, "path"), said))
-    return problems
+            yield Misfit(("sources", name, "path"), said)
 
 
-def _split_problems(spec: PipelineSpec) -> list[Misfit]:
-    if not isinstance(spec.split, TimeSharesSplit):
-        return []
-    said = "a split by time counts partitions where there are any: give train, validation, holdout"
-    return [Misfit(("split", "kind"), said)]
-
-
-def _partition_problems(spec: PipelineSpec) -> list[Misfit]:
+def _partition_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     if spec.partitions.cadence != "none":
-        return [*_path_problems(spec), *_split_problems(spec)]
+        yield from _path_problems(spec)
+        if isinstance(spec.split, TimeSharesSplit):
+            said = "a split by time counts partitions where there are any: give train, validation,"
+            yield Misfit(("split", "kind"), f"{said} holdout")
+        return
     cut = [name for name, source in spec.sources.items() if source.partitioned]
-    problems: list[Misfit] = []
     if cut:
         said = f"sources {cut} are partitioned but partitions.cadence is 'none'"
-        problems.append(Misfit(("sources", cut[0], "partitioned"), said))
+        yield Misfit(("sources", cut[0], "partitioned"), said)
     if isinstance(spec.split, WindowSplit):
         said = (
             f"split.kind {spec.split.kind!r} counts partitions, and there are none: give shares"
             " ({kind: time, validation: 0.15, holdout: 0.2}), or set partitions"
         )
-        problems.append(Misfit(("split", "kind"), said))
+        yield Misfit(("split", "kind"), said)
     if spec.features.look_back:
-        said = "features.look_back needs partitions"
-        problems.append(Misfit(("features", "look_back"), said))
-    problems += [
-        Misfit(("tables", name, "look_back"), f"tables.{name}.look_back needs partitions")
-        for name, table in spec.tables.items()
-        if table.look_back
-    ]
-    return problems
+        yield Misfit(("features", "look_back"), "features.look_back needs partitions")
+    for name, table in spec.tables.items():
+        if table.look_back:
+            said = f"tables.{name}.look_back needs partitions"
+            yield Misfit(("tables", name, "look_back"), said)
 
 
-def _table_problems(spec: PipelineSpec) -> list[Misfit]:
+def _table_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     known = list(spec.sources)
-    problems: list[Misfit] = []
     for name, table in spec.tables.items():
         if name in spec.sources:
             said = f"tables.{name} has the name of a source: choose another"
-            problems.append(Misfit(("tables", name), said))
+            yield Misfit(("tables", name), said)
         unknown = [read for read in table.reads if read not in known]
         if unknown:
             said = f"tables.{name} reads {unknown}; declared before it are {known}"
-            problems.append(Misfit(("tables", name, "reads"), said))
+            yield Misfit(("tables", name, "reads"), said)
         known.append(name)
-    return problems
 
 
 def _name_problems(spec: PipelineSpec) -> list[Misfit]:
@@ -184,30 +173,29 @@ def _name_problems(spec: PipelineSpec) -> list[Misfit]:
     ]
 
 
-def _subject_problems(spec: PipelineSpec) -> list[Misfit]:
+def _subject_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     subject = spec.features.subject
     if subject is None:
-        return []
+        return
     source = spec.sources.get(subject.source)
     if source is None:
         known = sorted(spec.sources)
         said = f"features.subject.source {subject.source!r} is no source; there are {known}"
-        return [Misfit(("features", "subject", "source"), said)]
-    problems: list[Misfit] = []
+        yield Misfit(("features", "subject", "source"), said)
+        return
     missing = [column for column in spec.features.key if column not in source.columns]
     if missing:
         said = f"features.key {missing} are no columns of the subject {subject.source!r}"
-        problems.append(Misfit(("features", "key"), said))
+        yield Misfit(("features", "key"), said)
     if spec.partitions.cadence == "none" and subject.time is not None:
         said = "features.subject.time means nothing without partitions: remove it"
-        problems.append(Misfit(("features", "subject", "time"), said))
+        yield Misfit(("features", "subject", "time"), said)
     if spec.partitions.cadence != "none" and source.columns.get(subject.time or "") != "datetime":
         said = (
             f"features.subject.time is {subject.time!r}; it must name the datetime column of"
             f" {subject.source!r} that says which partition a row is in"
         )
-        problems.append(Misfit(("features", "subject", "time"), said))
-    return problems
+        yield Misfit(("features", "subject", "time"), said)
 
 
 def _serving_problems(spec: PipelineSpec) -> list[Misfit]:
@@ -218,17 +206,15 @@ def _serving_problems(spec: PipelineSpec) -> list[Misfit]:
     return [*found, *rollout_problems(spec.release.rollout, known)]
 
 
-def _label_problems(spec: PipelineSpec) -> list[Misfit]:
+def _label_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     label = spec.label
     features = {*spec.features.columns}
-    problems: list[Misfit] = []
     if label.column in features:
         said = f"label.column {label.column!r} is also a feature: the model would see the answer"
-        problems.append(Misfit(("label", "column"), said))
+        yield Misfit(("label", "column"), said)
     if label.column == label.query:
         said = f"label.query {label.query!r} is the label itself: name another column"
-        problems.append(Misfit(("label", "query"), said))
-    return problems
+        yield Misfit(("label", "query"), said)
 
 
 SHORTEST: Mapping[str, timedelta] = {
@@ -240,45 +226,43 @@ SHORTEST: Mapping[str, timedelta] = {
 """Cadence -> the shortest partition: clocks change."""
 
 
-def _ahead_problems(spec: PipelineSpec) -> list[Misfit]:
+def _ahead_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     """What a label from the future needs: a row for each moment, history, a gap in the split."""
     ahead, split = spec.label.ahead, spec.split
     if ahead is None:
-        return []
+        return
     told = duration_text(ahead)
-    problems: list[Misfit] = []
     if spec.features.decision_at not in spec.features.key:
         said = (
             f"label.ahead looks for the row {told} after each, so features.key must hold"
             f" features.decision_at, {spec.features.decision_at!r}"
         )
-        problems.append(Misfit(("features", "key"), said))
+        yield Misfit(("features", "key"), said)
     if isinstance(split, RandomSplit):
         said = "label.ahead makes a time series, whose next hours tell the last: use kind: time"
-        problems.append(Misfit(("split", "kind"), said))
+        yield Misfit(("split", "kind"), said)
     if spec.partitions.cadence == "none":
         if isinstance(split, TimeSharesSplit) and split.gap(ahead) < ahead:
             said = f"split.embargo must be {told} at least: so late the outcomes of train are seen"
-            problems.append(Misfit(("split", "embargo"), said))
-        return problems
+            yield Misfit(("split", "embargo"), said)
+        return
     partition = SHORTEST[spec.partitions.cadence]
     needed = -(-ahead // partition)
     if spec.features.look_back < needed:
         said = f"label.ahead of {told} reads {needed} earlier partitions: set look_back: {needed}"
-        problems.append(Misfit(("features", "look_back"), said))
+        yield Misfit(("features", "look_back"), said)
     if isinstance(split, WindowSplit) and split.embargo < needed:
         said = f"outcomes are seen {told} late: set split.embargo to {needed} partitions at least"
-        problems.append(Misfit(("split", "embargo"), said))
-    return problems
+        yield Misfit(("split", "embargo"), said)
 
 
-def _leak_problems(spec: PipelineSpec) -> list[Misfit]:
+def _leak_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     features = {*spec.features.columns}
     after_event = {name: source.after_event for name, source in spec.sources.items()}
     return leak_problems(spec.leaks, spec.split, features, spec.label.column, after_event)
 
 
-def _training_problems(spec: PipelineSpec) -> list[Misfit]:
+def _training_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     refused = sorted(without_meaning(spec.model) & spec.training.model_fields_set)
     why = (
         f"of no meaning for model.family {spec.model.family!r}, which grows trees in one process;"
@@ -287,26 +271,19 @@ def _training_problems(spec: PipelineSpec) -> list[Misfit]:
     )
     if isinstance(spec.model, Module):
         why = "of no meaning where model.loss is the team's own; remove one of the two"
-    own_loss = isinstance(spec.model, Module) and spec.model.loss is not None
-    ranked = own_loss and spec.label.task == "ranking"
-    said = "model.loss is of one row, a ranking's loss is of a whole query: remove model.loss"
-    return [
-        *([Misfit(("model", "loss"), said)] if ranked else []),
-        *_xgboost_problems(spec),
-        *_language_problems(spec),
-        *objective_problems(spec.training, spec.label.task, spec.label.classes),
-        *(Misfit(("training", name), f"training.{name}: {why}") for name in refused),
-    ]
-
-
-def _xgboost_problems(spec: PipelineSpec) -> list[Misfit]:
-    if not isinstance(spec.model, XGBoost) or spec.label.task != "ranking":
-        return []
-    said = (
-        "model.family 'xgboost' is not for a ranking: it would not resume to the same trees; set"
-        " model.family to lightgbm, or a network"
-    )
-    return [Misfit(("model", "family"), said)]
+    ranked = spec.label.task == "ranking"
+    if ranked and isinstance(spec.model, Module) and spec.model.loss is not None:
+        said = "model.loss is of one row, a ranking's loss is of a whole query: remove model.loss"
+        yield Misfit(("model", "loss"), said)
+    if ranked and isinstance(spec.model, XGBoost):
+        said = (
+            "model.family 'xgboost' is not for a ranking: it would not resume to the same trees;"
+            " set model.family to lightgbm, or a network"
+        )
+        yield Misfit(("model", "family"), said)
+    yield from _language_problems(spec)
+    yield from objective_problems(spec.training, spec.label.task, spec.label.classes)
+    yield from (Misfit(("training", name), f"training.{name}: {why}") for name in refused)
 
 
 def _language_problems(spec: PipelineSpec) -> Iterator[Misfit]:
@@ -324,15 +301,12 @@ def _language_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         yield Misfit(("features",), f"{asked}: say which column is the text, tokens: {{column: …}}")
 
 
-def _evaluation_problems(spec: PipelineSpec) -> list[Misfit]:
-    origins, begin = spec.evaluation.origins, spec.training.init_from
-    alone = spec.evaluation.block == "entity" and not groups_of(spec.split)
-    said = "evaluation.block 'entity' resamples what split.groups names: name it, or take 'row'"
-    return [
-        *([Misfit(("evaluation", "block"), said)] if alone else []),
-        *simple_model_problems(spec.evaluation),
-        *origin_problems(origins, spec.split, begin),
-    ]
+def _evaluation_problems(spec: PipelineSpec) -> Iterator[Misfit]:
+    if spec.evaluation.block == "entity" and not groups_of(spec.split):
+        said = "evaluation.block 'entity' resamples what split.groups names: name it, or take 'row'"
+        yield Misfit(("evaluation", "block"), said)
+    yield from simple_model_problems(spec.evaluation)
+    yield from origin_problems(spec.evaluation.origins, spec.split, spec.training.init_from)
 
 
 def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
@@ -342,19 +316,17 @@ def _gate_problems(spec: PipelineSpec) -> list[Misfit]:
     return [*baseline_problems(declared), *gate_problems(spec.gates, declared)]
 
 
-def _canary_problems(spec: PipelineSpec) -> list[Misfit]:
+def _canary_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     canary = spec.release.canary
     if canary == "none":
-        return []
-    problems: list[Misfit] = []
+        return
     if spec.partitions.cadence == "none":
         said = "release.canary waits for the next partition, and there are none: set partitions"
-        problems.append(Misfit(("release", "canary"), said))
+        yield Misfit(("release", "canary"), said)
     champions = [gate.name for gate in spec.gates if isinstance(gate, AgainstChampion)]
     if canary.gate not in champions:
         said = (
             f"release.canary.gate {canary.gate!r} is no champion gate; gates has"
             f" {champions or 'none: add {kind: champion}'}"
         )
-        problems.append(Misfit(("release", "canary", "gate"), said))
-    return problems
+        yield Misfit(("release", "canary", "gate"), said)

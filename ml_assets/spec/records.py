@@ -377,7 +377,7 @@ class LedgerEntry(Frozen):
     previous: Digest | None
     """SHA-256 of the bytes of the line before; None for the first."""
     kind: Literal["registration", "decision", "stage", "abort", "override", "recall", "lift"]
-    """``abort``: the traffic showed the model in canary to be bad; it left that stage."""
+    """``abort``: it left staging or canary, by what its traffic showed or a person's word."""
     model: Digest
     decision: Decision | None = None
     stage: Target | None = None

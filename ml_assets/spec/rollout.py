@@ -1,6 +1,6 @@
 """How a model in canary meets traffic: whose requests it answers, and when it is out at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -42,20 +42,18 @@ class RolloutSpec(Frozen):
     abort: AbortSpec = AbortSpec()
 
 
-def rollout_problems(spec: RolloutSpec | None, known: Sequence[str]) -> list[Misfit]:
+def rollout_problems(spec: RolloutSpec | None, known: Sequence[str]) -> Iterator[Misfit]:
     """What does not go with the features of the pipeline.
 
     Args:
         known: the columns of the features' key, and the features.
     """
     if spec is None:
-        return []
-    found: list[Misfit] = []
+        return
     if sorted({*spec.steps}) != [*spec.steps]:
         said = f"release.rollout.steps {[*spec.steps]} do not rise: give each larger than the last"
-        found.append(Misfit(("release", "rollout", "steps"), said))
+        yield Misfit(("release", "rollout", "steps"), said)
     unknown = [name for name in spec.entity if name not in known]
     if unknown:
         said = f"release.rollout.entity {unknown} are neither in features.key nor features"
-        found.append(Misfit(("release", "rollout", "entity"), said))
-    return found
+        yield Misfit(("release", "rollout", "entity"), said)

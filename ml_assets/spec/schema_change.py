@@ -3,10 +3,22 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 from ml_assets.errors import quoted
 
-_NOTED: ContextVar[list[tuple[str, ...]] | None] = ContextVar("noted columns", default=None)
+
+@dataclass
+class Noted:
+    """What is left to say of a source whose rows could be read."""
+
+    columns: list[tuple[str, ...]] = field(default_factory=list)
+    """The names of each file or table, in its own order: its rows come in the declared one."""
+    said: list[str] = field(default_factory=list)
+    """Sentences on values that can be read in two ways."""
+
+
+_NOTED: ContextVar[Noted | None] = ContextVar("noted", default=None)
 
 _SHOWN = 10
 COLUMNS = "columns"
@@ -14,12 +26,9 @@ COLUMNS = "columns"
 
 
 @contextmanager
-def noted_columns() -> Iterator[list[tuple[str, ...]]]:
-    """The column names of every file or table that is read inside, each in its own order.
-
-    A reader gives its rows in the declared order, so this is all that is left of theirs.
-    """
-    noted: list[tuple[str, ...]] = []
+def noted() -> Iterator[Noted]:
+    """What readers say of every file or table that is read inside."""
+    noted = Noted()
     token = _NOTED.set(noted)
     try:
         yield noted
@@ -29,9 +38,14 @@ def noted_columns() -> Iterator[list[tuple[str, ...]]]:
 
 def note_columns(found: Sequence[str]) -> None:
     """Tell of the names of a file or table that has the declared columns, in any order."""
-    noted = _NOTED.get()
-    if noted is not None:
-        noted.append(tuple(found))
+    if there := _NOTED.get():
+        there.columns.append(tuple(found))
+
+
+def note(said: str) -> None:
+    """Tell of values that were read in one of two ways."""
+    if there := _NOTED.get():
+        there.said.append(said)
 
 
 def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, tuple[str, ...]]:

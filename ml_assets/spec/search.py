@@ -309,7 +309,7 @@ def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
         found.append(Misfit(("after_refusals",), f"{said}: remove it"))
     if search.method == "population":
         found += _no_member(search, spec)
-    known = validation_metrics(spec.model, spec.label.task)
+    known = validation_metrics(spec.label.task)
     if search.metric not in known:
         said = f"a training by this spec tells no {search.metric} of the validation split."
         told = f"{said}{did_you_mean(search.metric, known)} There are {', '.join(known)}"

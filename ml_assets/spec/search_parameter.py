@@ -79,6 +79,12 @@ class Parameter(Frozen):
         found = round(drawn) if self.whole else _rounded(drawn)
         return int(min(max(found, low), high)) if self.whole else min(max(found, low), high)
 
+    def tried(self, drawn: Value) -> Value:
+        """What was drawn, as it is tried; see ``plain``."""
+        if self.kind in (None, "choice") or not isinstance(drawn, int | float):
+            return drawn
+        return self.plain(drawn)
+
     def holds(self, value: Value) -> bool:
         """Whether a value is one that may be tried."""
         if self.kind is None:

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from ml_assets.spec.automation import Duration
-from ml_assets.spec.base import Frozen, Name, Positive, check_timezone, unset
+from ml_assets.spec.base import Frozen, Name, Positive, Timezone, unset
 from ml_assets.spec.paths import (
     FIELD,
     PARTITION,
@@ -15,6 +15,7 @@ from ml_assets.spec.paths import (
     source_path,
 )
 
+SourcePath = Annotated[str, AfterValidator(source_path)]
 DType = Literal["int64", "float64", "string", "boolean", "date", "datetime"]
 """``datetime`` is UTC with microseconds: a table never holds a naive time."""
 
@@ -60,7 +61,7 @@ class _Source(Frozen):
     """Column name -> type. The declared schema, complete: an unknown column is an error."""
     key: tuple[str, ...] = Field(strict=False, min_length=1)
     """Columns that identify a row; tables are sorted by it."""
-    contract: str | None = None
+    contract: Annotated[str, AfterValidator(inside)] | None = None
     """Great Expectations suite (JSON), relative to the pipeline's folder. Without one the source is
     read, and its rows are published to nobody: a first one can be proposed from them."""
     partitioned: bool = True
@@ -105,11 +106,6 @@ class _Source(Frozen):
         declared = self.freshness.column if self.freshness else None
         return declared or self.known_at or getattr(self, "watermark", None)
 
-    @field_validator("contract")
-    @classmethod
-    def _contract_is_inside(cls, value: str | None) -> str | None:
-        return None if value is None else inside(value)
-
     @property
     def versioned(self) -> bool:
         """Whether each partition gets the newest version that was known when it began."""
@@ -118,6 +114,7 @@ class _Source(Frozen):
 
 Separator = Literal[",", ";", "\t", "|"]
 Encoding = Literal["utf-8", "utf-16", "cp1252", "latin-1"]
+DateOrder = Literal["ymd", "dmy", "mdy"]
 
 
 class Dialect(Frozen):
@@ -129,6 +126,8 @@ class Dialect(Frozen):
     """Before the fraction of a number."""
     encoding: Encoding = "utf-8"
     """A byte order mark is left out."""
+    dates: DateOrder = Field(default="ymd", exclude_if=lambda value: value == "ymd")
+    """What comes first in a day: the year, the day (31.12.2023) or the month (12/31/2023)."""
 
     @model_validator(mode="after")
     def _signs_differ(self) -> Self:
@@ -149,25 +148,15 @@ class FilesSource(_Source):
     """
 
     kind: Literal["files"]
-    path: str
+    path: SourcePath
     format: Literal["csv", "parquet", "jsonl", "binary"]
     """``binary``: the files stay where they are; the table refers to them, a row each."""
     null_values: tuple[str, ...] = Field(default=("",), strict=False)
     """Text that means "no value" (CSV only)."""
     dialect: Dialect = Field(default=COMMAS, exclude_if=lambda value: value == COMMAS)
     """How the file is written (CSV only)."""
-    timezone: str | None = Field(default=None, exclude_if=unset)
+    timezone: Timezone | None = Field(default=None, exclude_if=unset)
     """The zone of times that are written without one (CSV only); None: each time has to say it."""
-
-    @field_validator("timezone")
-    @classmethod
-    def _timezone_exists(cls, value: str | None) -> str | None:
-        return value and check_timezone(value)
-
-    @field_validator("path")
-    @classmethod
-    def _path_is_inside(cls, value: str) -> str:
-        return source_path(value)
 
     @model_validator(mode="after")
     def _path_names_the_partition(self) -> Self:
@@ -187,15 +176,10 @@ class EventsSource(_Source):
     """An append-only event stream in JSON lines, one or more files (micro-batches) a partition."""
 
     kind: Literal["events"]
-    path: str
+    path: SourcePath
     offset: Name | None = Field(default=None, exclude_if=unset)
     """Field of each event that numbers it within its partition, without a gap; None: no numbers."""
     known_at: str = Field()  # pyright: ignore[reportIncompatibleVariableOverride]  an event always says when it became known
-
-    @field_validator("path")
-    @classmethod
-    def _path_is_inside(cls, value: str) -> str:
-        return source_path(value)
 
     @model_validator(mode="after")
     def _fields_of_the_path(self) -> Self:
@@ -248,21 +232,20 @@ class SqlSource(_TableSource):
     table: TableName
 
 
+def _folder(path: str) -> str:
+    if any(sign in path for sign in "{}*?"):
+        raise ValueError(f"{path!r} is to be the folder of one table: write it as it is")
+    return source_path(path)
+
+
 class DeltaSource(_TableSource):
     """A Delta Lake table at one of its versions; a partition is the range of its ``watermark``."""
 
     kind: Literal["delta"]
-    path: str
+    path: Annotated[str, AfterValidator(_folder)]
     """Its folder: below ML_ASSETS_SOURCES, or on S3."""
     version: Annotated[int, Field(ge=0)] | None = Field(default=None, exclude_if=unset)
     """None: the newest, which the receipt names."""
-
-    @field_validator("path")
-    @classmethod
-    def _path_is_a_folder(cls, value: str) -> str:
-        if any(sign in value for sign in "{}*?"):
-            raise ValueError(f"{value!r} is to be the folder of one table: write it as it is")
-        return source_path(value)
 
 
 class IcebergSource(_TableSource):

@@ -8,7 +8,6 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
-from ml_assets.spec.paths import inside
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
 """What a label is: true or false, one of several classes, a number, a grade within a query, or the
@@ -70,11 +69,6 @@ class Module(Frozen):
     def functions(self) -> tuple[str, ...]:
         """The functions of the folder that it names."""
         return tuple(one for one in (self.module, self.loss, self.parameter_groups) if one)
-
-    @field_validator("module", "loss", "parameter_groups")
-    @classmethod
-    def _is_inside(cls, value: str | None) -> str | None:
-        return value if value is None else inside(value)
 
 
 class Boosted(Frozen):
@@ -174,20 +168,23 @@ VALIDATION_METRICS: Mapping[Task, tuple[str, ...]] = {
     ),
     "multiclass": ("validation_accuracy", "validation_brier"),
     "regression": ("validation_mae",),
+    "ranking": ("validation_ndcg",),
 }
-"""What a network's training tells beside the loss; of another task nothing."""
+"""What a training tells beside the loss; of another task nothing."""
 HIGHEST_IS_BEST = frozenset(
-    {"validation_accuracy", "validation_auc", "validation_average_precision"}
+    {
+        "validation_accuracy",
+        "validation_auc",
+        "validation_average_precision",
+        "validation_ndcg",
+    }
 )
 """Validation metrics that are at most 1, and better the higher they are."""
 
 
-def validation_metrics(model: ModelSpec, task: Task) -> tuple[str, ...]:
+def validation_metrics(task: Task) -> tuple[str, ...]:
     """What a training tells at each evaluation on the validation split, its loss first."""
-    return (
-        "validation_loss",
-        *(() if isinstance(model, Boosted) else VALIDATION_METRICS.get(task, ())),
-    )
+    return "validation_loss", *VALIDATION_METRICS.get(task, ())
 
 
 Strategy = Literal["replicate", "shard", "hybrid"]

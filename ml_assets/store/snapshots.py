@@ -79,9 +79,7 @@ class Change:
 class Collected:
     """What a collection freed (or would free), and what is left."""
 
-    freed_files: int
     freed_bytes: int
-    kept_files: int
     kept_bytes: int
 
 
@@ -213,10 +211,6 @@ class SnapshotStore(Protocol):
         ...
 
     def tags(self) -> Mapping[str, CommitId]: ...
-
-    def revert(self, commit: CommitId, *, message: str) -> PublishResult:
-        """Undo on ``main`` what a commit of its history changed against its first parent."""
-        ...
 
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False

@@ -137,7 +137,7 @@ def test_a_note_that_mlflow_did_not_take_is_owed_to_it(world: World) -> None:
     said = away.cli(
         "models", "note", "irises", "production", "--verdict", "rejected", "--author", "ada"
     )
-    assert "MLflow gets it with the next run" in said
+    assert "MLflow gets the note with the next run" in said
     (entry,) = Outbox(away.settings.home, away.root).all()
     assert entry.tags["ml_assets.verdict"] == "rejected"
 
@@ -148,7 +148,7 @@ def test_two_runs_are_compared_by_what_differs(world: World, place: Pipeline) ->
     assert [(c["name"], c["before"], c["after"]) for c in told["changes"]] == [
         ("training.init_from", "null", "begin.safetensors")
     ]
-    assert "releases to compare, not two" in world.cli("models", "compare", "irises", code=1)
+    assert "and two are needed to compare" in world.cli("models", "compare", "irises", code=1)
     assert "Name both" in world.cli("models", "compare", "irises", "production", code=2)
 
 

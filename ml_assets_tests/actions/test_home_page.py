@@ -37,10 +37,10 @@ def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
     assert "by team:botany: decision in line" in flowers.verdict.reasons[0]
     tiles = {tile.name: tile for tile in flowers.tiles}
     assert tiles["last decision"].value == "refused"  # a stricter floor refused the model since
-    assert "accuracy_floor" in tiles["last decision"].said
+    assert "accuracy_floor" in tiles["last decision"].below
     assert tiles["drift"].value == "not watched"
     assert tiles["machines this month"].value.endswith("node-hours")
-    assert "ML_ASSETS_PRICES" in tiles["machines this month"].said
+    assert "ML_ASSETS_PRICES" in tiles["machines this month"].below
     assert {tile.name: tile.value for tile in found["deliveries"].tiles}[
         "newest features"
     ] == "2024-03-18"

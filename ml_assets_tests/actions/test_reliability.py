@@ -141,7 +141,7 @@ def test_a_run_that_died_says_so_and_one_at_work_is_not_counted(
         job, tags={**tags, "why": "two"}, status=dg.DagsterRunStatus.STARTED
     )
     found = _of(spec, instance)
-    assert [work.cause for work in found.work] == ["its process died, or never began"]
+    assert [work.cause for work in found.work] == ["its process died or never started"]
     assert found.under_way == 1
 
 

@@ -23,6 +23,7 @@ def port(tmp_path: Path) -> Iterator[int]:
     folder = tmp_path / "objects" / "reports"
     (folder / "irises").mkdir(parents=True)
     (folder / "irises" / PAGE).write_text("<p>a page</p>")
+    (folder / "irises" / "search.html").write_text("<p>a search</p>")
     (folder / "irises" / "notes.txt").write_text("secret")
     (folder / "irises" / "fedcba9876543210.html").symlink_to(tmp_path / "secret.html")
     (folder / PAGE).write_text("secret")
@@ -50,13 +51,14 @@ def test_a_report_is_a_page_that_loads_nothing(port: int) -> None:
     assert headers["Content-Type"] == "text/html; charset=utf-8"
     assert headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert ask(port, f"/irises/{PAGE}", "HEAD")[:2] == (200, "")
+    assert ask(port, "/irises/search.html")[:2] == (200, "<p>a search</p>")
 
 
 def test_the_first_page_lists_the_reports_only(port: int) -> None:
     status, body, _ = ask(port, "/")
     assert status == 200
     assert f'href="/irises/{PAGE}"' in body
-    assert "notes" not in body
+    assert "notes" not in body and "search" not in body
 
 
 @pytest.mark.parametrize(

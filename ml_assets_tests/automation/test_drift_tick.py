@@ -150,7 +150,7 @@ def test_one_week_that_drifts_is_no_alarm_and_two_are(world: World) -> None:
     deliveries.land(world.sources, 16, heavy=HEAVY)
     world.settle(LANDING)
     assert report().alarm is None
-    assert "an alarm takes 2" in report().outcomes[0].reason
+    assert "and an alarm needs 2" in report().outcomes[0].reason
     deliveries.land(world.sources, 17, heavy=HEAVY)
     world.settle(LANDING)
     alarm = report().alarm

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
 
@@ -116,12 +117,17 @@ def shown(command: click.Command) -> Iterator[str]:
 def test_a_stranger_sees_at_most_twelve_entries(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    listed = re.findall(r"^  ([a-z-]+)  +[A-Z]", said, re.MULTILINE)
+    listed = re.findall(r"^  ([a-z][a-z-]+)  +[A-Z]", said, re.MULTILINE)
     assert listed == [
         *("demo", "new", "check", "run", "status", "ui", "predict", "serve"),
         *("data", "models", "release", "ops"),
     ]
     assert "3 refused by a gate" in said
+
+
+def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ml-assets {version('ml_assets')}\n"
 
 
 def test_the_help_of_a_group_names_each_of_its_commands(

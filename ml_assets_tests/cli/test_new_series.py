@@ -149,6 +149,7 @@ def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air
     assert "a row has no temperature" in found.reason
 
 
+@pytest.mark.daemon
 def test_a_model_that_persistence_beats_is_refused(
     room: Path, air: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

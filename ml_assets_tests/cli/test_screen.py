@@ -98,6 +98,21 @@ def test_a_terminal_has_a_bar_for_each_step_and_a_table_at_the_end(
     assert shown.splitlines()[-2:] == TABLE
 
 
+def test_the_table_keeps_to_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Terminal()
+    monkeypatch.setattr(sys, "stdout", seen)
+    monkeypatch.setattr(sys, "__stdout__", seen)
+    monkeypatch.setenv("COLUMNS", "48")
+    with screen(verbose=False) as tell:
+        for line in TOLD[:4]:
+            tell(line)
+    assert seen.getvalue().splitlines()[-3:] == [
+        "made     raw_snapshot (2 tables, 31 partitions)",
+        "skipped  feature_set (30 partitions),",
+        "         trained_model: same code, same inputs",
+    ]
+
+
 def test_the_command_line_loads_no_bars_before_it_draws_them() -> None:
     code = "import sys, ml_assets.cli.run, ml_assets.cli.screen; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

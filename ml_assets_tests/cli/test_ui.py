@@ -199,6 +199,11 @@ def test_all_of_it_listens_on_this_machine_alone(served: Served) -> None:
     assert shown <= {port for _, port in listening}
 
 
+def test_mlflow_starts_no_queue_of_jobs(served: Served) -> None:
+    programs = psutil.Process(served.process).children(recursive=True)
+    assert not [one.cmdline() for one in programs if "huey" in " ".join(one.cmdline())]
+
+
 def test_the_log_says_where_each_is_served(served: Served, released: World) -> None:
     said = (released.root / "ui.log").read_text()
     assert f"Dagster: {served.dagster}  (Ctrl-C stops all)" in said

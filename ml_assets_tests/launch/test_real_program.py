@@ -6,12 +6,13 @@ import pytest
 
 from ml_assets.errors import DoesNotFit, TrainingFailed
 from ml_assets.launch import session_name
-from ml_assets.launch.launcher import ScoreJob
+from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
 from ml_assets.spec.program.identity import Program, program_here
 from ml_assets.spec.training import Mlp
 from ml_assets_tests.launch.real import STEPS, named, train_job
+from ml_assets_tests.training.networks import MODEL, code
 
 
 def test_a_finished_session_replays_its_events_and_its_model_scores(undisturbed, training_set):
@@ -46,6 +47,18 @@ def test_another_program_than_the_session_s_is_refused_before_a_step(
     assert "ML_ASSETS_TRAINING_IMAGE" in said
     assert {event.exit_code for event in named(events, "error")} == {EXIT_BAD_REQUEST}
     assert {event.kind for event in events} == {"began", "error"}
+
+
+def test_a_network_of_a_team_s_own_goes_with_its_code_into_each_request(tmp_path, training_set):
+    own, launcher = code(tmp_path / "pipeline"), LocalLauncher(tmp_path / "objects")
+    job = train_job(training_set, epochs=1, processes=1)
+    trained = launcher.train(replace(job, model=MODEL, code=own), lambda _: None)
+    scored = ScoreJob("demo", trained.model, training_set, "holdout", code=own)
+    assert launcher.score(scored, lambda _: None).rows == 120
+    examined = SanityJob("demo", MODEL, job.training, training_set, code=own)
+    deep = replace(examined, deep=True)
+    usual, every = (launcher.sanity(asked, lambda _: None).checks for asked in (examined, deep))
+    assert {check.name for check in every} - {check.name for check in usual}, "it was deep"
 
 
 def test_equal_weights_of_a_fresh_session_are_the_same_model(tmp_path, training_set, undisturbed):

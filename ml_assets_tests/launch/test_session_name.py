@@ -5,16 +5,25 @@ import re
 
 import pytest
 
-from ml_assets.launch.launcher import SanityJob, ScoreJob, TrainJob
+from ml_assets.launch.launcher import MeasureJob, SanityJob, ScoreJob, TrainJob
+from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.launch.session_launcher import (
+    measure_request,
+    sanity_request,
+    score_request,
+    train_request,
+)
 from ml_assets.launch.session_name import (
     sanity_session,
     score_session,
     train_session,
     training_asked,
 )
-from ml_assets.spec.program import Ref
+from ml_assets.spec.program import Ref, World
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.training import Mlp, ProfileSpec, Spot, TrainingSpec
+from ml_assets_tests.training.networks import MODEL as NETWORK
+from ml_assets_tests.training.networks import code
 
 DATA, MODEL = Ref(uri="/data", digest="d" * 64), Ref(uri="/model", digest="e" * 64)
 
@@ -109,3 +118,18 @@ def test_other_data_or_another_network_is_examined_anew():
     others = [{"data": MODEL}, {"model": Mlp(family="mlp", width=7)}, {"pipeline": "other"}]
     names = {sanity_session(dataclasses.replace(job, **other)) for other in others}
     assert len(names | {sanity_session(job)}) == 4
+
+
+def test_all_that_a_job_asks_for_stands_in_its_request(tmp_path):
+    own, spec = code(tmp_path / "pipeline"), TrainingSpec(processes=1)
+    asked = [
+        (train_request, TrainJob("demo", NETWORK, spec, DATA, init=MODEL, steps=3, code=own)),
+        (score_request, ScoreJob("demo", MODEL, DATA, "holdout", code=own)),
+        (measure_request, MeasureJob("demo", NETWORK, spec, DATA, 5, code=own)),
+        (sanity_request, SanityJob("demo", NETWORK, spec, DATA, code=own, deep=True)),
+    ]
+    not_asked = {"pipeline", "salt", "cluster", "threads", "program"}
+    for request_of, job in asked:
+        request = request_of(job, SessionFolder(tmp_path / "session"), 1, World())
+        for field in {field.name for field in dataclasses.fields(job)} - not_asked:
+            assert getattr(request, field) == getattr(job, field), field

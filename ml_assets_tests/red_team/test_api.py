@@ -38,7 +38,9 @@ def test_a_refused_model_goes_nowhere_and_the_gate_is_named(
     for stage in ("staging", "canary"):
         status, said = put(eve, refused.candidate, stage)
         assert (status, "releases to production" in said["error"]) == (409, True)
-    assert put(eve, refused.candidate, "archived")[0] == 422
+    for model in (refused.candidate, before):
+        status, said = put(eve, model or "", "archived")
+        assert (status, "only staging and canary can be left" in said["error"]) == (409, True)
     assert (refused.in_production, refused.ledger) == (before, ledger)
 
 

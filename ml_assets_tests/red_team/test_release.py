@@ -257,6 +257,21 @@ def test_verify_says_which_sources_a_release_was_read_from(
     assert "raw_snapshot/raw_flowers was read from" in refused
 
 
+def test_verify_says_which_gates_of_now_a_release_was_not_held_to(released: Scene) -> None:
+    def policy() -> tuple[str, str]:
+        [whole] = verify_pipelines(released.world.settings, NAME, None)
+        [found] = [check for check in whole.checks if check.name == "policy"]
+        return found.outcome, found.reason
+
+    assert policy() == ("ok", "decided by the gates of the spec that lies here now")
+    spec = released.world.pipelines / NAME / "defs.yaml"
+    added = (
+        "    - {kind: bound, name: later, metric: log_loss, at_most: 0.5}\n    - {kind: champion}"
+    )
+    spec.write_text(spec.read_text().replace("    - {kind: champion}", added))
+    assert policy() == ("note", "decided by other gates than the spec has now, without later")
+
+
 def _failure_of(instance: dg.DagsterInstance, run_id: str) -> str:
     """What a launched run's step ended with, once it has ended."""
     import time

@@ -47,3 +47,13 @@ def test_lines_keep_their_last_point_and_stay_short() -> None:
     assert len(shown) < INLINE
     assert words_of(shown) == ["train 0.003333", "validation 0.5"]
     assert len([one for one in svg_of(shown) if one.tag.endswith("path")]) == 2
+
+
+def test_counts_are_written_in_full_and_their_line_begins_at_zero() -> None:
+    counts = [(0.0, 207_000.0), (1.0, 207_808.0)]
+    shown = glance_at_lines("Rows", [Series("rows", counts)], low=0.0)
+    assert words_of(shown) == ["rows 207,808"]
+    (path,) = [one for one in svg_of(shown) if one.tag.endswith("path")]
+    heights = [int(place.split()[1]) for place in str(path.get("d"))[1:].split("L")]
+    assert heights == [3, 3], "almost as many is almost as high"
+    assert glance_at_lines("Rows", []) == glance_at_bars("Rows", []) == ""

@@ -125,14 +125,15 @@ def test_trees_are_no_population(folder: Path, spec: PipelineSpec) -> None:
     assert "trees take over no weights" in found
 
 
-def test_a_metric_that_the_task_has_is_taken_and_trees_have_the_loss_alone(
+def test_a_metric_that_the_task_has_is_taken_whatever_is_trained(
     folder: Path, spec: PipelineSpec
 ) -> None:
-    assert not said(folder, spec, LEARNING_RATE, top="metric: validation_accuracy")
     trees = spec.model_copy(update={"model": LightGbm(family="lightgbm")})
-    rounds = "model.num_leaves: {kind: int, low: 4, high: 8}"
-    found = said(folder, trees, rounds, top="metric: validation_accuracy")
-    assert "There are validation_loss" in found and "validation_brier" not in found
+    leaves = "model.num_leaves: {kind: int, low: 4, high: 8}"
+    for of, space in ((spec, LEARNING_RATE), (trees, leaves)):
+        assert not said(folder, of, space, top="metric: validation_accuracy")
+        found = said(folder, of, space, top="metric: validation_ndcg")
+        assert "There are validation_loss, validation_accuracy, validation_brier" in found
 
 
 def test_nothing_to_search_is_told(folder: Path, spec: PipelineSpec) -> None:

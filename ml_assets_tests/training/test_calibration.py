@@ -170,6 +170,7 @@ def lifted(tmp_path_factory: pytest.TempPathFactory, data: Ref) -> Attempt:
     return attempt
 
 
+@pytest.mark.daemon
 def test_a_lifted_model_holds_its_calibration_and_is_scored_with_it(
     lifted: Attempt, tmp_path: Path
 ) -> None:
@@ -189,6 +190,7 @@ def test_a_lifted_model_holds_its_calibration_and_is_scored_with_it(
     assert np.array_equal(p, calibrated(raw(rows), found)[:, 0])
 
 
+@pytest.mark.daemon
 def test_the_losses_of_a_lifted_training_are_those_of_frequencies(
     lifted: Attempt, whole: Attempt
 ) -> None:

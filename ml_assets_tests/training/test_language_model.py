@@ -187,6 +187,7 @@ def test_it_learns_and_is_scored_text_by_text(alone: Attempt, texts: Ref) -> Non
     assert {len(row) for row in drawn} == {2 * CONTEXT + 2}
 
 
+@pytest.mark.daemon
 def test_killed_twice_it_comes_to_the_same_weights(
     texts: Ref, whole: Attempt, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def test_bf16_resumes_to_the_same_bits_under_another_strategy_too(sessions: Sess
     assert {tensor.dtype for tensor in exported.values()} == {torch.float32}
 
 
+@pytest.mark.daemon
 def test_fp16_skips_what_overflows_and_resumes_with_its_scale_to_the_same_bits(
     sessions: Sessions,
 ) -> None:
@@ -67,6 +68,7 @@ def test_fp16_skips_what_overflows_and_resumes_with_its_scale_to_the_same_bits(
     assert again.weights() == whole.weights()
 
 
+@pytest.mark.daemon
 def test_fp16_that_overflows_at_every_scale_stops_and_says_what_to_set(
     sessions: Sessions,
 ) -> None:

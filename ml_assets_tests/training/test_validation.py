@@ -1,18 +1,25 @@
 """What the validation split says at an evaluation: the numbers that the report would give, too."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 from ml_assets.assets.evaluation_report.metrics.metrics import point_metrics
-from ml_assets.assets.evaluation_report.rows import Truth
+from ml_assets.assets.evaluation_report.rows import Truth, encode_labels
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
 from ml_assets.spec.program.events import Metrics
-from ml_assets.spec.training import Task, validation_metrics
-from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.spec.training import (
+    LightGbm,
+    Task,
+    TrainingSpec,
+    XGBoost,
+    validation_metrics,
+)
 from ml_assets_tests.training.conftest import (
     FEATURES,
     LABEL,
@@ -20,12 +27,18 @@ from ml_assets_tests.training.conftest import (
     Attempt,
     Sessions,
     frame,
+    ranking_set,
     regression_set,
 )
 from ml_assets_tests.training.test_program import scored
-from ml_assets_tests.worlds.shards import write_shards
+from ml_assets_tests.worlds.shards import shard_of, write_shards
 
+_BY_ROUND = TrainingSpec(evaluate_every=5)
 CLASSES = ("high", "low", "middle")
+TREES: Mapping[str, Any] = {
+    "lightgbm": {"model": LightGbm(family="lightgbm", rounds=10), "spec": _BY_ROUND},
+    "xgboost": {"model": XGBoost(family="xgboost", rounds=10), "spec": _BY_ROUND},
+}
 SPANS = [("train", 600, 0), ("validation", 300, 2000), ("holdout", 9, 1)]
 
 
@@ -49,26 +62,45 @@ def told(attempt: Attempt) -> dict[int, dict[str, float]]:
     }
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "ranking"])
+@pytest.mark.parametrize("family", ["network", "lightgbm", "xgboost"])
 def test_each_metric_is_what_the_report_makes_of_the_same_predictions(
-    sessions: Sessions, tmp_path: Path, task: Task
+    sessions: Sessions, tmp_path: Path, task: Task, family: str
 ) -> None:
-    made = {"multiclass": multiclass_set, "regression": regression_set}
+    if (family, task) == ("xgboost", "ranking"):
+        pytest.skip("XGBoost ranks nothing")
+    made = {"multiclass": multiclass_set, "regression": regression_set, "ranking": ranking_set}
     data = made[task](tmp_path / "set") if task in made else sessions.data
-    attempt = sessions.attempt(task, procs=1, data=data)
-    best = attempt.run_here().best_step
+    more = TREES.get(family, {})
+    attempt = sessions.attempt(task, procs=1, data=data, **more)
+    if more:
+        assert attempt.run() == 0
+    best = attempt.result().best_step if more else attempt.run_here().best_step
     _, predicted = scored(attempt, tmp_path)
     found = told(attempt)[best]
-    assert set(found) == set(validation_metrics(attempt.request.model, task))
-    folder, schema = open_set(data)
-    labels = SplitArrays(folder, schema, "validation").whole().label
-    if schema.label_scale:
-        labels = labels * schema.label_scale.std + schema.label_scale.mean
-    report = point_metrics(Truth(task, labels, schema.classes), predicted)
+    assert set(found) == set(validation_metrics(task))
+    rows = pl.read_parquet(shard_of(data, "validation") / "rows.parquet")
+    classes, query = CLASSES if task == "multiclass" else (), "q" if task == "ranking" else None
+    labels = encode_labels(LabelSpec(column="y", task=task, classes=classes, query=query), rows)
+    queries = rows["q"].to_numpy() if task == "ranking" else None
+    report = point_metrics(Truth(task, labels, classes, queries), predicted)
     for name, value in found.items():
         of_report = report.get(name.removeprefix("validation_"))  # type: ignore[call-overload]
         if of_report is not None:
             assert value == pytest.approx(of_report, rel=2e-4), name
+    assert task != "ranking" or found["validation_ndcg"] > 0.8
+
+
+def test_trees_that_weigh_a_class_are_judged_as_they_are_calibrated(sessions: Sessions) -> None:
+    spec = TREES["lightgbm"]["spec"]
+    weighed = spec.model_copy(update={"positive_weight": 20.0})
+    plain, heavy = (
+        sessions.attempt(name, procs=1, **{**TREES["lightgbm"], "spec": one})
+        for name, one in (("plain", spec), ("heavy", weighed))
+    )
+    assert plain.run() == heavy.run() == 0
+    wanted = told(plain)[10]["validation_accuracy"]
+    assert told(heavy)[10]["validation_accuracy"] == pytest.approx(wanted, abs=0.1)
 
 
 def test_the_metrics_are_the_same_on_any_number_of_processes(

@@ -55,6 +55,7 @@ def test_its_files_are_ubjson_and_json_and_score_to_the_loss_that_was_told(
     assert loss == pytest.approx(trees.result().metrics["validation_loss"], abs=1e-6)
 
 
+@pytest.mark.daemon
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
 def test_an_interrupted_training_ends_in_the_same_bytes(
     sessions: Sessions, trees: Attempt, signal_number: signal.Signals

@@ -99,8 +99,9 @@ class Run:
     output: IO[bytes]
 
     def said(self) -> str:
-        self.output.seek(0)
-        return self.output.read().decode()
+        """All that it said; the offset stays, for the process writes where it is."""
+        file = self.output.fileno()
+        return os.pread(file, os.fstat(file).st_size, 0).decode()
 
     def over(self) -> bool:
         return self.process.poll() is not None

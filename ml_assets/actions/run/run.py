@@ -292,7 +292,7 @@ class PipelineRun:
             finally:
                 self._fresh_is_made()
         elif request.words.said():
-            self.tell(f"no run was needed, so nothing carries your words: {_LATER}")
+            self.tell(f"no run was needed, so your words were not kept: {_LATER}")
 
     def _search(self, request: Request) -> None:
         """The study on the training set of now; the model that follows adopts its winner."""

@@ -37,7 +37,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.feature_set.function import check_keys, load_function
         from ml_assets.graph.data_card import card_of
-        from ml_assets.reports.data import table_pictures
+        from ml_assets.reports.data import rows_at_a_glance, table_pictures
 
         pipeline = stores.open(declared)
         build = load_function(pipeline.folder, spec.function, pipeline.name)
@@ -62,7 +62,10 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
 
         whole = Address(pipeline.name, STAGE, table)
         yield from make_partitions(
-            context, whole, make, lambda: history(pipeline.store, whole, table_pictures)
+            context,
+            whole,
+            make,
+            lambda: history(pipeline.store, whole, table_pictures, rows_at_a_glance),
         )
 
     return materialize

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
-from ml_assets.adapters.metadata import numbers, pictures, record_metadata
+from ml_assets.adapters.metadata import glance, numbers, pictures, record_metadata
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.assets.drift_report.verdict import (
     KINDS,
@@ -99,10 +99,11 @@ _NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 def _shown(report: "DriftReport") -> dict[str, Any]:
     """What the page shows of a report."""
-    from ml_assets.assets.drift_report.pictures import drift_pictures
+    from ml_assets.assets.drift_report.pictures import at_a_glance, drift_pictures
 
     newest = report.history[-1].ratios if report.history else {}
     return {
+        **glance(at_a_glance(report)),
         **pictures(drift_pictures(report)),
         "said": summary(report),
         "release": report.model,

@@ -341,12 +341,12 @@ def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[
     without = [key for key in windows.periods if key not in windows.seasons]
     if spec.seasonal and without:
         notes.append(
-            f"the season of {', '.join(without)} has no history {spec.seasonal.back} periods"
-            " earlier: held to the training rows alone"
+            f"{', '.join(without)} cannot be compared with the same season: there is no history"
+            f" {spec.seasonal.back} periods earlier"
         )
     if judging.restless:
         notes.append(
-            f"the classifier goes without {', '.join(judging.restless)}: they differ from period to"
-            " period by themselves"
+            f"the classifier leaves out {', '.join(judging.restless)}: they differ from one"
+            " period to the next anyway"
         )
     return notes

@@ -43,7 +43,8 @@ def find_report(pipeline: Pipeline) -> FoundReport:
         return FoundReport(report, "")
     return FoundReport(
         report,
-        f"model {(now or 'none')[:12]} is released since; the next period is held to that one",
+        f"model {(now or 'none')[:12]} was released since then;"
+        " the next period is compared with that model",
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ml_assets.assets.drift_report.findings import DriftReport, Shape
 from ml_assets.assets.drift_report.verdict import TITLES, measured, summary
 from ml_assets.reports.drawing import Axis, Bar, Reference, Series, Tone, bar_chart, line_chart
+from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.drift import DriftKind
 
@@ -26,6 +27,14 @@ def drift_pictures(report: DriftReport) -> list[Picture | Table]:
         *_over_time(report),
         *(_shape(shape, report.newest.period) for shape in report.shapes),
     ]
+
+
+def at_a_glance(report: DriftReport) -> str:
+    """Markdown of how near each kind is to its alarm."""
+    ratios = report.history[-1].ratios if report.history else {}
+    bars = [Bar(TITLES[kind], ratio) for kind, ratio in ratios.items()]
+    title = f"{report.newest.period}: each kind's worst value over its bound, above 1 it drifted"
+    return glance_at_bars(title, sorted(bars, key=lambda bar: -bar.value))
 
 
 def outcomes_table(report: DriftReport) -> Table:

@@ -258,7 +258,7 @@ def _reason(
         return f"{words}; the furthest of {judged} {'period' if judged == 1 else 'periods'}"
     times = f"{len(drifted)} of the last {judged} periods drifted ({', '.join(drifted)})"
     if len(drifted) < spec.alarm_at:
-        return f"{words}; {times}, an alarm takes {spec.alarm_at}"
+        return f"{words}; {times}, and an alarm needs {spec.alarm_at}"
     more = f", and {others} more {'column' if others == 1 else 'columns'}" if others else ""
     return f"{words}; {times}{more}"
 

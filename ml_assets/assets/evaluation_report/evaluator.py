@@ -8,7 +8,7 @@ import polars as pl
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
-from ml_assets.assets.evaluation_report.build_report import ChampionScores, Holdout, judge
+from ml_assets.assets.evaluation_report.build_report import Holdout, judge
 from ml_assets.assets.evaluation_report.forecasts import forecast
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
 from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
@@ -69,7 +69,7 @@ class Evaluator:
         with ThreadPoolExecutor(1) as beside:  # the scores come from a process of their own
             baselines = beside.submit(self.baselines)
             scored, importance, perturbed = self.model(model, holdout)
-            champion = self.champion(rival) if rival else None
+            champion = self.scorer.champion(rival, self.rows("holdout")) if rival else None
             comparable = champion is not None and champion.predictions is not None
             report = judge(
                 self.spec,
@@ -111,7 +111,7 @@ class Evaluator:
         columns = shuffled.stacked.columns
         copies = [shuffled.stacked, *([spoiled.stacked] if spoiled else [])]
         plain = [rows.select(columns), *copies, beside.select(columns)]
-        scored = self.score(model, pl.concat(plain, how="vertical_relaxed"))
+        scored = self.scorer.score(model, pl.concat(plain, how="vertical_relaxed"))
         if isinstance(scored, NotComparable):  # the model's own features are in its own holdout
             raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
         ends = np.cumsum([len(part) for part in (rows, shuffled.stacked)])
@@ -127,7 +127,8 @@ class Evaluator:
         folder = Path(model.uri)  # its session's: it is compared and forgotten, never kept
         manifest = held_manifest(folder, model.digest)
         held_weights(folder, manifest)
-        scored = self.score(Subject.own(self.pipeline, model, manifest), self.rows("holdout"))
+        subject = Subject.own(self.pipeline, model, manifest)
+        scored = self.scorer.score(subject, self.rows("holdout"))
         if isinstance(scored, NotComparable):
             raise StorageError(f"{self.pipeline.name}: the holdout does not fit: {scored.reason}")
         return scored.predictions
@@ -135,10 +136,6 @@ class Evaluator:
     def deviations(self) -> dict[str, float]:
         """Numeric column -> its standard deviation in the training split."""
         return {column.name: column.std for column in self.schema.preprocessing.numeric}
-
-    def score(self, model: Subject, rows: pl.DataFrame) -> Scored | NotComparable:
-        """A model on rows of this holdout, encoded with the model's own preprocessing."""
-        return self.scorer.score(model, rows)
 
     def baselines(self) -> dict[str, np.ndarray]:
         """Name -> predictions on the holdout of each baseline that predicts; then forgotten."""
@@ -181,10 +178,6 @@ class Evaluator:
         frame = self.rows(split)
         numeric, categorical = encode_rows(frame, self.schema.preprocessing)
         return Rows.of(self.spec.label, frame, numeric, categorical)
-
-    def champion(self, rival: Subject) -> ChampionScores:
-        """The champion on the same rows."""
-        return self.scorer.champion(rival, self.rows("holdout"))
 
 
 def rival_of(state: PipelineState, model: str) -> Subject | None:

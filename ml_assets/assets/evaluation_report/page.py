@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import MappingProxyType
-from typing import Literal
 
 import polars as pl
 
@@ -31,7 +30,7 @@ from ml_assets.reports.decisions import (
     ledger_table,
 )
 from ml_assets.reports.page import page
-from ml_assets.reports.picture import Table
+from ml_assets.reports.picture import Table, Tile, Verdict
 from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.reports.wording import digits, order, title
 from ml_assets.spec.pipeline import PipelineSpec
@@ -75,24 +74,6 @@ class Background:
     """Rows that the model is most wrong about."""
     origin_cost: Mapping[str, float] = field(default_factory=dict)
     """What the trainings for earlier origins took."""
-
-
-@dataclass(frozen=True)
-class GateVerdict:
-    """What comes of a model, with the reasons."""
-
-    tone: Literal["good", "bad", "wait"]
-    headline: str
-    reasons: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A number that one looks at first."""
-
-    name: str
-    value: str
-    below: str
 
 
 @dataclass(frozen=True)
@@ -169,12 +150,12 @@ def render(
     )
 
 
-def _overridden(override: LedgerEntry | None) -> GateVerdict | None:
+def _overridden(override: LedgerEntry | None) -> Verdict | None:
     """Above all else: the verdict below it does not decide any more."""
     if override is None:
         return None
     failed = ", ".join(override.gates) or "its gates"
-    return GateVerdict(
+    return Verdict(
         "bad",
         f"✗ OVERRIDE: this model may be released although {failed} refused it",
         [
@@ -191,26 +172,24 @@ def _verdict(
     decision: Decision | None,
     spec: PipelineSpec,
     background: Background,
-) -> GateVerdict:
+) -> Verdict:
     """A pass needs gates that passed and a decision on this model."""
     refused = "✗ Refused: this model may not be released"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
         stuck = refused_by_same_margin(background.ledger, spec.release.to, spec.gates, spec.name)
         more = [f"{stuck.gate}: {stuck.said}"] if stuck else []
-        return GateVerdict("bad", refused, [*failed, *more])
+        return Verdict("bad", refused, [*failed, *more])
     if decision is None:
         why = f"{background.gates_said}." if gates else "No gate was evaluated."
-        return GateVerdict(
-            "wait", "○ Not decided: no decision on this model is in the ledger", [why]
-        )
+        return Verdict("wait", "○ Not decided: no decision on this model is in the ledger", [why])
     if decision.evidence.model != report.model:
         about = f"The decision shown is about model {decision.evidence.model[:12]}, not this one."
-        return GateVerdict("bad", refused, [about])
+        return Verdict("bad", refused, [about])
     if not decision.passed or not gates:
-        return GateVerdict("bad", refused, [decision.reason])
+        return Verdict("bad", refused, [decision.reason])
     headline = f"✓ Passed: this model may go to {spec.release.to}"
-    return GateVerdict("good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."])
+    return Verdict("good", headline, [f"{decision.reason[:1].upper()}{decision.reason[1:]}."])
 
 
 def _tiles(report: EvaluationReport, measured: Measured) -> list[Tile]:
@@ -332,4 +311,5 @@ def _trained(spec: PipelineSpec) -> str:
     if isinstance(spec.model, Boosted):
         return f"at most {spec.model.rounds} rounds in one process"
     training = spec.training
-    return f"trained with strategy {training.strategy} on {training.processes} processes"
+    many = "1 process" if training.processes == 1 else f"{training.processes} processes"
+    return f"trained with strategy {training.strategy} on {many}"

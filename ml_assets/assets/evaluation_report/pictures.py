@@ -203,7 +203,10 @@ def slice_picture(report: EvaluationReport) -> list[Picture]:
         reference=report.metrics[lead].value,
         digits=digits(lead),
     )
-    words = "Dashed: all rows. In brackets: rows of the slice. Whiskers: 95% intervals."
+    words = (
+        "The dashed line is all rows. In brackets are the rows of the slice; whiskers are 95%"
+        " intervals."
+    )
     return [Picture(f"{title(lead)} by slice", words, chart)]
 
 

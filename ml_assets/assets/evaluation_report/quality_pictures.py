@@ -31,7 +31,7 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
             rows = report.calibration[0].rows if report.calibration else 0
             return Quality(
                 "How it ranks, and whether its probabilities can be believed",
-                f"Each dot of the calibration is about {rows:,} rows of like predictions.",
+                f"Each dot of the calibration is about {rows:,} rows with similar predictions.",
                 [*_calibration_picture(report, spec), *_curve_pictures(report)],
             )
         case "regression":
@@ -39,7 +39,7 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
             rows = seen.deciles[0].rows if seen and seen.deciles else 0
             return Quality(
                 "How near its predictions come, and where they err",
-                f"Each dot is about {rows:,} rows of like predictions.",
+                f"Each dot is about {rows:,} rows with similar predictions.",
                 [
                     *_observed_picture(report.calibration),
                     *(_residual_picture(seen) if seen else []),
@@ -103,7 +103,7 @@ def _calibration_picture(report: EvaluationReport, spec: PipelineSpec) -> list[P
         reference=Reference((0.0, 0.0), (limit, limit)),
         note=f"error {found.value:.4f}" if found else "",
     )
-    return [Picture("Calibration", "Dashed: perfect.", chart)]
+    return [Picture("Calibration", "The dashed line is perfect calibration.", chart)]
 
 
 def _curve_pictures(report: EvaluationReport) -> list[Picture]:
@@ -119,7 +119,7 @@ def _curve_pictures(report: EvaluationReport) -> list[Picture]:
             reference=Reference((0.0, 0.0), (1.0, 1.0)),
             note=_note(report, "auc", "AUC"),
         )
-        found.append(Picture("ROC curve", "Dashed: guessing.", chart))
+        found.append(Picture("ROC curve", "The dashed line is guessing.", chart))
     if report.precision_recall is not None:
         curve, rate = report.precision_recall, report.label_rate[0]
         chart = line_chart(
@@ -130,7 +130,9 @@ def _curve_pictures(report: EvaluationReport) -> list[Picture]:
             reference=Reference((0.0, rate), (1.0, rate)),
             note=_note(report, "average_precision", "AP"),
         )
-        found.append(Picture("Precision and recall", f"Dashed: guessing ({rate:.3f}).", chart))
+        found.append(
+            Picture("Precision and recall", f"The dashed line is guessing ({rate:.3f}).", chart)
+        )
     return found
 
 
@@ -151,7 +153,9 @@ def _observed_picture(bins: Sequence[CalibrationBin]) -> list[Picture]:
         Axis("observed", low, high),
         reference=Reference((low, low), (high, high)),
     )
-    return [Picture("Predicted against observed", "Dashed: perfect.", chart)]
+    return [
+        Picture("Predicted against observed", "The dashed line is a perfect prediction.", chart)
+    ]
 
 
 def _residual_picture(seen: Residuals | None) -> list[Picture]:
@@ -175,7 +179,7 @@ def _residual_picture(seen: Residuals | None) -> list[Picture]:
         Axis("observed - predicted"),
         reference=Reference((ends[0], 0.0), (ends[1], 0.0)),
     )
-    words = "The median, and between which bounds 80% of the residuals lie. Dashed: none."
+    words = "The median, and the range of the middle 80%. The dashed line is no error."
     return [Picture("Residuals", words, chart)]
 
 

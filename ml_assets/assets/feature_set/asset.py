@@ -48,7 +48,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.feature_set.function import load_function
         from ml_assets.assets.feature_set.guards import RowGuards
-        from ml_assets.reports.data import feature_pictures
+        from ml_assets.reports.data import feature_pictures, labels_at_a_glance
 
         pipeline = stores.open(declared)
         build = load_function(pipeline.folder, spec.features.function, pipeline.name)
@@ -73,7 +73,10 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
 
         whole = Address(pipeline.name, STAGE)
         yield from make_partitions(
-            context, whole, make, lambda: history(pipeline.store, whole, feature_pictures)
+            context,
+            whole,
+            make,
+            lambda: history(pipeline.store, whole, feature_pictures, labels_at_a_glance),
         )
 
     return materialize

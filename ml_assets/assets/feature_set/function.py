@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.feature_set.outcomes import with_outcomes
-from ml_assets.errors import LeakError, SpecError, quoted
+from ml_assets.errors import LeakError, SpecError, counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of
@@ -111,8 +111,9 @@ def check_keys(frame: pl.DataFrame, key: Sequence[str], what: str) -> None:
     twice = frame.group_by(key).len().filter(pl.col("len") > 1)
     if len(twice):
         example = twice.drop("len").row(0)
+        are = "is" if len(twice) == 1 else "are"
         raise SpecError(
-            f"In {what}, {len(twice)} keys {list(key)} are there more than once,"
+            f"In {what}, {counted(len(twice), 'key')} {list(key)} {are} there more than once,"
             f" {quoted(example)} for one:"
             " a join in the function multiplies rows."
         )

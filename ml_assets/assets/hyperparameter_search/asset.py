@@ -8,7 +8,8 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, journaled, stage_asset
 from ml_assets.adapters.executor import launches_jobs
-from ml_assets.adapters.metadata import numbers, pictures, place, record_metadata
+from ml_assets.adapters.metadata import address as link
+from ml_assets.adapters.metadata import glance, numbers, pictures, record_metadata
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.sanity import require_sane
@@ -17,6 +18,7 @@ from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.records.run_record import RunInput, run_input
+from ml_assets.records.tracking.links import Links
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE
@@ -48,7 +50,11 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
     def materialize(
         context: dg.AssetExecutionContext, stores: StoresResource, launcher: LauncherResource
     ) -> dg.MaterializeResult:
-        from ml_assets.assets.hyperparameter_search.page import asset_pictures, write_study_page
+        from ml_assets.assets.hyperparameter_search.page import (
+            asset_pictures,
+            at_a_glance,
+            write_study_page,
+        )
         from ml_assets.assets.trained_model.initial_weights import initial_weights
         from ml_assets.assets.trained_model.training_job import data_ref
 
@@ -67,11 +73,12 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
             draft.text(STUDY_FILE, canonical_json(study))
             version = digest_of(study.model_dump(mode="json", exclude={"time"}))
             published = draft.publish(attributes=_attributes(study), data_version=version)
-        page = write_study_page(pipeline, study)
+        write_study_page(pipeline, study)
         shown = {
+            **glance(at_a_glance(study)),
             **pictures(asset_pictures(study)),
             **_numbers(study),
-            "page": place(str(page)),
+            "page": link(Links.of(pipeline.settings).search(pipeline.name)),
             **record_metadata(published),
         }
         return dg.MaterializeResult(metadata=shown, data_version=dg.DataVersion(version))

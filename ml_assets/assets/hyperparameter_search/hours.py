@@ -20,6 +20,9 @@ class Hours:
     def __add__(self, other: "Hours") -> "Hours":
         return Hours(self.machine + other.machine, self.gpu + other.gpu)
 
+    def __sub__(self, other: "Hours") -> "Hours":
+        return Hours(self.machine - other.machine, self.gpu - other.gpu)
+
     def spends(self, budget: Budget | None) -> str:
         """Which budget this is all of; empty: none."""
         if budget is None:
@@ -45,7 +48,7 @@ def used_by(objects: LocalObjects, session: str) -> Hours:
     found = Hours()
     for usage in usages_of(objects, session):
         held = usage.held
-        since = held.scheduled or held.created
+        since = held.scheduled or held.started or held.ended  # the wait for a machine is free
         hours = held.nodes * (held.ended - since).total_seconds() / 3600
         found += Hours(hours, hours * held.gpus_per_node)
     return found

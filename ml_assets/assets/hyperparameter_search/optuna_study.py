@@ -4,7 +4,7 @@ Its storage remembers what was asked, so that a study goes on wherever it was ki
 and no evidence: whoever reads from it holds what it says to the space and to the sessions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Literal
@@ -201,11 +201,9 @@ class Sampler:
             self._trials[number] = trial
             self._reported[number] = set(frozen.intermediate_values)
             frozen = self._study.get_trials(False)[number]
-        if not self._drew(frozen.params):
+        if not self._search.holds({**self._search.fixed, **frozen.params}):
             raise self._of_another_space(number)
         found = self._values(frozen.params)
-        if not self._search.holds(found):
-            raise self._of_another_space(number)
         if self._tried.setdefault(digest_of(found), number) != number:
             return None  # it died before it was marked as one that was tried before
         ended = frozen.user_attrs.get(_END)
@@ -214,18 +212,6 @@ class Sampler:
         own = bool(frozen.user_attrs.get(_OWN))
         self._own = number if own else self._own
         return Proposal(number, found, own, ended, frozen.state.is_finished())
-
-    def _drew(self, drawn: Mapping[str, object]) -> bool:
-        """Whether these may have been drawn, before they got few digits."""
-        searched = self._search.searched
-        if set(drawn) != set(searched):
-            return False
-        return all(
-            one.low <= value <= one.high
-            if one.low is not None and one.high is not None and isinstance(value, int | float)
-            else any(value == known for known in one.values)
-            for value, one in ((drawn[path], one) for path, one in searched.items())
-        )
 
     def _of_another_space(self, number: int) -> StorageError:
         return StorageError(
@@ -237,15 +223,10 @@ class Sampler:
     def _proposal(self, trial: "Trial") -> Proposal:
         return Proposal(trial.number, self._values(trial.params), bool(trial.user_attrs.get(_OWN)))
 
-    def _values(self, drawn: Mapping[str, object]) -> dict[str, Value]:
+    def _values(self, drawn: Values) -> dict[str, Value]:
         """The values of a setting, from what Optuna drew for the fields that are searched."""
-        found: dict[str, Value] = {}
-        for path, one in self._search.parameters.items():
-            value = drawn.get(path, one.value)
-            is_range = one.kind is not None and one.kind != "choice"
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            found[path] = one.plain(value) if is_range and number else value  # type: ignore[assignment, arg-type]
-        return found
+        every = self._search.parameters.items()
+        return {path: one.tried(drawn.get(path, one.value)) for path, one in every}
 
     def _sampler(self) -> "BaseSampler":
         """The sampler of the next proposal: of its own seed, so that a restart repeats nothing."""

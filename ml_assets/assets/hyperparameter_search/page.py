@@ -7,16 +7,19 @@ from ml_assets.assets.hyperparameter_search.learned import (
     boundaries,
     groups_of,
     isolated,
+    luck,
     place,
     spread,
     verdict,
 )
+from ml_assets.records.tracking.links import SEARCH_PAGE
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
+from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.page import page
 from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.records import REPORT_FILE, EvaluationReport
+from ml_assets.spec.records import REPORT_FILE, ChampionComparison, EvaluationReport, Interval
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.search_parameter import Parameter
 from ml_assets.spec.stages import SEARCH_STAGE
@@ -25,10 +28,19 @@ from ml_assets.store.pipeline_context import Pipeline
 
 MOST_LINES = 200
 """Trials that are drawn: the best of those that finished, then the others."""
-PAGE = "search.html"
 _ROWS = 100
 _FEW = "Which parameters matter is told from four trials on that were trained to their end."
 _SHORT = 8
+
+
+def at_a_glance(study: Study) -> str:
+    """Markdown of the spec's own loss and those of the best trials."""
+    own = study.own
+    best = [one for one in study.finished if one is not own][:3]
+    shown = [(one.loss, _named(one)) for one in (own, *best) if one.loss is not None]
+    bars = [Bar(name, loss) for loss, name in sorted(shown)]
+    start = 0.9 * bars[0].value if bars[0].value > 0 else bars[0].value
+    return glance_at_bars(f"{study.judged_by}, lower is better", bars, start)
 
 
 def study_pictures(study: Study, search: SearchSpec) -> list[Picture]:
@@ -219,14 +231,32 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
     if found.model != model.data_version:
         return ()
     against = found.champion
-    if against is None or against.loss_difference is None:
+    apart = against.loss_difference if against else None
+    if against is None or apart is None:
         return ("The holdout had no other champion to compare its model with.",)
-    apart = against.loss_difference
+    return (against_champion(against, apart, study),)
+
+
+def against_champion(against: ChampionComparison, apart: Interval, study: Study) -> str:
+    """How the model by the winner compares with the champion, and whether seeds could do as much.
+
+    Args:
+        apart: the mean loss of the former minus that of the latter.
+    """
     word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
-    seeds = ", seeds included" if against.seeds else ""
-    return (
+    said = (
         f"On the holdout the mean {against.loss} of its model minus the champion's is"
-        f" {apart.value:+.5f} (95 %: {apart.low:+.5f} to {apart.high:+.5f}{seeds}): {word}.",
+        f" {apart.value:+.5f} (95 %: {apart.low:+.5f} to {apart.high:+.5f}"
+    )
+    if against.seeds:
+        return f"{said}, seeds included): {word}."
+    margin = luck(study)
+    if margin is None or study.judged_by != "validation loss" or against.loss != "log-loss":
+        return f"{said}; other seeds are not in it): {word}."
+    beyond = "more than" if abs(apart.value) > margin else "no more than"
+    return (
+        f"{said}): {word}. That is {beyond} two seeds of one setting differ on validation"
+        f" ({margin:.5f})."
     )
 
 
@@ -308,4 +338,4 @@ def write_study_page(pipeline: Pipeline, study: Study) -> Path:
     """Write ``reports/<pipeline>/search.html`` and return where it is."""
     said = on_holdout(pipeline, study)
     html = study_page(study, searched_by(study), pipeline.declared.spec, said).encode()
-    return pipeline.objects.write_bytes(html, "reports", pipeline.name, PAGE)
+    return pipeline.objects.write_bytes(html, "reports", pipeline.name, SEARCH_PAGE)

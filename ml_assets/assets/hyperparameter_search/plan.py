@@ -109,9 +109,7 @@ class Plan:
         """On as many processes as a trial has; no number depends on it."""
         if self.processes is None or isinstance(job.model, Boosted):
             return job
-        few = {"processes": min(job.training.processes, self.processes)}
-        if few["processes"] == 1:
-            return replace(
-                job, training=job.training.model_copy(update={**few, "strategy": "replicate"})
-            )
-        return replace(job, training=job.training.model_copy(update=few))
+        few = min(job.training.processes, self.processes)
+        alone = {"strategy": "replicate"} if few == 1 else {}
+        spread = job.training.model_copy(update={"processes": few, **alone})
+        return replace(job, training=spread)

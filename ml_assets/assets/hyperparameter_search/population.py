@@ -41,14 +41,9 @@ class Population:
     own: Values
     fits: Callable[[Values], bool] = lambda _: True
 
-    @property
-    def members(self) -> int:
-        """Trials of each round."""
-        return self.search.trials
-
     def first(self) -> list[Proposal]:
         """The first round: settings from the whole space."""
-        return [self._begun(member) for member in range(self.members)]
+        return [self._begun(member) for member in range(self.search.trials)]
 
     def following(
         self, number: int, before: Sequence[Trial], weights: Mapping[int, Ref]
@@ -61,10 +56,11 @@ class Population:
             weights: the number of each that finished -> the model that it came to.
         """
         ranked = sorted(before, key=lambda one: (one.number not in weights, one.loss or 0.0))
-        quarter = max(1, self.members // 4)
+        members = self.search.trials
+        quarter = max(1, members // 4)
         lost = sum(one.number not in weights for one in before)
-        behind = {one.number for one in ranked[self.members - max(quarter, lost) :]}
-        ahead = ranked[: min(quarter, self.members - len(behind)) or 1]
+        behind = {one.number for one in ranked[members - max(quarter, lost) :]}
+        ahead = ranked[: min(quarter, members - len(behind)) or 1]
         found: list[Proposal] = []
         for member, one in enumerate(before):
             draw, values = self._draw(number, member), dict(one.values)
@@ -72,31 +68,25 @@ class Population:
                 one = draw.choice(ahead)
                 values = self._moved(one.values, draw)
             part = Part(number, one.number, weights[one.number])
-            found.append(Proposal(number * self.members + member, values, part=part))
+            found.append(Proposal(number * members + member, values, part=part))
         return found
 
     def _begun(self, member: int) -> Proposal:
         if member == 0 and self.search.holds(self.own):
             return Proposal(0, dict(self.own), part=Part(0))
         draw = self._draw(0, member)
-        values = self._first_that_fits(lambda: {p: _drawn(o, draw) for p, o in self._all.items()})
+        values = self._first_that_fits(lambda _, one: _drawn(one, draw))
         return Proposal(member, values or dict(self.own), part=Part(0))
 
     def _moved(self, values: Values, draw: Random) -> dict[str, Value]:
         """Settings near those of another member; these themselves where the spec takes no other."""
+        found = self._first_that_fits(lambda path, one: _near(one, values[path], draw))
+        return found or dict(values)
 
-        def near() -> dict[str, Value]:
-            return {path: _near(one, values[path], draw) for path, one in self._all.items()}
-
-        return self._first_that_fits(near) or dict(values)
-
-    def _first_that_fits(self, make: Callable[[], dict[str, Value]]) -> dict[str, Value] | None:
-        drawn = (make() for _ in range(_DRAWS))
-        return next((values for values in drawn if self.fits(values)), None)
-
-    @property
-    def _all(self) -> dict[str, Parameter]:
-        return self.search.parameters
+    def _first_that_fits(self, value: Callable[[str, Parameter], Value]) -> dict[str, Value] | None:
+        every = self.search.parameters.items()
+        made = ({path: value(path, one) for path, one in every} for _ in range(_DRAWS))
+        return next((values for values in made if self.fits(values)), None)
 
     def _draw(self, number: int, member: int) -> Random:
         return Random(digest_of([self.search.seed, number, member]))

@@ -1,6 +1,6 @@
 """One training of a study: what it told while it ran, and what it came to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from threading import Event as Flag
@@ -10,13 +10,13 @@ from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.errors import DoesNotFit, MlAssetsError, TrainingFailed, TrainingInterrupted
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.spec.program import TrainResult
-from ml_assets.spec.program.events import Event, Failed, Metrics
+from ml_assets.spec.program.events import Event, Failed, Placed, Warning
 from ml_assets.spec.search import lost
 from ml_assets.spec.study import Trial, TrialEnd
 from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_story import TrainingStory
 
-Outcome = TrainResult | MlAssetsError | BaseException
+Outcome = TrainResult | BaseException
 
 
 @dataclass
@@ -27,7 +27,8 @@ class Running:
     job: TrainJob
     repeat: bool
     """It is the best setting by another seed: nothing is learned from it but the spread."""
-    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    began: datetime | None = field(default_factory=lambda: datetime.now(UTC))
+    """Since when it holds its machines; None: it waits for them."""
     stop: Flag = field(default_factory=Flag)
     story: TrainingStory = field(default_factory=TrainingStory)
     rounds: int = 1
@@ -35,12 +36,22 @@ class Running:
     pruned: bool = False
     held: Hours = NOTHING
     """What its session had used before this process came."""
+    lost: Hours = NOTHING
+    """What its attempts used since that were lost."""
 
-    def share(self, event: Metrics) -> float:
-        """How much of the training is done, above 0 and at most 1."""
-        return self._share(event.step, event.metrics)
+    def take(self, event: Event, used: Callable[[], Hours]) -> None:
+        """Something that it told; a cluster tells when it gives machines, and takes them.
 
-    def _share(self, step: int, told: Mapping[str, float]) -> float:
+        Args:
+            used: what the attempts of its session used that have ended.
+        """
+        self.story.take(event)
+        taken = isinstance(event, Warning) and event.lost is not None and self.story.places
+        if isinstance(event, Placed) or taken:
+            self.began, self.lost = None if taken else event.time, used() - self.held
+
+    def share(self, step: int, told: Mapping[str, float]) -> float:
+        """How much of the training is done at an evaluation, above 0 and at most 1."""
         if isinstance(self.job.model, Boosted):
             return min(1.0, step / self.job.model.rounds)
         done = min(1.0, told.get("epoch", 0.0) / self.job.training.epochs)
@@ -50,7 +61,7 @@ class Running:
     def curve(self, metric: str) -> list[tuple[float, float]]:
         """(share of the training, what is lowered) at each evaluation so far."""
         return [
-            (self._share(step, told), loss)
+            (self.share(step, told), loss)
             for step, told in sorted(self.story.metrics.items())
             if (loss := lost(metric, told)) is not None
         ]

@@ -8,6 +8,7 @@ the sessions say what a trial came to; the memory of the sampler says which ones
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from queue import Empty, SimpleQueue
 
 from ml_assets.assets.hyperparameter_search.hours import (
@@ -76,9 +77,13 @@ class StudyRun:
         self._repeats: dict[int, float] = {}
         self._weights: dict[int, Ref] = {}
         """Of a population: number of a trial -> the model that it came to."""
+        self._over = 0
+        search = plan.search
+        self._trainings = search.trials * (search.rounds or 1) + max(1, search.seeds)
+        """With the spec's own setting, and the best one by other seeds."""
         self._spent = Hours()
         self._why = ""
-        self._metric = plan.search.metric
+        self._metric = search.metric
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -201,6 +206,8 @@ class StudyRun:
         session = train_session(job)
         found = Running(proposal, job, seed is not None, held=used_by(self._objects, session))
         found.rounds = self._plan.search.rounds or 1
+        if self._plan.processes is None:
+            found.began = None  # a cluster tells when it gives machines
         if found.repeat or proposal.part is not None:
             self._spent += found.held
         if proposal.ended in ("pruned", "failed") and not found.repeat:
@@ -239,24 +246,21 @@ class StudyRun:
                 del self._running[session]
                 self._end(one, happened)
                 return  # its place is free
-            one.story.take(happened)
+            one.take(happened, partial(used_by, self._objects, session))
             if isinstance(happened, Metrics):
                 self._judge(one, happened)
 
     def _judge(self, one: Running, event: Metrics) -> None:
-        if one.repeat or one.pruned or one.proposal.number == OUTSIDE:
+        asked, sampler = one.proposal, self._sampler
+        if one.repeat or one.pruned or asked.number == OUTSIDE or asked.ended == "finished":
             return
-        if isinstance(self._sampler, Population):
+        if isinstance(sampler, Population):
             return
-        if one.proposal.ended == "finished":
-            return
-        share, loss = one.share(event), lost(self._metric, event.metrics)
-        if loss is None or share <= 0:
-            return
-        if not self._sampler.reports(one.proposal.number, share, loss):
+        share, loss = one.share(event.step, event.metrics), lost(self._metric, event.metrics)
+        if loss is None or share <= 0 or not sampler.reports(asked.number, share, loss):
             return
         one.pruned = True
-        self._sampler.ends(one.proposal.number, "pruned")
+        sampler.ends(asked.number, "pruned")
         one.stop.set()
 
     def _stop_all(self) -> None:
@@ -268,7 +272,7 @@ class StudyRun:
     def _end(self, one: Running, outcome: Outcome) -> None:
         number, session = one.proposal.number, train_session(one.job)
         used = used_by(self._objects, session)
-        since = Hours(used.machine - one.held.machine, used.gpu - one.held.gpu)
+        since = used - one.held
         self._spent += since if since.machine > 0 else self._goes_on(one)
         end, reason, loss = how(one, outcome, self._metric)
         judged = judged_by(self._metric)
@@ -279,7 +283,7 @@ class StudyRun:
                 seed = one.job.training.seed
                 self._repeats[seed] = loss
                 whose = named(one.proposal.own, number)
-                self._tell(f"{whose} by seed {seed}: {judged} {loss:.5f}")
+                self._say(f"{whose} by seed {seed}: {judged} {loss:.5f}")
             return
         curve, part = self._curve(one, session), one.proposal.part
         if loss is None:
@@ -305,8 +309,13 @@ class StudyRun:
                 self._weights[number] = outcome.model
         elif end != "stopped" and number != OUTSIDE and not one.proposal.told:
             self._sampler.tell(number, end, loss if end == "finished" else None)
-        self._tell(said(trial, self.trials, judged))
+        self._say(said(trial, self.trials, judged))
         self._ended(trial, one)
+
+    def _say(self, line: str) -> None:
+        """A training is over: what it came to, and how far the study is."""
+        self._over += 1
+        self._tell(f"{line} ({self._over} of {self._trainings})")
 
     def _curve(self, one: Running, session: str) -> list[tuple[float, float]]:
         """As its session tells it, also where nothing ran now."""
@@ -328,10 +337,12 @@ class StudyRun:
         return sum((self._goes_on(one) for one in self._running.values()), self._spent)
 
     def _goes_on(self, one: Running) -> Hours:
-        """What a training takes whose usage nobody has written down yet."""
+        """What a training used that nobody has counted yet."""
+        if one.began is None:
+            return one.lost
         seconds = (datetime.now(UTC) - one.began).total_seconds()
         hours = self._launcher.world(one.job).nodes * seconds / 3600
-        return Hours(hours, hours * one.job.cluster.gpus_per_node)
+        return one.lost + Hours(hours, hours * one.job.cluster.gpus_per_node)
 
 
 def outcome(plan: Plan, run: StudyRun, why: str) -> Study:

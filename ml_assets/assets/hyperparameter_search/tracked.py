@@ -61,7 +61,7 @@ class TrackedStudy:
         run = tracking.open_run(pipeline.name, plan.name, tags, params)
         if isinstance(run, Unavailable):
             context.log.warning(f"MLflow does not know of this study yet: {run.reason}")
-            return cls(context, pipeline, plan, read, here, tracking, outbox, None)
+            run = None
         return cls(context, pipeline, plan, read, here, tracking, outbox, run)
 
     def trial(self, trial: Trial, one: Running) -> None:

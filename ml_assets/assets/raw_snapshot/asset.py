@@ -14,7 +14,7 @@ from ml_assets.assets.raw_snapshot.checks import as_declared, changed, schema_ch
 from ml_assets.errors import SchemaChanged
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Published, Work
-from ml_assets.spec.schema_change import COLUMNS, noted_columns
+from ml_assets.spec.schema_change import COLUMNS, noted
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -42,7 +42,7 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.raw_snapshot.outside import Sources
         from ml_assets.assets.raw_snapshot.receipt import receipt_version, window_of
-        from ml_assets.reports.data import table_pictures
+        from ml_assets.reports.data import rows_at_a_glance, table_pictures
 
         pipeline = stores.open(declared)
         origin = Sources.of(pipeline)
@@ -51,14 +51,14 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
             begun = datetime.now(UTC)
             window = window_of(pipeline, address.partition)
             try:
-                with noted_columns() as noted:
+                with noted() as found:
                     reading = origin.read(source_name, source, window)
             except SchemaChanged as error:
                 return Made(None, {}, (changed(error.changes),), error)
             receipt = receipt_version(source_name, address.partition, reading.receipt)
             work = Work(address, code_version, (receipt,), context.run.run_id, begun=begun)
             published = publish_reading(pipeline, work, reading, source)
-            checks = (as_declared(noted, source),)
+            checks = (as_declared(found, source),)
             where = (pipeline.store, published, address)
             return Made(
                 published, partition_metadata(*where), checks, page=partial(table_page, *where)
@@ -66,7 +66,10 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
 
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
-            context, whole, make, lambda: history(pipeline.store, whole, table_pictures)
+            context,
+            whole,
+            make,
+            lambda: history(pipeline.store, whole, table_pictures, rows_at_a_glance),
         )
 
     return materialize

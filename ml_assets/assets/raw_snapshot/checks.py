@@ -6,7 +6,7 @@ import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.errors import counted
-from ml_assets.spec.schema_change import changes_in_words, column_changes
+from ml_assets.spec.schema_change import Noted, changes_in_words, column_changes
 from ml_assets.spec.sources import SourceSpec
 
 CHECK = "schema"
@@ -21,15 +21,13 @@ def schema_check_spec(key: dg.AssetKey) -> dg.AssetCheckSpec:
     return dg.AssetCheckSpec(CHECK, asset=key, description=words)
 
 
-def as_declared(noted: Sequence[Sequence[str]], source: SourceSpec) -> CheckOutcome:
-    """The check of a source that could be read: its columns are those declared, in any order.
-
-    Args:
-        noted: the names of each file of it, in its own order.
-    """
+def as_declared(noted: Noted, source: SourceSpec) -> CheckOutcome:
+    """The check of a source that could be read: its columns are those declared, in any order."""
     declared = list(source.columns)
-    ordered = noted if source.kind == "files" and source.format in _ORDERED else ()
+    ordered = noted.columns if source.kind == "files" and source.format in _ORDERED else ()
     changes = next(filter(None, (column_changes(names, declared) for names in ordered)), {})
+    if noted.said and not changes:
+        return CheckOutcome(CHECK, False, False, _named({}), "\n".join(dict.fromkeys(noted.said)))
     if not changes:
         said = f"{counted(len(source.columns), 'column')}, as declared"
         return CheckOutcome(CHECK, True, False, _named({}), said)

@@ -8,7 +8,7 @@ import difflib
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import NoneType
@@ -16,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.text_values import TYPES, parse_text
-from ml_assets.errors import SchemaChanged, SourceError, quoted
+from ml_assets.assets.raw_snapshot.local_times import never_were, note_twice
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TYPES, Written, parse_text
+from ml_assets.errors import SchemaChanged, SourceError, counted, quoted
 from ml_assets.spec.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
 
@@ -63,6 +64,8 @@ class _Bad:
     count: int
     all: bool = False
     """No value of the column is of the declared type: it is of another one."""
+    why: str = ""
+    """What is wrong with it, where it is written as its type is."""
 
 
 def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
@@ -103,93 +106,70 @@ def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
     return problems + [f"column {_shown(name)} is there {counts[name]} times" for name in twice]
 
 
-def from_text(
-    frame: pl.DataFrame,
-    declared: Columns,
-    where: str,
-    place: Place,
-    zone: str | None = None,
-    decimal: str = ".",
-) -> pl.DataFrame:
-    """Type a table of strings. Columns come out in declared order.
+@dataclass(frozen=True)
+class Typed:
+    """The declared columns of a table in their declared order, and what is not of its type."""
 
-    Args:
-        zone: of times that are written without one; None: they are refused.
-        decimal: what stands before the fraction of a number.
+    frame: pl.DataFrame
+    bad: Sequence[_Bad]
+    declared: Columns
 
-    Raises:
-        SourceError: text is not of its column's type; names the place, column and value.
-    """
-    typed, problems = _type_text(frame, declared, zone, decimal)
-    _refuse(problems, declared, where, place)
-    return typed
+    def problems(self, place: Place) -> list[str]:
+        """A sentence for each column that holds a value of another type."""
+        return [_sentence(bad, self.declared[bad.column], place) for bad in self.bad]
+
+    def required(self, where: str, place: Place) -> pl.DataFrame:
+        """The table, if all of it is of its type.
+
+        Raises:
+            SchemaChanged: no value of a column is: it is of another type, its source has changed.
+            SourceError: a value is not; its place and its column are named.
+        """
+        if not self.bad:
+            return self.frame
+        message = (
+            f"{where} holds values that are not of the declared type:"
+            f"{listed(self.problems(place))}\n"
+            "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV,"
+            " list a text that means no value in 'null_values', say in 'timezone' which one times"
+            " without a zone are of, and in 'dialect' whether the day or the month comes first in a"
+            " date)."
+        )
+        retyped = [bad.column for bad in self.bad if bad.all]
+        if retyped:
+            raise SchemaChanged(message, {"retyped": retyped})
+        raise SourceError(message)
 
 
-def type_text(
-    frame: pl.DataFrame,
-    declared: Columns,
-    place: Place,
-    zone: str | None = None,
-    decimal: str = ".",
-) -> tuple[pl.DataFrame, list[str]]:
-    """The declared columns of a table of strings, typed, and a sentence for each that is not."""
-    typed, problems = _type_text(frame, declared, zone, decimal)
-    return typed, _sentences(problems, declared, place)
-
-
-def _type_text(
-    frame: pl.DataFrame, declared: Columns, zone: str | None, decimal: str
-) -> tuple[pl.DataFrame, list[_Bad]]:
+def type_text(frame: pl.DataFrame, declared: Columns, written: Written = PLAINLY) -> Typed:
+    """Type a table of strings."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
         text = frame[name]
-        values = parse_text(text, dtype, zone, decimal)
+        values = parse_text(text, dtype, written)
         bad = values.is_null() & text.is_not_null()
         if dtype == "float64":
             bad |= values.is_infinite().fill_null(False)
             values = values.fill_nan(None)
+        if dtype == "datetime" and written.zone:
+            note_twice(text, values, written)
+            lost, why = never_were(text, bad, written)
+            if why:
+                problems.append(replace(_first_bad(lost, text, name), why=why))
+                bad &= ~lost
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
-    return pl.DataFrame(typed), problems
-
-
-def from_values(
-    columns: Mapping[str, Sequence[object]],
-    declared: Columns,
-    where: str,
-    place: Place,
-    *,
-    accept: Mapping[DType, tuple[type, ...]],
-) -> pl.DataFrame:
-    """Type a table of Python values, of which each type ``accept``s some.
-
-    Raises:
-        SourceError: a value is not of its column's type; names the place, column and value.
-    """
-    typed, problems = _type_values(columns, declared, accept)
-    _refuse(problems, declared, where, place)
-    return typed
+    return Typed(pl.DataFrame(typed), problems, declared)
 
 
 def type_values(
     columns: Mapping[str, Sequence[object]],
     declared: Columns,
-    place: Place,
-    *,
     accept: Mapping[DType, tuple[type, ...]],
-) -> tuple[pl.DataFrame, list[str]]:
-    """The declared columns of Python values, typed, and a sentence for each that is not."""
-    typed, problems = _type_values(columns, declared, accept)
-    return typed, _sentences(problems, declared, place)
-
-
-def _type_values(
-    columns: Mapping[str, Sequence[object]],
-    declared: Columns,
-    accept: Mapping[DType, tuple[type, ...]],
-) -> tuple[pl.DataFrame, list[_Bad]]:
+) -> Typed:
+    """Type a table of Python values, of which each type ``accept``s some."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
@@ -210,7 +190,8 @@ def _type_values(
         else:
             there = sum(value is not None for value in values)
             problems.append(_Bad(name, bad[0], values[bad[0]], len(bad), len(bad) == there))
-    return pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None)), problems
+    frame = pl.DataFrame(typed).with_columns(pl.col(pl.Float64).fill_nan(None))
+    return Typed(frame, problems, declared)
 
 
 def from_typed(frame: pl.DataFrame, declared: Columns, where: str) -> pl.DataFrame:
@@ -249,7 +230,7 @@ def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, li
     bad = [(typed[name].is_infinite().fill_null(False), name) for name in endless]
     infinite = [_first_bad(where, typed[name], name) for where, name in bad if where.any()]
     place: Place = lambda row: f"row {row + 1}"  # noqa: E731  a sentence needs a place
-    return typed, [*problems, *_sentences(infinite, declared, place)]
+    return typed, [*problems, *Typed(typed, infinite, declared).problems(place)]
 
 
 def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:
@@ -323,32 +304,12 @@ def _cast(found: pl.DataType, name: str, declared: DType) -> pl.Expr:
     return cast.fill_nan(None) if declared == "float64" else cast
 
 
-def _sentences(problems: Sequence[_Bad], declared: Columns, place: Place) -> list[str]:
-    return [_sentence(bad, declared[bad.column], place) for bad in problems]
-
-
-def _refuse(problems: Sequence[_Bad], declared: Columns, where: str, place: Place) -> None:
-    """A column of which no value is of its type is of another type: its source has changed."""
-    if not problems:
-        return
-    message = (
-        f"{where} holds values that are not of the declared type:"
-        f"{listed(_sentences(problems, declared, place))}\n"
-        "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV, list"
-        " a text that means no value in 'null_values', and say in 'timezone' which one times"
-        " without a zone are of)."
-    )
-    retyped = [bad.column for bad in problems if bad.all]
-    if retyped:
-        raise SchemaChanged(message, {"retyped": retyped})
-    raise SourceError(message)
-
-
 def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:
     shown = _shown(bad.value)
-    more = f" (and {bad.count - 1} more such values)" if bad.count > 1 else ""
-    rule = f"{dtype} is {_WRITTEN[dtype]}"
-    return f"{place(bad.row)}, column {bad.column!r}: {shown} is not {dtype}; {rule}{more}"
+    others = counted(bad.count - 1, "more such value")
+    more = f" (and {others})" if bad.count > 1 else ""
+    wrong = bad.why or f"is not {dtype}; {dtype} is {_WRITTEN[dtype]}"
+    return f"{place(bad.row)}, column {bad.column!r}: {shown} {wrong}{more}"
 
 
 def _shown(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from ml_assets.errors import counted
 from ml_assets.reports.wording import plain_markdown as _plain
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.program import ModelManifest
@@ -66,7 +67,7 @@ def _what_it_is(manifest: ModelManifest) -> list[str]:
         f" {_plain(manifest.weights.path)} ({manifest.weights.size:,} bytes, SHA-256"
         f" {manifest.weights.sha256}). `model.json` has its configuration and its preprocessing.",
         "",
-        f"It reads {len(names)} features: {_listed(names[:_SHOWN])}{more}.",
+        f"It reads {counted(len(names), 'feature')}: {_listed(names[:_SHOWN])}{more}.",
     ]
 
 

@@ -38,7 +38,7 @@ def require_made_here(origin: PipelineState) -> None:
     other = other_code(pipeline, origin.store, origin.commit, records)
     if other:
         raise EvidenceError(
-            f"{', '.join(other)}: made by other code, or by another spec, than lies here now"
+            f"{', '.join(other)}: made by other code or another spec than is here now"
             " (functions, contracts, split, label, evaluation, the package's own). Make them by"
             f" what lies here: ml-assets run {origin.name}"
         )

@@ -4,8 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ml_assets.adapters.metadata import address, markdown, model_links, pictures, record_metadata
+from ml_assets.adapters.metadata import (
+    address,
+    glance,
+    markdown,
+    model_links,
+    pictures,
+    record_metadata,
+)
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
+from ml_assets.assets.evaluation_report.pictures import at_a_glance
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
@@ -66,6 +74,7 @@ def show_release(
     entries = read(state.store, state.name)
     override = standing_override(entries, move.model)
     metadata = {
+        **glance(at_a_glance(read_report(state))),
         **pictures(_shown(state, move, entries)),
         **({"OVERRIDE": _in_red(override)} if override else {}),
         **record_metadata(published),

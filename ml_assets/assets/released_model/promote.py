@@ -279,8 +279,8 @@ def _put_out(entries: Sequence[LedgerEntry], model: str) -> tuple[str, ...]:
         return ()
     if line.kind == "abort":
         return (
-            f"This model was aborted as canary (ledger line {line.seq}: {line.reason}). It does not"
-            " come back: another model has to take its place.",
+            f"This model was taken out (ledger line {line.seq}: {line.reason}). It does not come"
+            " back: another model has to take its place.",
         )
     return (
         f"{line.author} rolled back from this model to {_short(line.model)} (ledger line"

@@ -16,7 +16,14 @@ from ml_assets.assets.released_model.origins import records_behind, require_own_
 from ml_assets.assets.released_model.predict import score
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.tags import append_move, unnamed_releases
-from ml_assets.errors import EvidenceError, MlAssetsError, StorageError, answered, one_line
+from ml_assets.errors import (
+    EvidenceError,
+    MlAssetsError,
+    Recalled,
+    StorageError,
+    answered,
+    one_line,
+)
 from ml_assets.records.ledger.chain import Appended, Declined, Head, read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import (
@@ -28,13 +35,14 @@ from ml_assets.records.ledger.stages import (
     stage_line,
 )
 from ml_assets.records.loading import LoadedModel, load_model
+from ml_assets.records.recalls import require_sound_model
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.projection import project_stages
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import Address, read_record, recent_records
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 ROWS = 16
 """Rows of the newest features: the model has to give a number for each."""
@@ -125,6 +133,10 @@ def roll_back(
         found = way_back(head.entries, release, way.back)
         if isinstance(found, Refused):
             return Declined(found)
+        try:
+            require_sound_model(store, store.resolve(MAIN), pipeline, way.back)
+        except Recalled as error:  # it came while the model was tried out
+            return Declined(Refused((str(error),)))
         return LedgerEntry(
             seq=head.seq,
             previous=head.previous,
@@ -197,6 +209,8 @@ def return_to(
         )
     model = _verified(pipeline, way.back, origin)
     tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
+    if since := model.refused_since:
+        tell(f"refused since: ledger line {since.seq}, {since.reason}. You answer for it.")
     with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
         beside.submit(tracking.ensure_database)
         tell(f"tried: it predicts {try_out(pipeline, model)} rows of the newest features")

@@ -3,7 +3,6 @@
 What the content is (Parquet, JSON, CSV) is read from the content itself.
 """
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode, line_of
+from ml_assets.assets.raw_snapshot.readers.parquet import read_parquet
 from ml_assets.assets.raw_snapshot.schema import (
     JSON_VALUES,
     TYPES,
@@ -21,6 +21,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     type_typed,
     type_values,
 )
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
 from ml_assets.spec.sources import COMMAS, FilesSource
@@ -58,13 +59,14 @@ class Rows:
         """The declared columns that are there, typed; a sentence for each value that is not."""
         there: Columns = {n: dtype for n, dtype in declared.items() if n in self.names}
         if not isinstance(self.cells, pl.DataFrame):
-            return type_values(self.cells, there, self.at, accept=JSON_VALUES)
-        if self.kind == "csv":
-            if self.source is None:
-                return type_text(self.cells, there, self.at)
-            zone, decimal = self.source.timezone, self.source.dialect.decimal
-            return type_text(self.cells, there, self.at, zone, decimal)
-        return type_typed(self.cells, there)
+            typed = type_values(self.cells, there, JSON_VALUES)
+        elif self.kind == "typed":
+            return type_typed(self.cells, there)
+        elif self.source is None:
+            typed = type_text(self.cells, there)
+        else:
+            typed = type_text(self.cells, there, Written.of(self.source))
+        return typed.frame, typed.problems(self.at)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
         """Columns that are only carried along."""
@@ -87,7 +89,7 @@ def parse_rows(content: bytes, where: str, source: FilesSource | None = None) ->
         raise RowsRefused(f"{where} is empty: hand in at least one row. {_KINDS}")
     try:
         if content[:4] == b"PAR1":
-            rows = of_frame(pl.read_parquet(io.BytesIO(content)), where)
+            rows = of_frame(read_parquet(content, where), where)
         elif content.lstrip()[:1] in (b"{", b"["):
             rows = _of_json(decode(content, where), where)
         else:

@@ -125,7 +125,7 @@ def _learning_rate(story: TrainingStory, points: int) -> list[Picture]:
         Axis("learning rate", 0.0),
         wide=True,
     )
-    words = f"Highest {max(value for _, value in curve):.2g}: warm-up, then decay."
+    words = f"It warms up to {max(value for _, value in curve):.2g}, then decays."
     return [Picture("Learning rate", words, chart)]
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import whole_check
 from ml_assets.adapters.declared import asset_key, journaled, stage_asset
-from ml_assets.adapters.metadata import card_link, data_card, numbers, record_metadata
+from ml_assets.adapters.metadata import card_link, data_card, glance, numbers, record_metadata
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.run_config import RunConfig
 from ml_assets.assets.feature_set.leak_checks import leak_specs, outcome, refusal, set_checks
@@ -81,10 +81,15 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
     """What the page says of a set: its window, where it lies, and numbers to plot over time."""
     from ml_assets.assets.training_set.encoded_set import shards_in_words
     from ml_assets.assets.training_set.window import window_markdown
+    from ml_assets.reports.drawing import Bar
+    from ml_assets.reports.glance import glance_at_bars
+    from ml_assets.spec.program import Split
 
     rates = made.attributes["label_rate"]
     sizes = {f"rows_{name}": count for name, count in made.rows.items()}
+    splits = [Bar(name, float(made.rows[name])) for name in get_args(Split) if name in made.rows]
     return {
+        **glance(glance_at_bars("Rows by split", splits)),
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),
         "dagster/uri": made.ref.uri,
         **numbers({**sizes, "label_rate": rates[0] if rates else None}),

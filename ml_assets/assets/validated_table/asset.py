@@ -50,7 +50,7 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.validated_table.snapshot_audit import audit_snapshot, releases
-        from ml_assets.reports.data import contract_pictures
+        from ml_assets.reports.data import contract_at_a_glance, contract_pictures
 
         pipeline = stores.open(declared)
 
@@ -69,7 +69,10 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
 
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
-            context, whole, make, lambda: history(pipeline.store, whole, contract_pictures)
+            context,
+            whole,
+            make,
+            lambda: history(pipeline.store, whole, contract_pictures, contract_at_a_glance),
         )
 
     return materialize

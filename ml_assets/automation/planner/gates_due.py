@@ -30,7 +30,7 @@ def gate_is_due(pipeline: Pipeline) -> str:
 
 
 def put_out(pipeline: Pipeline) -> str:
-    """Why the present model stays out of its stage: it was rolled back from, or aborted as canary;
+    """Why the present model stays out of its stage: it was rolled back from, or taken out;
     else empty."""
     base = pipeline.store.resolve("main")
     record = read_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
@@ -40,7 +40,7 @@ def put_out(pipeline: Pipeline) -> str:
     if line is None:
         return ""
     if line.kind == "abort":
-        return f"it was aborted as canary in ledger line {line.seq}: {line.reason}"
+        return f"it was taken out in ledger line {line.seq}: {line.reason}"
     return (
         f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
         f" ledger line {line.seq}"

@@ -10,14 +10,15 @@ from importlib.metadata import version as version_of
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Header, Query, Request, Response
-from fastapi.exceptions import HTTPException, RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from starlette.exceptions import HTTPException
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.errors import EvidenceError, MlAssetsError, SpecError, UnknownModel, UnknownRun
 from ml_assets.extras.api import lists
-from ml_assets.extras.api.access import Caller, Operator, Reader, Tokens
+from ml_assets.extras.api.access import Caller, Operator, Reader
 from ml_assets.extras.api.bodies import MostBytes
 from ml_assets.extras.api.overrides import NotAllowed, run_config
 from ml_assets.extras.api.register import register_model
@@ -65,7 +66,7 @@ _STATUS: Mapping[type[Exception], int] = {
 }
 """The status of an error; any other one of ours is 503: the next request may succeed."""
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    code: {"model": Refusal} for code in (401, 403, 404, 409, 413, 422, 503)
+    code: {"model": Refusal} for code in (400, 401, 403, 404, 409, 413, 422, 503)
 }
 
 
@@ -87,7 +88,7 @@ class Api:
             docs_url=None,  # that page would load its scripts from elsewhere
             redoc_url=None,
         )
-        app.state.tokens = Tokens(callers)
+        app.state.callers = callers
         app.add_middleware(MostBytes)
         for kind, answer in (
             (MlAssetsError, _refused),
@@ -278,4 +279,5 @@ def _answer(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     body = Refusal(error=said, problems=problems or []).model_dump()
-    return JSONResponse(body, status, dict(headers) if headers else None)
+    said = json.dumps(body)  # in ASCII: half a character may be quoted
+    return Response(said, status, headers, "application/json")

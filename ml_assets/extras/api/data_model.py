@@ -24,48 +24,25 @@ Row = dict[str, Any]
 _ALL = 1 << 31
 EVERY = 30.0
 """Seconds between two looks at what is new."""
+
+
+def _columns(text: str) -> dict[str, str]:
+    """Name -> kind: text, where none is said."""
+    pairs = (one.partition(":") for one in text.split())
+    return {name: kind or "text" for name, _, kind in pairs}
+
+
 VIEWS: Mapping[str, Mapping[str, str]] = {
-    "pipelines": {
-        "pipeline_id": "key",
-        "description": "text",
-        "owner": "text",
-        "sources": "json",
-        "model_type": "text",
-        "releases_to": "text",
-    },
-    "experiments": {
-        "experiment_id": "key",
-        "pipeline_id": "text",
-        "runs": "integer",
-        "last_run": "time",
-        "url": "text",
-    },
-    "runs": {
-        "run_id": "key",
-        "experiment_id": "key",
-        "began": "time",
-        "status": "text",
-        "failed_stage": "text",
-        "failed_reason": "text",
-        "started_by": "text",
-        "experiment": "text",
-        "hypothesis": "text",
-        "goal": "text",
-        "model_version": "text",
-        "metrics": "json",
-        "url": "text",
-    },
-    "model_versions": {
-        "name": "key",
-        "version": "key",
-        "stage": "text",
-        "registered": "time",
-        "passed": "boolean",
-        "reason": "text",
-        "ledger_line": "integer",
-        "override_author": "text",
-        "recall": "text",
-    },
+    "pipelines": _columns("pipeline_id:key description owner sources:json model_type releases_to"),
+    "experiments": _columns("experiment_id:key pipeline_id runs:integer last_run:time url"),
+    "runs": _columns(
+        "run_id:key experiment_id:key began:time status failed_stage failed_reason started_by"
+        " experiment hypothesis goal model_version metrics:json url"
+    ),
+    "model_versions": _columns(
+        "name:key version:key stage registered:time passed:boolean reason ledger_line:integer"
+        " override_author recall"
+    ),
 }
 """View -> its columns, each with its kind."""
 _OF_PIPELINE = {
@@ -157,7 +134,7 @@ class DataModel:
         while not ended.wait(EVERY):
             try:
                 trouble = "\n".join(self.renew().unread)
-            except MlAssetsError as error:
+            except Exception as error:  # whatever a store says while it is away
                 trouble = str(error)
             if trouble not in ("", told):
                 tell(trouble)

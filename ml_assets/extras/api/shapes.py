@@ -4,6 +4,8 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from ml_assets.spec.gates import Stage, Target
+
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 T = TypeVar("T")
 
@@ -62,7 +64,7 @@ class RegisterRequest(Shape):
         default_factory=dict, max_length=100
     )
     """What its makers claim: kept as claims; the gates measure."""
-    stage: Literal["none", "staging", "canary", "production"] = "none"
+    stage: Target | Literal["none"] = "none"
     """Where its gates may lead it; none: it is judged, and not moved."""
 
 
@@ -83,10 +85,10 @@ class ModelRegistered(Shape):
 class StageRequest(Shape):
     """Where a model version is asked to go."""
 
-    stage: Literal["staging", "canary", "production"]
-    """Where to: the stage that the pipeline releases to, or its canary."""
+    stage: Stage
+    """Where to: the stage that the pipeline releases to, or its canary; archived: out of them."""
     reason: Text = "asked for through the API"
-    """Why; a rollback writes it into the ledger beside the caller's name."""
+    """Why; the ledger has it beside the caller's name."""
 
 
 class StageMoved(Shape):

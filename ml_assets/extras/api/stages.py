@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from ml_assets.actions.rollback import roll_back
 from ml_assets.adapters.runs import TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch
+from ml_assets.assets.released_model.abort import abort
 from ml_assets.assets.released_model.current_evidence import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
 from ml_assets.assets.released_model.rollback import Asked
 from ml_assets.errors import EvidenceError, one_line
 from ml_assets.extras.api.shapes import StageMoved, StageRequest
 from ml_assets.records.ledger.chain import read_head
-from ml_assets.records.ledger.stages import decided_move, find_model, stage_line
+from ml_assets.records.ledger.stages import decided_move, find_model, stage_line, stage_of
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -33,8 +34,10 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
     """
     head = read_head(pipeline.store, pipeline.name, pipeline.store.resolve())
     model = find_model(head.entries, version)
-    there = stage_line(head.entries, asked.stage)
     told = StageMoved(name=pipeline.name, version=model, stage=asked.stage, status="being released")
+    if asked.stage == "archived":
+        return _archive(pipeline, told, head.entries, Asked(author, asked.reason, model))
+    there = stage_line(head.entries, asked.stage)
     if there is not None and there.model == model:
         return told.model_copy(update={"status": "there already", "ledger_line": there.seq})
     _require_a_way(pipeline, model, asked.stage, head.entries)
@@ -61,6 +64,22 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
         [[pipeline.name, "released_model"]],
     )
     return told.model_copy(update={"run_id": run})
+
+
+def _archive(
+    pipeline: Pipeline, told: StageMoved, entries: Sequence[LedgerEntry], asked: Asked
+) -> StageMoved:
+    stage = stage_of(entries, told.version)
+    if stage == "archived":
+        return told.model_copy(update={"status": "there already"})
+    line = abort(pipeline, told.version, asked.author, asked.reason)
+    if line is not None:
+        return told.model_copy(update={"status": "moved", "ledger_line": line.seq})
+    raise EvidenceError(
+        f"Model {told.version[:12]} is in {stage or 'no stage'}: only staging and canary can be"
+        " left. A model leaves production when another one takes its place (a release, or the stage"
+        " of the version before: a rollback)."
+    )
 
 
 def _require_a_way(

@@ -30,7 +30,7 @@ from ml_assets.records.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 
 def latest_rows(
@@ -145,25 +145,33 @@ class Features:
 
 
 def open_features(pipeline: str, settings: Settings | None = None) -> Features:
+    """The served features of a pipeline, by its name: see ``features_of``.
+
+    Raises:
+        SpecError: there is no such pipeline.
+    """
+    return features_of(open_pipeline(pipeline, settings or read_settings()))
+
+
+def features_of(pipeline: Pipeline) -> Features:
     """The served features of a pipeline.
 
     Raises:
-        SpecError: there is no such pipeline, or it serves no features.
+        SpecError: it serves no features.
         SettingsError: the client of the server is not installed.
         Recalled: what is served was made from bad data.
     """
-    found = settings or read_settings()
-    opened = open_pipeline(pipeline, found)
-    if opened.spec.online is None:
+    if pipeline.spec.online is None:
         raise SpecError(
-            f"{pipeline} serves no features online: add to its spec, for example,"
-            f" online: {{entity: [{opened.spec.features.key[0]}]}}"
+            f"{pipeline.name} serves no features online: add to its spec, for example,"
+            f" online: {{entity: [{pipeline.spec.features.key[0]}]}}"
         )
-    features = Features(pipeline, opened.spec.online.entity, open_online(found.online))
-    commit = opened.store.resolve()
-    record = read_record(opened.store, commit, Address(pipeline, STAGE))
+    store = open_online(pipeline.settings.online)
+    features = Features(pipeline.name, pipeline.spec.online.entity, store)
+    commit = pipeline.store.resolve()
+    record = read_record(pipeline.store, commit, Address(pipeline.name, STAGE))
     if record is not None:
-        require_sound(opened.store, commit, record)
+        require_sound(pipeline.store, commit, record)
     return features
 
 

@@ -24,12 +24,15 @@ class SqliteOnline:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._connection: sqlite3.Connection | None = None
+        self._opened = 0
 
     def current(self, pipeline: str) -> Served | None:
         found = self.get(pipeline, ())
         return found.served if found else None
 
     def get(self, pipeline: str, entities: Sequence[str]) -> Found | None:
+        if not self._file.exists():  # who reads begins no new one in its place
+            return None
         with self._transaction("BEGIN") as connection:  # one state of the file for all questions
             what = connection.execute(
                 "SELECT what FROM served WHERE pipeline = ?", (pipeline,)
@@ -63,16 +66,21 @@ class SqliteOnline:
                 raise
             connection.execute("COMMIT")
         except sqlite3.Error as error:
+            self._connection = None
             raise StoreAway(
                 f"The online store {self._file} cannot be used: {error}. Is it a database of this"
                 " project (ML_ASSETS_ONLINE), and may this user write there?"
             ) from error
 
     def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
+        if self._connection is None or self._opened != self._inode():
             self._file.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self._file, timeout=_SECONDS_TO_WAIT, isolation_level=None)
             connection.execute("PRAGMA journal_mode = WAL")  # who reads waits for nobody
             connection.executescript(_TABLES)
-            self._connection = connection
+            self._connection, self._opened = connection, self._inode()
         return self._connection
+
+    def _inode(self) -> int:
+        """Of the file; another one may lie in its place. 0: there is none."""
+        return self._file.stat().st_ino if self._file.exists() else 0

@@ -9,6 +9,7 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.session import prepared_settings
+from ml_assets.errors import counted
 
 if TYPE_CHECKING:
     from ml_assets.extras.recall.recall import Extent, Way
@@ -107,7 +108,7 @@ def _observe(settings: "Settings", found: "Extent", text: str) -> None:
 def _print_recall(found: "Extent", recall: str) -> None:
     versions = (*found.recall.seeds, *found.recall.reached)
     verb = "reached" if recall else "would reach"
-    print(f"{found.recall.snapshot} {verb} {len(versions)} versions:")
+    print(f"{found.recall.snapshot} {verb} {counted(len(versions), 'version')}:")
     for key, group in groupby(versions, key=lambda version: version.key):
         listed = list(group)
         shown = ", ".join(

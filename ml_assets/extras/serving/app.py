@@ -1,12 +1,12 @@
 """The routes of the server: the Open Inference Protocol, rows by column name, metrics."""
 
 import asyncio
+import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect
 
 from ml_assets.adapters.same_origin import LOOPBACK
 from ml_assets.assets.released_model.find_release import refusal_since
@@ -73,6 +74,7 @@ class Server:
     draining: bool = False
     _online: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     """One thread looks entities up: an online store is for one."""
+    _opened: "tuple[object, Features] | None" = None
 
     @property
     def name(self) -> str:
@@ -88,6 +90,7 @@ class Server:
             app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, "[::1]"])
         app.exception_handler(MlAssetsError)(_refused)
         app.exception_handler(TimeoutError)(_too_late)
+        app.exception_handler(ClientDisconnect)(_gone)
         model = f"/v2/models/{self.name}"
         for path in (model, f"{model}/versions/{{version}}"):
             app.get(path)(self.metadata)
@@ -198,14 +201,17 @@ class Server:
         if kind == "rows":
             return given
         run = asyncio.get_running_loop().run_in_executor
-        found = await run(self._online, lambda: self._features.look_up_many(given))
+        found = await run(self._online, lambda: self._features().look_up_many(given))
         return [row and {**entity, **row} for entity, row in zip(given, found, strict=True)]
 
-    @cached_property
     def _features(self) -> "Features":
-        from ml_assets.extras.online.features import open_features  # where entities are asked for
+        """Opened anew where a line or a recall has come: they may be recalled."""
+        from ml_assets.extras.online.features import features_of  # where entities are asked for
 
-        return open_features(self.name, self.following.pipeline.settings)
+        seen = self.following.seen
+        if self._opened is None or self._opened[0] != seen:
+            self._opened = (seen, features_of(self.following.pipeline))
+        return self._opened[1]
 
     async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[Part]:
         if not rows:
@@ -287,7 +293,12 @@ async def _refused(_request: Request, error: Exception) -> Response:
     kinds = (code for kind, code in _STATUS.items() if isinstance(error, kind))
     status = next(kinds, 503)
     headers = {"retry-after": "1"} if status in (429, 503) else None
-    return JSONResponse({"error": str(error)}, status, headers)
+    said = json.dumps({"error": str(error)})  # in ASCII: half a character may be quoted
+    return Response(said, status, headers, "application/json")
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=499)  # nobody reads it; it is counted
 
 
 async def _too_late(_request: Request, _error: Exception) -> Response:

@@ -13,49 +13,27 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SECONDS = click.FloatRange(min=0.0)
 
 
-@click.command
+@click.command(context_settings={"show_default": True})
 @options.pipeline
-@click.option("--port", type=options.Whole(1, 65535), default=8080, show_default=True)
+@click.option("--port", type=options.Whole(1, 65535), default=8080)
+@click.option("--host", default="127.0.0.1", help=f"Another one needs a token in {SERVE_TOKENS}.")
 @click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help=f"Another one needs a token in {SERVE_TOKENS}.",
+    "--batch-rows", type=options.COUNT, default=256, help="Most rows that are computed together."
 )
 @click.option(
-    "--batch-rows",
-    type=options.COUNT,
-    default=256,
-    show_default=True,
-    help="The most rows that are computed together.",
+    "--batch-wait", type=_SECONDS, default=0.0, help="Milliseconds an idle model waits for more."
 )
 @click.option(
-    "--batch-wait",
-    type=_SECONDS,
-    default=0.0,
-    show_default=True,
-    help="Milliseconds that an idle model waits for more rows.",
+    "--queue-rows", type=options.COUNT, default=4096, help="Most rows that wait; then it is a 429."
 )
 @click.option(
-    "--queue-rows",
-    type=options.COUNT,
-    default=4096,
-    show_default=True,
-    help="The most rows that wait; who comes then is answered 429.",
-)
-@click.option(
-    "--drain",
-    type=_SECONDS,
-    default=0.0,
-    show_default=True,
-    help="Seconds from SIGTERM to the end, in which it answers and is not ready.",
+    "--drain", type=_SECONDS, default=0.0, help="Seconds it answers on after SIGTERM, not ready."
 )
 @click.option(
     "--follow",
     type=click.FloatRange(min=0.1),
     default=1.0,
-    show_default=True,
-    help="Seconds between two looks at the ledger.",
+    help="Seconds between looks at the ledger.",
 )
 def serve(
     pipeline: str,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from ml_assets.assets.released_model.abort import abort
 from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.assets.released_model.golden import golden_vectors
 from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
-from ml_assets.extras.serving.abort import abort_canary
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel
@@ -47,7 +47,7 @@ class Following:
     _aborted: dict[str, str] = field(default_factory=dict)
     """Models that traffic showed to be bad -> why; out, whether the ledger has the line or not."""
     _why_not: str = "the release is being verified and tried"
-    _seen: frozenset[tuple[str, str]] | None = None
+    seen: frozenset[tuple[str, str]] | None = None
     """The lines and recalls that were looked at; None: none yet."""
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
     _store: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
@@ -87,7 +87,7 @@ class Following:
         self._show()
         if self.pipeline.spec.release.rollout is not None:
             await self._follow_canary()
-        self._seen = seen
+        self.seen = seen
 
     async def abort(self, canary: ServedModel, reason: str) -> None:
         """Take the model in canary out at once, and write the line of the ledger.
@@ -98,7 +98,7 @@ class Following:
         self.metrics.aborts.inc()
         self.tell(f"{self.pipeline.name}: model {canary.version} is out of canary: {reason}")
         self._withdraw_canary()
-        self._seen = None  # the next look writes the line
+        self.seen = None  # the next look writes the line
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
@@ -108,11 +108,12 @@ class Following:
             try:
                 await self.look()
                 failed = 0
-            except MlAssetsError as error:
+            except Exception as error:  # whatever a store says while it is away
                 most = 3 if isinstance(error, CanaryNotServing) else 10  # the champion is followed
                 failed = min(failed + 1, most)
                 self.metrics.refusals.inc()
-                self.tell(f"not taken up: {error}")
+                known = isinstance(error, MlAssetsError)
+                self.tell(f"not taken up: {error if known else repr(error)}")
                 if isinstance(error, Recalled):
                     self._withdraw_canary()
                     self._withdraw(str(error))
@@ -131,7 +132,7 @@ class Following:
         folders = (f"ledger/{name}/", f"certificates/{name}/", "recalls/")
         files = (entry for folder in folders for entry in store.list(commit, folder))
         found = frozenset((entry.path, entry.digest) for entry in files)
-        return None if found == self._seen else (find_release(self.pipeline), found)
+        return None if found == self.seen else (find_release(self.pipeline), found)
 
     async def _take_up(self, release: LoadedRelease) -> None:
         if self.canary is not None and self.canary.release.model == release.model:
@@ -198,7 +199,8 @@ class Following:
         reason = self._aborted.get(release.model.digest)
         if reason is None:
             return release
-        line = abort_canary(self.pipeline, release.model.digest, reason)
+        author = self.pipeline.spec.owner
+        line = abort(self.pipeline, release.model.digest, author, reason)
         if line is not None:
             self.tell(f"{self.pipeline.name}: aborted in ledger line {line.seq}")
         return None

@@ -78,9 +78,12 @@ def read_inference(body: bytes, header_length: str | None) -> Inference:
     if len(counts) != 1 or 0 in counts:
         raise RowsRefused(f"All inputs need the same number of rows, one or more: {counts or 0}.")
     parameters, wanted = asked.get("parameters"), asked.get("outputs") or []
+    name = asked.get("id")
+    if not isinstance(wanted, list) or not isinstance(name, str | None):
+        raise RowsRefused("'outputs' has to be a list, and 'id' a text.")
     default = isinstance(parameters, dict) and parameters.get("binary_data_output") is True
     named = tuple(_wanted(output, default) for output in wanted)
-    return Inference(asked.get("id"), columns, counts.pop(), named, default)
+    return Inference(name, columns, counts.pop(), named, default)
 
 
 def read_document(body: bytes) -> Any:
@@ -160,7 +163,7 @@ def _read_tensor(tensor: Any, rest: bytes) -> tuple[str, Sequence[object], bytes
     if not isinstance(tensor, dict) or not isinstance(tensor.get("name"), str):
         raise RowsRefused("Each input has to be an object with a 'name'.")
     name, datatype = tensor["name"], tensor.get("datatype")
-    if datatype != "BYTES" and datatype not in _TYPES:
+    if not isinstance(datatype, str) or datatype not in ("BYTES", *_TYPES):
         raise RowsRefused(
             f"The input {quoted(name)} has the datatype {quoted(datatype)}; expected BYTES or one"
             f" of {', '.join(_TYPES)}."
@@ -175,6 +178,8 @@ def _read_tensor(tensor: Any, rest: bytes) -> tuple[str, Sequence[object], bytes
         raise RowsRefused(
             f"The input {quoted(name)} names {quoted(size)} bytes, which are not there."
         )
+    if datatype == "BOOL":
+        values = [int(value) if isinstance(value, bool) else value for value in values]
     shape = tensor.get("shape")
     if shape not in ([len(values)], [len(values), 1]):
         raise RowsRefused(

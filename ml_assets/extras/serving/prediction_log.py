@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ml_assets.errors import MlAssetsError
 from ml_assets.spec.gates import Target
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
@@ -83,7 +82,7 @@ class PredictionLog:
             of_it = [one for one in taken if one.moment.strftime(_HOUR) == hour]
             try:
                 await run(self._writer, self._write, hour, of_it)
-            except (MlAssetsError, OSError):
+            except BaseException:  # a cancelled write may be done: a row that comes twice is one
                 self._waiting = [*taken, *self._waiting]
                 raise
             taken = [one for one in taken if one.moment.strftime(_HOUR) != hour]
@@ -109,7 +108,7 @@ def _frame(answered: Answered, names: Sequence[str]) -> "pl.DataFrame":
 
     count = len(answered.rows)
     key = {name: answered.key.get(name) or [None] * count for name in names}
-    text = {name: [None if v is None else str(v) for v in values] for name, values in key.items()}
+    text = {name: [*map(_text, values)] for name, values in key.items()}
     moment = pl.Series([answered.moment] * count, dtype=pl.Datetime("us", "UTC"))
     return pl.DataFrame(
         {
@@ -123,6 +122,11 @@ def _frame(answered: Answered, names: Sequence[str]) -> "pl.DataFrame":
             **{name: list(values) for name, values in answered.outputs.items()},
         }
     )
+
+
+def _text(value: object) -> str | None:
+    """As UTF-8 has it: half a character, which JSON may hold, would keep the file from being."""
+    return None if value is None else str(value).encode(errors="replace").decode()
 
 
 def parts_of(objects: LocalObjects, pipeline: str, hour: str) -> list[str]:

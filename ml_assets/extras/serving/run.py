@@ -8,7 +8,6 @@ from types import FrameType
 
 import uvicorn
 
-from ml_assets.errors import MlAssetsError
 from ml_assets.extras.serving.app import Server
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.following import CanaryNotServing, Following
@@ -40,7 +39,8 @@ def answer(
     Raises:
         MlAssetsError: there is no release that holds at the beginning.
     """
-    asyncio.run(_answer(pipeline, listening, limits, tell))
+    with asyncio.Runner(loop_factory=uvicorn.Config("").get_loop_factory()) as runner:  # uvloop
+        runner.run(_answer(pipeline, listening, limits, tell))
 
 
 async def _answer(
@@ -71,7 +71,7 @@ async def _answer(
         failed = (await asyncio.gather(*beside, return_exceptions=True))[0]
         await following.end()
         await traffic.end()
-    if isinstance(failed, MlAssetsError):
+    if isinstance(failed, Exception):
         raise failed
 
 
@@ -81,7 +81,7 @@ async def _follow(following: Following, http: "_Http") -> None:
         await following.look()
     except CanaryNotServing as error:
         following.tell(f"not taken up: {error}")
-    except MlAssetsError:
+    except Exception:
         http.should_exit = True
         raise
     await following.run()

@@ -101,14 +101,18 @@ class Traffic:
         flushed = time.monotonic()
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            reason = self._watch.reason() if self._watch else None
-            canary = self.following.canary
-            if reason and canary and self._watched and self._watched[1] == canary.digest:
-                self._watch = self._watched = None
-                await self.following.abort(canary, f"in its traffic as canary: {reason}")
+            await self._look()
             if self.log and time.monotonic() - flushed > self.log.every:
                 flushed = time.monotonic()
                 await self._flush(self.log)
+
+    async def _look(self) -> None:
+        """Take the canary out where its traffic shows that it is bad."""
+        reason = self._watch.reason() if self._watch else None
+        canary = self.following.canary
+        if reason and canary and self._watched and self._watched[1] == canary.digest:
+            self._watch = self._watched = None
+            await self.following.abort(canary, f"in its traffic as canary: {reason}")
 
     async def end(self) -> None:
         """Write the rest of the log."""
@@ -123,10 +127,10 @@ class Traffic:
             if log.lost:
                 self.tell(f"{log.lost} answers are not in the prediction log: it waited too long")
                 log.lost = 0
-        except (MlAssetsError, OSError) as error:  # a store that is away silences no server
-            if self._told != str(error):
+        except Exception as error:  # a store that is away silences no server
+            if self._told != repr(error):
                 self.tell(f"the prediction log waits: {error}")
-            self._told = str(error)
+            self._told = repr(error)
 
     def _stage(self, served: ServedModel) -> Target:
         return "canary" if served is self.following.canary else "production"

@@ -7,7 +7,6 @@ types at once. Every verb and resource here is in the Role of deploy/.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
@@ -17,6 +16,7 @@ from ml_assets.launch.kubernetes.observations import (
     Json,
     KubernetesEvent,
     PodState,
+    QueueWord,
     job_state,
     kubernetes_event,
     pod_state,
@@ -39,7 +39,6 @@ from ml_assets.launch.kubernetes.resources import (
 )
 from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, ClusterCalls
 from ml_assets.launch.kubernetes.rights import require_rights
-from ml_assets.launch.kubernetes.starting import QueueWord
 
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
@@ -48,20 +47,6 @@ _JOB_UID = "kueue.x-k8s.io/job-uid"
 _NODE_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _BETWEEN_LOOKS = (0.2, 2.0)
 """Seconds between two looks at what is left of a deletion: the first, and the longest."""
-
-
-@dataclass(frozen=True)
-class Created:
-    """The Job is there, and we made it."""
-
-    job: JobState
-
-
-@dataclass(frozen=True)
-class AlreadyThere:
-    """The Job was there before: another worker made it, or we did in a former life."""
-
-    job: JobState
 
 
 class KubernetesApi:
@@ -105,8 +90,10 @@ class KubernetesApi:
 
     # --- Jobs and Services ------------------------------------------------------------------------
 
-    def create_job(self, manifest: Json) -> Created | AlreadyThere:
+    def create_job(self, manifest: Json) -> JobState:
         """Create a Job by its name, once: where the answer was lost, it is looked for.
+
+        One that is there already was made by another worker, or by us in a former life: it is ours.
 
         Raises:
             ClusterRefused: forbidden, not valid, no such namespace, quota spent.
@@ -121,12 +108,11 @@ class KubernetesApi:
             return self._job(client, name)
 
         try:
-            return Created(job_state(self.calls.ask(f"create Job {name}", create, look)))
+            return job_state(self.calls.ask(f"create Job {name}", create, look))
         except ClusterRefused as refused:
             if refused.status != 409:
                 raise
-            there = self.job(name)
-            return AlreadyThere(there) if there else self.create_job(manifest)
+            return self.job(name) or self.create_job(manifest)
 
     def create_service(self, manifest: Json) -> None:
         """Create a Service by its name; one that is there already is ours.

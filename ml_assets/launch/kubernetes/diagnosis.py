@@ -33,7 +33,7 @@ from ml_assets.spec.usage import Held
 class PodObservations:
     """All that is known of the pods of an attempt that ended, and of their Job.
 
-    Pods in the order in which they were lost, as far as that was seen.
+    Pods in the order in which they were lost, as far as that was seen; their words by index.
     """
 
     job: JobState | None
@@ -42,9 +42,20 @@ class PodObservations:
     words: Sequence[TerminationMessage] = ()
     """Termination messages that pods left on the object store: torchrun exits 1 for everything."""
     said: str = ""
-    """Reasons the program gave, and the ends of its logs."""
+    """The ends of the logs of pods that failed and left no termination message."""
     spot: bool = False
     """It ran on nodes that may be taken back."""
+
+    @property
+    def code(self) -> int:
+        """The true exit code of all its pods, as far as they told it."""
+        return true_code(0, [word.code for word in self.words])
+
+    @property
+    def log(self) -> str:
+        """The ends of its pods' logs."""
+        told = [f"--- pod {word.index}: {word.reason}\n{word.log}" for word in self.words]
+        return "\n".join([*told, self.said])
 
 
 def diagnose(seen: PodObservations) -> Ending:
@@ -274,68 +285,31 @@ def _pod(seen: PodObservations, index: int | None) -> PodState | None:
     return _first(seen, lambda pod: pod.index == index) if index is not None else None
 
 
-Words = Mapping[int, TerminationMessage]
-"""Index of a pod -> its termination message."""
+def why(over: Over, seen: PodObservations, events: Sequence[Event]) -> Ending:
+    """Why an attempt ended, if nobody was told to stop it.
+
+    Args:
+        events: that it told.
+    """
+    if over.ending is not None:
+        return over.ending
+    reasons = [event.reason for event in events if isinstance(event, Failed)]
+    return diagnose(replace(seen, said="\n".join([*reasons, seen.log])))
 
 
-@dataclass(frozen=True)
-class PodEvidence:
-    """All that is known of an attempt that is over."""
-
-    over: Over
-    words: Words
-    tails: str
-    """Ends of the logs of pods that failed and left no termination message."""
-    cluster_events: tuple[KubernetesEvent, ...]
-    """The cluster's events about its Job."""
-    spot: bool
-
-    @property
-    def code(self) -> int:
-        """The true one of all its pods, as far as they told it."""
-        return true_code(0, [word.code for word in self.words.values()])
-
-    @property
-    def log(self) -> str:
-        """The ends of its pods' logs."""
-        said = [f"--- pod {index}: {w.reason}\n{w.log}" for index, w in sorted(self.words.items())]
-        return "\n".join([*said, self.tails])
-
-    def ending(self, events: Sequence[Event]) -> Ending:
-        """Why it ended, if nobody was told to stop it.
-
-        Args:
-            events: that it told.
-        """
-        if self.over.ending is not None:
-            return self.over.ending
-        reasons = [event.reason for event in events if isinstance(event, Failed)]
-        return diagnose(
-            PodObservations(
-                self.over.job,
-                self.over.pods,
-                self.cluster_events,
-                [word for _, word in sorted(self.words.items())],
-                "\n".join([*reasons, self.log]),
-                self.spot,
-            )
-        )
-
-
-def ending_of(seen: PodEvidence, events: Sequence[Event], log: Path) -> Ending:
+def ending_of(over: Over, seen: PodObservations, events: Sequence[Event], log: Path) -> Ending:
     """What ended it, and what follows.
 
     Args:
         log: of the attempt.
     """
-    over = seen.over
     if over.noticed is not None:
         return stalled(over.noticed)
     if over.told:
         return judge(seen.code or -signal.SIGTERM, events, log, workers=False)
     if over.complete:
         return judge(EXIT_DONE, events, log, workers=False)
-    found = seen.ending(events)
+    found = why(over, seen, events)
     if found.code == EXIT_SUPERSEDED:  # another launcher went on: follow it
         return replace(found, then="lost", cause="Superseded")
     if found.of_program:
@@ -344,12 +318,12 @@ def ending_of(seen: PodEvidence, events: Sequence[Event], log: Path) -> Ending:
     return found
 
 
-def held_by(order: JobOrder, seen: PodEvidence, bought: PriceClass) -> Held:
+def held_by(order: JobOrder, seen: PodObservations, bought: PriceClass) -> Held:
     """The machines of an attempt that is over, and since when."""
-    now, over = datetime.now(UTC), seen.over
-    created = over.job.created if over.job and over.job.created else now
-    scheduled = [pod.scheduled for pod in over.pods if pod.scheduled is not None]
-    started = [pod.started for pod in over.pods if pod.started is not None]
+    now = datetime.now(UTC)
+    created = seen.job.created if seen.job and seen.job.created else now
+    scheduled = [pod.scheduled for pod in seen.pods if pod.scheduled is not None]
+    started = [pod.started for pod in seen.pods if pod.started is not None]
     computes = order.verb in ("train", "measure")
     return Held(
         # a machine that a pod never got was held by nobody; a pod may have been replaced
@@ -360,5 +334,5 @@ def held_by(order: JobOrder, seen: PodEvidence, bought: PriceClass) -> Held:
         scheduled=min(scheduled, default=None),
         started=max(started) if len(started) >= order.world.nodes else None,
         ended=max(now, created),
-        staged_bytes=sum(word.staged_bytes for word in seen.words.values()),
+        staged_bytes=sum(word.staged_bytes for word in seen.words),
     )

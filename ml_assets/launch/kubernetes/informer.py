@@ -8,11 +8,12 @@ import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol, Self
+from typing import Self
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
+from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.observations import (
     JobState,
     Json,
@@ -21,7 +22,7 @@ from ml_assets.launch.kubernetes.observations import (
     job_state,
     pod_state,
 )
-from ml_assets.launch.kubernetes.resources import Page, Watched
+from ml_assets.launch.kubernetes.resources import Lines, Page, Watched
 from ml_assets.launch.kubernetes.retries import NoAnswer, SilentStream, Trouble, told_by
 
 WATCH_SECONDS = 600
@@ -38,32 +39,6 @@ _LONGEST_SILENCE = 600.0
 _JOIN_SECONDS = 5.0
 _GONE = 410
 _UNKNOWN_US = 401
-
-
-class Stream(Iterable[bytes], Protocol):
-    """An answer that goes on, line by line."""
-
-    def close(self) -> None:
-        """End it, from any thread."""
-        ...
-
-
-class WatchSource(Protocol):
-    """Whom to ask: ``api.KubernetesApi``."""
-
-    def all_of(self, kind: Watched, selector: str) -> Page:
-        """All objects now, asked for until there is an answer."""
-        ...
-
-    def page(self, kind: Watched, selector: str) -> Page:
-        """All objects now, asked for once."""
-        ...
-
-    def stream(
-        self, kind: Watched, selector: str, version: str, seconds: int, silence: float
-    ) -> Stream:
-        """Changes since a version."""
-        ...
 
 
 def wait_after(failures: int, longest: float) -> float:
@@ -185,14 +160,14 @@ class Reflector:
 
     def __init__(
         self,
-        source: WatchSource,
+        api: KubernetesApi,
         kind: Watched,
         selector: str,
         cache: Cache,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._source = source
+        self._api = api
         self._kind: Watched = kind
         self._selector = selector
         self._cache = cache
@@ -209,12 +184,12 @@ class Reflector:
         self._heard = clock()
         self.trouble: MlAssetsError | None = None
         """Why the last look failed; None: the cluster answers."""
-        self._stream: Stream | None = None
+        self._stream: Lines | None = None
         self._stopped = False
 
     def begin(self) -> None:
         """The first look; its errors are the caller's."""
-        self._take(self._source.all_of(self._kind, self._selector))
+        self._take(self._api.all_of(self._kind, self._selector))
 
     def run(self) -> None:
         """Follow until it is stopped."""
@@ -248,7 +223,7 @@ class Reflector:
 
     def _look(self) -> bool:
         try:
-            self._take(self._source.page(self._kind, self._selector))
+            self._take(self._api.page(self._kind, self._selector))
         except (ClusterRefused, NoAnswer) as error:
             self._bear(error)
             self.trouble = error
@@ -270,9 +245,7 @@ class Reflector:
         """Watch until it ends; why, if that was before its time."""
         seconds = int(WATCH_SECONDS * random.uniform(0.5, 1.0))
         try:
-            stream = self._source.stream(
-                self._kind, self._selector, version, seconds, self._silence
-            )
+            stream = self._api.stream(self._kind, self._selector, version, seconds, self._silence)
             self._stream, self._heard = stream, self._clock()
             try:
                 if self._stopped:  # while it was opened: nobody else will close it
@@ -341,13 +314,12 @@ class JobInformer:
         ClusterRefused, ClusterAway: the first look failed.
     """
 
-    def __init__(self, source: WatchSource, selector: str) -> None:
+    def __init__(self, api: KubernetesApi, selector: str) -> None:
         self._cache = Cache()
         self._stopping = threading.Event()
         kinds: tuple[Watched, ...] = ("jobs", "pods")
         self._reflectors = [
-            Reflector(source, kind, selector, self._cache, pause=self._stopping.wait)
-            for kind in kinds
+            Reflector(api, kind, selector, self._cache, pause=self._stopping.wait) for kind in kinds
         ]
         self._threads = [
             threading.Thread(target=reflector.run, name=f"watch {kind}", daemon=True)
@@ -386,7 +358,3 @@ class JobInformer:
             (reflector.trouble for reflector in self._reflectors if reflector.trouble is not None),
             None,
         )
-
-    def silent(self) -> float:
-        """Seconds since the cluster last said something of one of them: what is known is as old."""
-        return max(reflector.silent() for reflector in self._reflectors)

@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, Self
 
 from ml_assets.errors import ClusterRefused
-from ml_assets.launch.kubernetes.informer import Stream, wait_after
+from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.informer import wait_after
 from ml_assets.launch.kubernetes.observations import PodState
+from ml_assets.launch.kubernetes.resources import Lines
 from ml_assets.launch.kubernetes.retries import NoAnswer
 
 LONGEST_WAIT = 60.0
@@ -21,22 +23,11 @@ _MARGIN_SECONDS = 10
 _LAST_SECONDS = 1.0
 """For the end of a log, when nobody follows it any more: an attempt that is lost does not wait."""
 _JOIN_SECONDS = 5.0
+_TAIL_LINES = 50
 _TAILS = 4
 """Pods whose ends are read: of hundreds that failed, the first ones say why."""
 _NOT_YET, _GONE = 400, 404
 _STAMPED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(\S*) (.*)", re.DOTALL)
-
-
-class LogSource(Protocol):
-    """Whom to ask: ``api.KubernetesApi``."""
-
-    def log(self, pod: str, since_seconds: int | None = None) -> Stream:
-        """A pod's log as it grows, each line with its time."""
-        ...
-
-    def tail(self, pod: str, lines: int) -> str:
-        """The end of a pod's log; empty where none can be had."""
-        ...
 
 
 class LogFollower:
@@ -49,14 +40,14 @@ class LogFollower:
     """
 
     def __init__(
-        self, source: LogSource, file: Path, clock: Callable[[], float] = time.monotonic
+        self, api: KubernetesApi, file: Path, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._source = source
+        self._api = api
         self._file = file
         self._clock = clock
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._stream: Stream | None = None
+        self._stream: Lines | None = None
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -92,7 +83,7 @@ class LogFollower:
     def _read(self, pod: str, written: "_Written") -> bool:
         """Write what one connection gives; whether there may be more."""
         try:
-            self._stream = self._source.log(pod, written.since())
+            self._stream = self._api.log(pod, written.since())
             written.take(self._stream)
         except NoAnswer:
             return True
@@ -160,12 +151,12 @@ class _Written:
         self._out.flush()
 
 
-def tails(source: LogSource, pods: Sequence[PodState], lines: int = 50) -> str:
+def tails(api: KubernetesApi, pods: Sequence[PodState]) -> str:
     """The ends of the logs of the first of these pods, each under its name.
 
     What cannot be read is left out: it is wanted for an explanation, and is none itself.
     """
-    read = [(pod, source.tail(pod.name, lines)) for pod in pods[:_TAILS]]
+    read = [(pod, api.tail(pod.name, _TAIL_LINES)) for pod in pods[:_TAILS]]
     return "\n".join(
         f"--- the end of the log of {pod.name} (on {pod.node}) ---\n{end}"
         for pod, end in read

@@ -36,15 +36,9 @@ class JobState:
     parallelism: int
     suspended: bool
     deleting: bool
-    active: int
-    ready: int
-    succeeded: int
-    failed: int
     conditions: tuple[Condition, ...]
     """Those that hold."""
     created: datetime | None
-    started: datetime | None
-    """When it was last released from suspension, or created."""
 
     @property
     def complete(self) -> bool:
@@ -68,7 +62,6 @@ class JobState:
 class ContainerWaiting:
     """Why a container does not run yet: ``ContainerCreating``, ``ImagePullBackOff``, ..."""
 
-    container: str
     reason: str
     message: str
 
@@ -77,7 +70,6 @@ class ContainerWaiting:
 class ContainerEnd:
     """How a container ended. ``exit_code`` above 128 is a signal, 128 less."""
 
-    container: str
     exit_code: int
     reason: str
     message: str
@@ -93,14 +85,12 @@ class PodState:
     job: str
     index: int | None
     """Its completion index: the rank of its node."""
-    labels: Mapping[str, str]
     phase: str
     """``Pending``, ``Running``, ``Succeeded``, ``Failed`` or ``Unknown``."""
     reason: str
     """The reason of the pod itself: ``Evicted``, ``NodeLost``, ``OutOfcpu``, ...; mostly empty."""
     message: str
     node: str | None
-    ready: bool
     deleting: bool
     """It has its grace to end in."""
     unscheduled: Condition | None
@@ -111,7 +101,6 @@ class PodState:
     """The first container that does not run yet."""
     ended: ContainerEnd | None
     """The first container that failed, else the first that ended."""
-    created: datetime | None
     scheduled: datetime | None
     started: datetime | None
     """When its first container began to run."""
@@ -143,9 +132,16 @@ class KubernetesEvent:
 
     reason: str
     message: str
-    about: str
-    """Name of the object."""
     last: datetime | None
+
+
+@dataclass(frozen=True)
+class QueueWord:
+    """What Kueue says of a Job that it has not admitted."""
+
+    message: str
+    missing: bool
+    """The queue itself is not there."""
 
 
 @dataclass(frozen=True)
@@ -172,13 +168,8 @@ def job_state(job: Json) -> JobState:
         parallelism=spec.get("parallelism", 1),
         suspended=bool(spec.get("suspend")),
         deleting=bool(meta.get("deletionTimestamp")),
-        active=status.get("active") or 0,
-        ready=status.get("ready") or 0,
-        succeeded=status.get("succeeded") or 0,
-        failed=status.get("failed") or 0,
         conditions=tuple(_condition(one) for one in _conditions(status) if one["status"] == "True"),
         created=_time(meta.get("creationTimestamp")),
-        started=_time(status.get("startTime")),
     )
 
 
@@ -196,18 +187,15 @@ def pod_state(pod: Json) -> PodState:
         uid=meta.get("uid", ""),
         job=labels.get(_JOB) or labels.get("job-name", ""),
         index=_index(meta),
-        labels=labels,
         phase=status.get("phase", "Pending"),
         reason=status.get("reason") or "",
         message=status.get("message") or "",
         node=(pod.get("spec") or {}).get("nodeName"),
-        ready=_found(status, "Ready", "True") is not None,
         deleting=bool(meta.get("deletionTimestamp")),
         unscheduled=_found(status, "PodScheduled", "False"),
         disrupted=_found(status, "DisruptionTarget", "True"),
         waiting=_waiting(containers),
         ended=_ended(containers),
-        created=_time(meta.get("creationTimestamp")),
         scheduled=scheduled.since if scheduled else None,
         started=_started(status.get("containerStatuses") or ()),
         image=_image(status.get("containerStatuses") or ()),
@@ -217,12 +205,10 @@ def pod_state(pod: Json) -> PodState:
 
 def kubernetes_event(event: Json) -> KubernetesEvent:
     """From the API's JSON."""
-    about = event.get("involvedObject") or {}
     last = event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
     return KubernetesEvent(
         reason=event.get("reason") or "",
         message=event.get("message") or "",
-        about=about.get("name", ""),
         last=_time(last),
     )
 
@@ -255,15 +241,13 @@ def _waiting(containers: Sequence[Json]) -> ContainerWaiting | None:
     for one in containers:
         waiting = (one.get("state") or {}).get("waiting")
         if waiting is not None:
-            said = waiting.get("message") or ""
-            return ContainerWaiting(one["name"], waiting.get("reason") or "", said)
+            return ContainerWaiting(waiting.get("reason") or "", waiting.get("message") or "")
     return None
 
 
 def _ended(containers: Sequence[Json]) -> ContainerEnd | None:
     ends = [
         ContainerEnd(
-            container=one["name"],
             exit_code=ended.get("exitCode", 0),
             reason=ended.get("reason") or "",
             message=ended.get("message") or "",

@@ -25,7 +25,12 @@ from ml_assets.launch.events import (
 )
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.diagnosis import PodEvidence, Words, ending_of, held_by
+from ml_assets.launch.kubernetes.diagnosis import (
+    PodObservations,
+    ending_of,
+    held_by,
+    why,
+)
 from ml_assets.launch.kubernetes.following import Following, Over
 from ml_assets.launch.kubernetes.logs import tails
 from ml_assets.launch.kubernetes.manifest import (
@@ -57,7 +62,7 @@ from ml_assets.spec.footprint import Room, pod_room
 from ml_assets.spec.program import Request, TrainRequest, World
 from ml_assets.spec.program.events import Checkpoint, Event
 from ml_assets.spec.program.identity import Program
-from ml_assets.spec.program.pod import REQUEST, attempt_of
+from ml_assets.spec.program.pod import REQUEST, TerminationMessage, attempt_of
 from ml_assets.store.objects import write_whole
 from ml_assets.store.open import mark_of
 from ml_assets.store.s3.client import client
@@ -243,7 +248,7 @@ class KubernetesRunner:
 
     def _create(self, order: JobOrder) -> None:
         """The Job, by us or by whoever was first; then its Service, which goes with it."""
-        job = self._api.create_job(job_manifest(order, self._settings)).job
+        job = self._api.create_job(job_manifest(order, self._settings))
         if order.world.nodes > 1:
             self._api.create_service(service_manifest(order, self._settings, job.uid))
 
@@ -292,8 +297,8 @@ class KubernetesRunner:
                 raise
 
         words = partial(mirror.exits, number)
-        seen = self._looked_at(order, over, brought(words, {}))
-        then = seen.ending(follower.of_attempt(order.attempt)).then
+        seen = self._looked_at(order, over, brought(words, ()))
+        then = why(over, seen, follower.of_attempt(number)).then
         if then in _MADE_AGAIN and not (over.complete or over.told or over.noticed):
             threading.Thread(target=self._clear_behind, args=[order], daemon=True).start()
         else:
@@ -309,21 +314,24 @@ class KubernetesRunner:
         times = [pod.lost_at for pod in over.pods if pod.lost and pod.lost_at is not None]
         if times:
             self._lost[order.session] = min(times)
-        log = work.folder.log(order.attempt)
+        log = work.folder.log(number)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
-        ending = ending_of(seen, follower.of_attempt(order.attempt), log)
+        ending = ending_of(over, seen, follower.of_attempt(number), log)
         return replace(ending, held=held_by(order, seen, self._bought(order)))
 
-    def _looked_at(self, order: JobOrder, over: Over, words: Words) -> PodEvidence:
+    def _looked_at(
+        self, order: JobOrder, over: Over, words: Sequence[TerminationMessage]
+    ) -> PodObservations:
         """What tells why it ended, as long as it is there."""
-        failed = over.job is not None and not over.complete
-        dumb = [p for p in over.pods if p.phase == "Failed" and not p.gone and p.index not in words]
-        return PodEvidence(
-            over,
+        job, spoken = over.job, {word.index for word in words}
+        failed = [pod for pod in over.pods if pod.phase == "Failed" and not pod.gone]
+        return PodObservations(
+            job,
+            over.pods,
+            self._api.cluster_events(job.uid) if job and not job.complete else (),
             words,
-            tails(self._api, dumb),
-            tuple(self._api.cluster_events(over.job.uid)) if over.job and failed else (),
+            tails(self._api, [pod for pod in failed if pod.index not in spoken]),
             order.spot,
         )
 

@@ -3,14 +3,20 @@
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
-from typing import Protocol
+from decimal import Decimal
 
 from ml_assets.launch.failure import Ending
+from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.causes import of_cause, one_line
 from ml_assets.launch.kubernetes.names import QUEUE_LABEL
-from ml_assets.launch.kubernetes.observations import JobState, KubernetesEvent, PodState
+from ml_assets.launch.kubernetes.observations import (
+    JobState,
+    KubernetesEvent,
+    PodState,
+    QueueWord,
+)
 
 # seconds that a cause may last before it ends the attempt. What only a person can mend is told
 # quickly; a cause that comes and goes gets the time that it usually takes to go.
@@ -66,27 +72,6 @@ _DENIED = re.compile(
 
 
 @dataclass(frozen=True)
-class QueueWord:
-    """What Kueue says of a Job that it has not admitted."""
-
-    message: str
-    missing: bool
-    """The queue itself is not there."""
-
-
-class Explains(Protocol):
-    """Whom to ask why nothing happens; each question is a call to the cluster."""
-
-    def cluster_events(self, uid: str) -> Sequence[KubernetesEvent]:
-        """The events about an object."""
-        ...
-
-    def queue_word(self, job: JobState, queue: str) -> QueueWord | None:
-        """What Kueue says of a suspended Job; None: nothing."""
-        ...
-
-
-@dataclass(frozen=True)
 class Stuck:
     """What keeps an attempt from running."""
 
@@ -105,18 +90,18 @@ class StartUp:
     """Looks at an attempt that is coming up, and says when it has waited long enough.
 
     Args:
-        asks: for events and Kueue's words, now and then.
+        api: asked for events and Kueue's words, now and then; each question is a call.
         room_seconds: how long to wait for room: nodes or quota.
         clock: monotonic seconds.
     """
 
     def __init__(
         self,
-        asks: Explains,
+        api: KubernetesApi,
         room_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._asks = asks
+        self._api = api
         self._room_seconds = room_seconds
         self._clock = clock
         self._ask_at = clock()
@@ -150,11 +135,11 @@ class StartUp:
         quiet = next((pod for pod in pods if _is_quiet(pod)), None)
         queue = job.labels.get(QUEUE_LABEL)
         if job.suspended and queue is not None:
-            self._queue = self._asks.queue_word(job, queue)
+            self._queue = self._api.queue_word(job, queue)
         elif len(pods) < job.parallelism:
-            self._cluster_events = self._asks.cluster_events(job.uid)
+            self._cluster_events = self._api.cluster_events(job.uid)
         elif quiet is not None:
-            self._cluster_events = self._asks.cluster_events(quiet.uid)
+            self._cluster_events = self._api.cluster_events(quiet.uid)
         else:
             return
         self._ask_at = self._clock() + self._between
@@ -244,14 +229,6 @@ def _is_quiet(pod: PodState) -> bool:
 
 _SAID = re.compile(r"exceeded quota: (?P<quota>[^,]+), requested: (?P<said>.+)$", re.DOTALL)
 _PARTS = re.compile(r"^(?P<requested>.+?), used: (?P<used>.+?), limited: (?P<limited>.+)$")
-_UNITS = {
-    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1),
-    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9), "T": Decimal(10**12),
-    "P": Decimal(10**15), "E": Decimal(10**18),
-    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
-    "Pi": Decimal(2**50), "Ei": Decimal(2**60),
-}  # fmt: skip
-_QUANTITY = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)")
 
 
 def too_small(message: str, pods: int) -> bool:
@@ -271,22 +248,12 @@ def too_small(message: str, pods: int) -> bool:
     )
 
 
-def amount(quantity: str) -> Decimal | None:
-    """A quantity of the Kubernetes API (``500m``, ``8``, ``2Gi``) as a number; None: it is none.
-
-    Source: k8s.io/apimachinery/pkg/api/resource, the suffixes of ``Quantity``.
-    """
-    parts = _QUANTITY.fullmatch(quantity.strip())
-    if parts is None or parts[2] not in _UNITS:
-        return None
-    try:
-        return Decimal(parts[1]) * _UNITS[parts[2]]
-    except InvalidOperation:
-        return None
-
-
 def _amounts(listed: str) -> dict[str, Decimal]:
-    """The amounts of ``pods=1,requests.cpu=2``."""
-    pairs = [part.partition("=") for part in listed.split(",")]
-    found = {name.strip(): amount(value) for name, _, value in pairs}
-    return {name: value for name, value in found.items() if value is not None}
+    """The amounts of ``pods=1,requests.cpu=2``; what is no quantity is left out."""
+    from kubernetes.utils import parse_quantity
+
+    found: dict[str, Decimal] = {}
+    for name, _, quantity in (part.partition("=") for part in listed.split(",")):
+        with suppress(ValueError):
+            found[name.strip()] = parse_quantity(quantity.strip())
+    return found

@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -159,8 +159,8 @@ class SessionMirror:
         self._beats(attempt)
         return came
 
-    def exits(self, attempt: int) -> dict[int, TerminationMessage]:
-        """Index of a pod -> its termination message, of those that left one."""
+    def exits(self, attempt: int) -> Sequence[TerminationMessage]:
+        """The termination messages of the pods that left one, by their index."""
         items = list(self._at(attempt).items(EXIT))
         new = [i for i in items if self._words.get((attempt, i.name), ("", None))[0] != i.tag]
         for item, data in self._read(attempt, new):
@@ -170,7 +170,7 @@ class SessionMirror:
             index, (_, word) = terminated_pod(item.name), self._words[attempt, item.name]
             if index is not None and word is not None and word.index == index:
                 found[index] = word
-        return found
+        return [found[index] for index in sorted(found)]
 
     def collect(self, attempt: int) -> bool:
         """Bring the result of an attempt, what it names first; False: none that counts.

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from ml_assets.records.ledger.stages import (
     decided_move,
     decision_line,
+    on_its_way,
     override_line,
     stages,
 )
@@ -57,6 +58,8 @@ def _move(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
 def _return(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
     if decided_move(before, entry.model, entry.stage) is None:
         yield f"it goes back to {_short(entry.model)}, which never was released to {entry.stage}"
+    if _is_recalled(before, entry.model):
+        yield f"it goes back to {_short(entry.model)}, which was recalled then"
 
 
 def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
@@ -93,9 +96,8 @@ def _is_recalled(before: Sequence[LedgerEntry], model: str | None) -> bool:
 
 
 def _abort(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
-    there = stages(before).get("canary")
-    if entry.kind == "abort" and there != entry.model:
-        yield f"it aborts {_short(entry.model)} in canary, where {_short(there)} was"
+    if entry.kind == "abort" and entry.model not in on_its_way(before):
+        yield f"it aborts {_short(entry.model)}, which was in neither staging nor canary"
 
 
 def _override(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:

@@ -20,13 +20,13 @@ def stages(entries: Sequence[LedgerEntry]) -> dict[Target, str]:
     """Stage -> digest of the model that is there.
 
     A model that moves on leaves the stages before. One line does both: there is no moment with
-    two models in a stage, or in which the next one is not there yet. An abort empties canary.
+    two models in a stage, or in which the next one is not there yet. An abort empties the stages
+    before the last.
     """
     found: dict[Target, str] = {}
     for entry in entries:
-        if entry.kind == "abort" and found.get("canary") == entry.model:
-            del found["canary"]
-        for before in ORDER[: ORDER.index(entry.stage)] if entry.stage else ():
+        left = ORDER[: ORDER.index(entry.stage)] if entry.stage else ()
+        for before in ORDER[:-1] if entry.kind == "abort" else left:
             if found.get(before) == entry.model:
                 del found[before]
         if entry.stage is not None:
@@ -37,6 +37,11 @@ def stages(entries: Sequence[LedgerEntry]) -> dict[Target, str]:
 def champion(entries: Sequence[LedgerEntry], stage: Target = "production") -> str | None:
     """Digest of the model in a stage; None where there is none."""
     return stages(entries).get(stage)
+
+
+def on_its_way(entries: Sequence[LedgerEntry]) -> list[str]:
+    """The models in the stages before the last."""
+    return [model for stage, model in stages(entries).items() if stage != ORDER[-1]]
 
 
 def stage_of(entries: Sequence[LedgerEntry], model: str) -> Stage | None:

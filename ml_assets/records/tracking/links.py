@@ -7,6 +7,7 @@ from ml_assets.settings import Settings
 RUN_TAG = "dagster.run"
 REPORT_TAG = "ml_assets.report"
 EXPERIMENTS_PAGE = "experiments.html"
+SEARCH_PAGE = "search.html"
 NOTE_TAG = "mlflow.note.content"
 """MLflow shows this tag, in Markdown, as the description of a run."""
 
@@ -43,6 +44,10 @@ class Links:
     def experiments(self, pipeline: str) -> str:
         """The page that puts the last runs of a pipeline side by side."""
         return f"{self.reports}/{pipeline}/{EXPERIMENTS_PAGE}"
+
+    def search(self, pipeline: str) -> str:
+        """The page of a pipeline's last hyperparameter search."""
+        return f"{self.reports}/{pipeline}/{SEARCH_PAGE}"
 
     def card(self, pipeline: str, table: str, partition: str | None) -> str:
         """The data card of a table, or of one partition of it."""

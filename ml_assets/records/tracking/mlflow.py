@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SESSION_TAG = "ml_assets.session"
 MODEL_TAG = "ml_assets.model"
 URI_TAG = "ml_assets.uri"
+STAGE_TAG = "ml_assets.stage"
+"""Of a version: where its model is; archived, when it left its last stage."""
 STAGES = ("staging", "canary", "production")
 
 P = ParamSpec("P")
@@ -140,6 +142,8 @@ class Tracking:
     ) -> Logged | Unavailable:
         """Make the aliases staging, canary, production what the ledger says; others are left.
 
+        A version that loses its alias is tagged archived.
+
         Args:
             stages: stage -> model digest; or how to read it, which is then done under the lock, so
                 that of two projections at once the last one is not the older one.
@@ -251,6 +255,7 @@ class Tracking:
     ) -> Logged | Unavailable:
         client = self._server.client()
         missing: list[str] = []
+        there: dict[str, str] = {}
         with self._server.lock(f"model-{pipeline}"):
             wanted = stages() if callable(stages) else stages
             found = _registered_model(client, pipeline).aliases
@@ -263,6 +268,11 @@ class Tracking:
                     client.set_registered_model_alias(pipeline, stage, str(versions[0].version))
                 if not versions and stage in found:
                     client.delete_registered_model_alias(pipeline, stage)
+                if versions:
+                    there[versions[0].version] = stage
+            left = {str(found[one]) for one in STAGES if one in found} - {*map(str, there)}
+            for version, stage in {**dict.fromkeys(left, "archived"), **there}.items():
+                client.set_model_version_tag(pipeline, str(version), STAGE_TAG, stage)
         if missing:
             return Unavailable(
                 f"{pipeline} has no version in MLflow for {', '.join(missing)}: link the model"

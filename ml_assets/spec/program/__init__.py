@@ -326,12 +326,17 @@ Request = Annotated[
 # --- result -------------------------------------------------------------------------------------
 
 
-class TrainResult(Frozen):
+class _Done(Frozen):
+    """What every result says."""
+
     schema_version: Literal[1] = 1
-    verb: Literal["train"] = "train"
     session: str
     attempt: Positive
     outcome: Literal["done"] = "done"
+
+
+class TrainResult(_Done):
+    verb: Literal["train"] = "train"
     step: Annotated[int, Field(ge=0)]
     best_step: Annotated[int, Field(ge=0)]
     stopped: Literal["epochs", "rounds", "patience"]
@@ -341,12 +346,8 @@ class TrainResult(Frozen):
     advice: tuple[str, ...] = Field(default=(), strict=False)
 
 
-class ScoreResult(Frozen):
-    schema_version: Literal[1] = 1
+class ScoreResult(_Done):
     verb: Literal["score"] = "score"
-    session: str
-    attempt: Positive
-    outcome: Literal["done"] = "done"
     predictions: File
     rows: Annotated[int, Field(ge=0)]
     latency_ms: float
@@ -360,12 +361,8 @@ class ScoreResult(Frozen):
     """Of a language model: tokens, the first half from a text, the rest as the model goes on."""
 
 
-class MeasureResult(Frozen):
-    schema_version: Literal[1] = 1
+class MeasureResult(_Done):
     verb: Literal["measure"] = "measure"
-    session: str
-    attempt: Positive
-    outcome: Literal["done"] = "done"
     rows_per_second: float
     rows_per_cpu_second: float
     """Over the processor time of all processes."""
@@ -376,12 +373,8 @@ class MeasureResult(Frozen):
     communication_share: float
 
 
-class SanityResult(Frozen):
-    schema_version: Literal[1] = 1
+class SanityResult(_Done):
     verb: Literal["sanity"] = "sanity"
-    session: str
-    attempt: Positive
-    outcome: Literal["done"] = "done"
     checks: tuple[SanityCheck, ...] = Field(strict=False)
     seconds: float
 

@@ -90,7 +90,7 @@ class Blobs:
             sizes[keep].append(file.stat().st_size)
             if not keep and not dry_run:
                 file.unlink()
-        return Collected(len(sizes[False]), sum(sizes[False]), len(sizes[True]), sum(sizes[True]))
+        return Collected(sum(sizes[False]), sum(sizes[True]))
 
     def _require(self, digest: str, what: str) -> Path:
         file = self.path(digest)

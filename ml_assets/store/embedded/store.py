@@ -138,25 +138,6 @@ class EmbeddedStore:
         with self.working():
             self._refs.untag(name)
 
-    def revert(self, commit: CommitId, *, message: str) -> PublishResult:
-        reverted = self._commit(commit)[0]
-        if not reverted.parents:
-            raise StorageError(
-                f"Commit {commit[:12]} is the first one: there is nothing before it."
-            )
-        if commit in self._trust.grafts():
-            raise StorageError(
-                f"Commit {commit[:12]} cannot be reverted: the one before it was collected as old"
-                " history. Publish what it should be instead."
-            )
-        before = self.tree(reverted.parents[0])
-        head = self.resolve()
-        with self.open(commit, f"revert-{commit}-{head}") as workspace:
-            for change in self.diff(reverted.parents[0], commit):
-                workspace.stage(change.path, before.get(change.path))
-            workspace.commit(message, {"reverts": commit})
-            return workspace.publish()
-
     def write_commit(
         self, tree: Tree, parents: tuple[CommitId, ...], message: str, metadata: Mapping[str, str]
     ) -> CommitId:
@@ -345,10 +326,6 @@ class EmbeddedWorkspace:
         if path not in {**self._store.tree(self.base), **self._staged}:
             raise StorageError(f"There is no {path} to remove at {self.base[:12]}.")
         self._staged[path] = None
-
-    def stage(self, path: str, entry: tuple[str, int] | None) -> None:
-        """Stage a file that the store holds already, or its removal."""
-        self._staged[path] = entry
 
     def commit(self, message: str, metadata: Mapping[str, str]) -> CommitId:
         self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}

@@ -240,13 +240,6 @@ class LakeFsApi:
         """Stage the removal of an object."""
         self._find(f"remove {path}", self._client.objects_api.delete_object, branch, path)
 
-    def copy(self, branch: str, path: str, source: str) -> None:
-        """Stage an object as it is at another ref, with no byte through this machine."""
-        from lakefs_client.models import ObjectCopyCreation
-
-        made = ObjectCopyCreation(src_path=path, src_ref=source)
-        self._calls.ask(f"copy {path}", self._client.objects_api.copy_object, branch, path, made)
-
     # --- inside -----------------------------------------------------------------------------
 
     def _find(self, doing: str, method: Callable[..., Any], *which: str, **asked: Any) -> Any:

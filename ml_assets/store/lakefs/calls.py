@@ -99,7 +99,13 @@ class Calls:
                 return done
 
         try:
-            return again(once, passes=_is_lost, tries=TRIES, first=_FIRST_WAIT, pause=self._pause)
+            return again(
+                once,
+                passes=lambda error: isinstance(error, Lost),
+                tries=TRIES,
+                first=_FIRST_WAIT,
+                pause=self._pause,
+            )
         except Lost as error:
             raise StoreAway(
                 f"{self.where} could not {doing}: {error}, {TRIES} times. See that it is"
@@ -135,10 +141,6 @@ class Calls:
         except (HTTPError, ConnectionError, TimeoutError) as error:
             # not its text: that may hold a presigned address
             raise Lost(f"no answer ({type(error).__name__})") from error
-
-
-def _is_lost(error: BaseException) -> bool:
-    return isinstance(error, Lost)
 
 
 def _said(body: Any) -> str:

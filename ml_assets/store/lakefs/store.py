@@ -27,7 +27,6 @@ from ml_assets.store.snapshots import (
     Commit,
     CommitId,
     Entry,
-    PublishResult,
     utc_now,
 )
 
@@ -130,20 +129,6 @@ class LakeFsStore:
 
     def untag(self, name: str) -> None:
         self._api.delete_tag(name)
-
-    def revert(self, commit: CommitId, *, message: str) -> PublishResult:
-        reverted = self._api.recorded(commit)
-        if reverted is None or not reverted.parents:
-            raise StorageError(
-                f"Commit {commit[:12]} is the first one: there is nothing before it."
-            )
-        before, head = reverted.parents[0], self.resolve()
-        was = self._repository.tree(before)
-        with self.open(commit, f"revert-{commit}-{head}") as workspace:
-            for change in self.diff(before, commit):
-                workspace.restore(change.path, before, was.get(change.path))
-            workspace.commit(message, {"reverts": commit})
-            return workspace.publish()
 
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False

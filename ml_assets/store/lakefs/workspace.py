@@ -13,7 +13,7 @@ from pathlib import Path
 from ml_assets.errors import StorageError
 from ml_assets.store.embedded import trees
 from ml_assets.store.embedded.trees import Tree
-from ml_assets.store.lakefs.api import Merged, Recorded, Unmerged
+from ml_assets.store.lakefs.api import Merged, Recorded
 from ml_assets.store.lakefs.repository import MANIFEST, LakeFsRepository, State, seal
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import again
@@ -94,15 +94,8 @@ class LakeFsWorkspace:
     def remove(self, path: str) -> None:
         if path not in self._staged and path not in self._was:
             raise StorageError(f"There is no {path} to remove at {self.base[:12]}.")
-        self.restore(path, self.base, None)
-
-    def restore(self, path: str, commit: CommitId, entry: tuple[str, int] | None) -> None:
-        """Stage a path as it is at another commit; None: it is not there."""
-        if entry is None:
-            self._api.delete(self._branch, path)
-        else:
-            self._api.copy(self._branch, path, commit)
-        self._staged[path] = entry
+        self._api.delete(self._branch, path)
+        self._staged[path] = None
 
     def commit(self, message: str, metadata: Mapping[str, str]) -> CommitId:
         self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}
@@ -144,7 +137,9 @@ class LakeFsWorkspace:
         if merged == current:
             return AlreadyPublished(head)
         self._move_onto(head, merged)
-        outcome = self._merge()
+        # where somebody else was first, the manifests conflict
+        to, told = self._repository.branch, self._told
+        outcome = self._api.merge(self._branch, to, self._message, told, self._look)
         if isinstance(outcome, Merged):
             return Published(outcome.commit)
         raise _LostRace
@@ -159,12 +154,6 @@ class LakeFsWorkspace:
             self._repository.upload(self._branch, MANIFEST, file)
         self._head = self._api.commit(self._branch, self._head, self._message, self._told)
         return self._head
-
-    def _merge(self) -> Merged | Unmerged:
-        """Onto our branch: where somebody else was first, the manifests conflict."""
-        return self._api.merge(
-            self._branch, self._repository.branch, self._message, self._told, self._look
-        )
 
     def _move_onto(self, head: CommitId, merged: Tree) -> None:
         """Take in what was published since; of our own paths nobody changed one."""

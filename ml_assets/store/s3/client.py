@@ -6,7 +6,7 @@ environment, and AWS_REGION. boto3 is loaded when the first client is made.
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -111,19 +111,16 @@ class S3Place:
 
     def read(self, name: str) -> bytes | None:
         """Content; None where there is none, or where it is not what was put."""
-        from botocore.exceptions import ClientError, FlexibleChecksumError
+        from botocore.exceptions import FlexibleChecksumError
 
-        with told(self.uri):
+        def get(at: Mapping[str, str]) -> bytes | None:
             try:
-                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name)
-                data = answer["Body"].read()
+                return self._s3.get_object(**at)["Body"].read()
             except FlexibleChecksumError:
                 return None
-            except ClientError as error:
-                if code_of(error) in _MISSING:
-                    return None
-                raise
-        self.moved.add(len(data))
+
+        data = self._asked(get, name)
+        self.moved.add(len(data or b""))
         return data
 
     def read_range(self, name: str, first: int, count: int) -> bytes:
@@ -132,34 +129,16 @@ class S3Place:
         Raises:
             StorageError: there is none.
         """
-        from botocore.exceptions import ClientError
-
         span = f"bytes={first}-{first + count - 1}"
-        with told(self.uri):
-            try:
-                answer = self._s3.get_object(
-                    Bucket=self._bucket, Key=self._prefix + name, Range=span
-                )
-                data = answer["Body"].read()
-            except ClientError as error:
-                if code_of(error) not in _MISSING:
-                    raise
-                raise StorageError(f"{self.uri}/{name} is lost: it is not there.") from error
+        data = self._asked(lambda at: self._s3.get_object(**at, Range=span)["Body"].read(), name)
+        if data is None:
+            raise self._lost(name)
         self.moved.add(len(data))
         return data
 
     def size(self, name: str) -> int | None:
         """Bytes; None where there is none."""
-        from botocore.exceptions import ClientError
-
-        with told(self.uri):
-            try:
-                found = self._s3.head_object(Bucket=self._bucket, Key=self._prefix + name)
-            except ClientError as error:
-                if code_of(error) in _MISSING:
-                    return None
-                raise
-            return found["ContentLength"]
+        return self._asked(lambda at: self._s3.head_object(**at)["ContentLength"], name)
 
     def write(self, name: str, data: bytes) -> None:
         """Whole at once, in the place of what was there."""
@@ -208,16 +187,13 @@ class S3Place:
         Raises:
             StorageError: there is none.
         """
-        from botocore.exceptions import ClientError
 
-        key = self._prefix + name
-        with told(self.uri):
-            try:
-                self._s3.download_file(self._bucket, key, str(file), Config=transfer_config())
-            except ClientError as error:
-                if code_of(error) not in _MISSING:
-                    raise
-                raise StorageError(f"{self.uri}/{name} is lost: it is not there.") from error
+        def download(at: Mapping[str, str]) -> Path:
+            self._s3.download_file(**at, Filename=str(file), Config=transfer_config())
+            return file
+
+        if self._asked(download, name) is None:
+            raise self._lost(name)
         self.moved.add(file.stat().st_size)
 
     def items(self, begin: str = "", after: str = "") -> Iterator[Item]:
@@ -240,6 +216,21 @@ class S3Place:
             )
             found = [p["Prefix"] for page in pages for p in page.get("CommonPrefixes", ())]
         return [key.removesuffix("/").rpartition("/")[2] for key in found]
+
+    def _asked(self, ask: Callable[[Mapping[str, str]], AskedT], name: str) -> AskedT | None:
+        """What the store answers of an object, by its bucket and key; None: it is not there."""
+        from botocore.exceptions import ClientError
+
+        with told(self.uri):
+            try:
+                return ask({"Bucket": self._bucket, "Key": self._prefix + name})
+            except ClientError as error:
+                if code_of(error) in _MISSING:
+                    return None
+                raise
+
+    def _lost(self, name: str) -> StorageError:
+        return StorageError(f"{self.uri}/{name} is lost: it is not there.")
 
     def discard(self, name: str) -> None:
         """Delete one; nothing where there is none."""

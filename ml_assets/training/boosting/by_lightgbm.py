@@ -1,7 +1,7 @@
 """LightGBM: its parameters, its draws of each round, and its trees as text."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import nextafter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.program import ModelManifest, ShardSchema
 from ml_assets.spec.training import Boosted, LightGbm, Task, TrainingSpec, outputs_of
+from ml_assets.training import calibration
 from ml_assets.training.boosting.engine import AfterRound, require_package, trees_of
 from ml_assets.training.boosting.inputs import (
     categorical,
@@ -21,6 +22,7 @@ from ml_assets.training.boosting.inputs import (
 )
 from ml_assets.training.rows.arrays import Predict, Rows, SplitArrays
 from ml_assets.training.stop import BadData
+from ml_assets.training.validation_metrics import of_split
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -52,7 +54,7 @@ class LightGbmEngine:
 
         assert isinstance(model, LightGbm)
         chosen = parameters(model, training, schema.task, schema.classes, threads)
-        rows, held_out = datasets(folder, schema, chosen, training)
+        rows, held_out, judge = datasets(folder, schema, chosen, training)
         before = draws(model, training.seed, done - 1)
         lightgbm.train(
             {**chosen, **before},
@@ -62,7 +64,7 @@ class LightGbmEngine:
             valid_names=["train", "validation"],
             init_model=trees,
             keep_training_booster=True,  # its trees were saved: not once more
-            callbacks=[Draws(model, training.seed), After(after)],
+            callbacks=[Draws(model, training.seed), After(after, judge)],
         )
 
     def load_predictor(self, folder: Path, manifest: ModelManifest, threads: int) -> Predict:
@@ -98,27 +100,45 @@ class Draws:
         booster.reset_parameter(draws(self._model, self._seed, env.iteration))
 
 
+Judge = Callable[[NDArray[np.float64]], Mapping[str, float]]
+"""[n] or [n, classes] what is predicted of the validation split -> its metrics."""
+
+
 class After:
     """LightGBM calls it after each round."""
 
-    def __init__(self, after: AfterRound) -> None:
-        self._after = after
+    def __init__(self, after: AfterRound, judge: Judge) -> None:
+        self._after, self._judge = after, judge
 
     def __call__(self, env: "CallbackEnv") -> None:
         booster = cast("Booster", env.model)
-        if self._after(
-            env.iteration + 1, lambda: _losses(env), lambda: trees_as_text(booster).encode()
-        ):
+
+        def judged() -> dict[str, float]:
+            return {**_losses(env), **_metrics(booster, self._judge)}
+
+        if self._after(env.iteration + 1, judged, lambda: trees_as_text(booster).encode()):
             from lightgbm.callback import EarlyStopException
 
             raise EarlyStopException(env.iteration, env.evaluation_result_list or [])
 
 
 def _losses(env: "CallbackEnv") -> dict[str, float]:
-    """Split -> its metric as something to lower: 1 - NDCG, as the evaluation counts it."""
+    """``train_loss`` and ``validation_loss``: 1 - NDCG of a ranking, as LightGBM counts it."""
     found: dict[str, float] = {}
     for split, _, value, higher_is_better, *_ in env.evaluation_result_list or ():
-        found[str(split)] = 1 - float(value) if higher_is_better else float(value)
+        found[f"{split}_loss"] = 1 - float(value) if higher_is_better else float(value)
+    return found
+
+
+def _metrics(booster: "Booster", judge: Judge) -> dict[str, float]:
+    """LightGBM has predicted the split for its loss: this asks for what it has."""
+    found: dict[str, float] = {}
+
+    def take(predicted: NDArray[np.float64], rows: "Dataset") -> list[tuple[str, float, bool]]:
+        found.update(judge(predicted))
+        return []
+
+    booster.eval_valid(take)
     return found
 
 
@@ -198,10 +218,11 @@ def labels(rows: Rows, task: Task) -> NDArray[np.generic]:
 
 def datasets(
     folder: Path, schema: ShardSchema, chosen: dict[str, Any], training: TrainingSpec
-) -> tuple["Dataset", "Dataset"]:
+) -> tuple["Dataset", "Dataset", Judge]:
     """The training and the validation split, cut into the same bins; weighed alike.
 
-    So the validation loss is what training minimizes: it tells when to stop.
+    So the validation loss is what training minimizes: it tells when to stop. And what judges
+    predictions of the latter.
     """
     from lightgbm import Dataset
 
@@ -224,7 +245,16 @@ def datasets(
         weight=row_weights(validation, task, training),
         group=group_sizes(validation),
     )
-    return rows, held_out
+    label, starts = validation.label, validation.starts
+    expected, outputs = (
+        calibration.expected(training, schema.classes),
+        outputs_of(task, schema.classes),
+    )
+
+    def judge(predicted: NDArray[np.float64]) -> Mapping[str, float]:
+        return of_split(predicted.reshape(len(label), outputs), label, starts, schema, expected)
+
+    return rows, held_out, judge
 
 
 _END = "end of trees\n"

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.program import ModelManifest, ShardSchema, Split
 from ml_assets.spec.training import Boosted, Task, TrainingSpec, XGBoost, outputs_of
+from ml_assets.training import calibration
 from ml_assets.training.boosting.engine import AfterRound, require_package, trees_of
 from ml_assets.training.boosting.inputs import matrix, names, row_weights
 from ml_assets.training.rows.arrays import Predict, Rows, SplitArrays
 from ml_assets.training.stop import BadData, BadRequest
+from ml_assets.training.validation_metrics import of_split
 
 if TYPE_CHECKING:
     from xgboost import Booster, QuantileDMatrix
@@ -69,19 +71,23 @@ class XGBoostEngine:
             booster.set_param(chosen)
         weights = _weights(whole, schema, training)
 
-        def losses() -> Mapping[str, float]:
+        label, expected = unseen.label, calibration.expected(training, schema.classes)
+        outputs = outputs_of(schema.task, schema.classes)
+        del whole, unseen  # their columns are in the bins
+
+        def judged() -> Mapping[str, float]:
             rows.set_weight(weights)
             said = booster.eval_set([(rows, "train"), (held_out, "validation")])
-            found = {name: float(value) for name, value in _METRIC.findall(str(said))}
-            if schema.task == "regression":  # the mean of squares, as everywhere
-                return {name: value**2 for name, value in found.items()}
-            return found
+            power = 2 if schema.task == "regression" else 1  # the mean of squares, as everywhere
+            losses = {f"{name}_loss": float(v) ** power for name, v in _METRIC.findall(str(said))}
+            predicted = booster.predict(held_out).astype(np.float64).reshape(-1, outputs)
+            return {**losses, **of_split(predicted, label, None, schema, expected)}
 
         for number in range(done, model.rounds):
             if model.bagging_fraction < 1:
                 rows.set_weight(weights * taken(model, training.seed, number, len(weights)))
             booster.update(rows, number)
-            if after(number + 1, losses, lambda: bytes(booster.save_raw("ubj"))):
+            if after(number + 1, judged, lambda: bytes(booster.save_raw("ubj"))):
                 return
 
     def load_predictor(self, folder: Path, manifest: ModelManifest, threads: int) -> Predict:

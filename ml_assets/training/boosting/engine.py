@@ -15,7 +15,7 @@ from ml_assets.training.rows.arrays import Predict
 from ml_assets.training.stop import BadData, NotInstalled
 
 AfterRound = Callable[[int, Callable[[], Mapping[str, float]], Callable[[], bytes]], bool]
-"""(rounds grown, losses of ``train`` and ``validation``, all trees as a file) -> stop after it?"""
+"""(rounds grown, their losses and metrics, all trees as a file) -> stop after it?"""
 
 
 class Engine(Protocol):

@@ -105,7 +105,7 @@ class Grower:
         return Best.of(held[0]), held[1]
 
     def after_round(
-        self, rounds: int, losses: Callable[[], Mapping[str, float]], trees: Callable[[], bytes]
+        self, rounds: int, judged: Callable[[], Mapping[str, float]], trees: Callable[[], bytes]
     ) -> bool:
         """Judge a round, save it, stop after it, each where it is due; see ``AfterRound``."""
         self.state = self.state.model_copy(update={"step": rounds})
@@ -113,7 +113,7 @@ class Grower:
         self.heart.beat()
         scheduled = self._evaluation_is_due
         if scheduled or self.notice.given:
-            metrics = self._metrics(losses())
+            metrics = self._metrics(judged())
             if scheduled:  # a notice's evaluation must not change when training stops
                 name = self.files.name(self.state.step)
                 loss = metrics["validation_loss"]
@@ -157,15 +157,14 @@ class Grower:
 
     def _metrics(self, found: Mapping[str, float]) -> dict[str, float]:
         metrics = {
-            "train_loss": found["train"],
-            "validation_loss": found["validation"],
+            **found,
             "learning_rate": self.model.learning_rate,
             **self.speed.at(self.state.step),
             "memory_peak_mb": memory_peak_mb(),
         }
         if not all(isfinite(value) for value in metrics.values()):
             raise NonFinite(
-                f"the losses of round {self.state.step} are {dict(found)}: lower"
+                f"round {self.state.step} was judged {dict(found)}: lower"
                 " model.learning_rate, or look for broken labels",
                 self.state.step,
             )

@@ -8,10 +8,11 @@ import pytest
 
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod, judge_loss
 from ml_assets.assets.drift_report.findings import DriftReport, Window
-from ml_assets.assets.drift_report.pictures import drift_pictures
+from ml_assets.assets.drift_report.pictures import at_a_glance, drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm, remember
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.drift_profile import make_profile
+from ml_assets.reports.glance import INLINE
 from ml_assets.reports.picture import IMAGE_BYTES
 from ml_assets.spec.drift import DriftSpec
 
@@ -169,6 +170,8 @@ def test_the_pictures_are_small_and_hold_any_word(judging: Comparison) -> None:
         history=remember((), windows, "a" * 64),
         time=datetime(2024, 1, 1, tzinfo=UTC),
     )
+    small = at_a_glance(report)
+    assert small.startswith("21: each kind") and "data:image/svg" in small and len(small) < INLINE
     shown = drift_pictures(report)
     titles = [one.title for one in shown]
     assert titles[:3] == ["Drift", "Furthest from the training rows", "Drift over time"]

@@ -52,7 +52,7 @@ def report(*windows: Window, alarm: Alarm | None = None, model: str = MODEL) -> 
 def test_one_period_of_three_is_no_alarm_and_two_are() -> None:
     quiet = report(window("1"), window("2"), window("3", 0.4))
     assert quiet.alarm is None
-    assert "1 of the last 3 periods drifted (3), an alarm takes 2" in quiet.outcomes[0].reason
+    assert "1 of the last 3 periods drifted (3), and an alarm needs 2" in quiet.outcomes[0].reason
     loud = report(window("1", 0.3), window("2"), window("3", 0.4))
     assert loud.alarm
     assert loud.outcomes[0].windows == ("1", "3")

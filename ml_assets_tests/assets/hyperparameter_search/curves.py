@@ -20,7 +20,7 @@ from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, TrainResult, World
-from ml_assets.spec.program.events import Metrics
+from ml_assets.spec.program.events import Metrics, Placed
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.study import Study
 from ml_assets.store.objects import LocalObjects
@@ -55,6 +55,8 @@ class Curves:
     """Called at each tenth: to wait, to fail, to kill."""
     metric: str = "validation_loss"
     """What ``loss`` tells of."""
+    placed: bool = False
+    """Whether a cluster says first that it gave machines."""
     behind: Callable[[], bool] | None = None
     """Whether the study has yet to read what was told; None: nobody waits for it."""
 
@@ -70,6 +72,9 @@ class Curves:
             self._running += known is None
             self.at_once = max(self.at_once, self._running)
         try:
+            if self.placed:
+                now = datetime.now(UTC)
+                on_event(Placed(session=session, attempt=1, seq=0, time=now, places=()))
             for tenth in range(1, TENTHS + 1):
                 if known is None:
                     self.before(job, tenth)

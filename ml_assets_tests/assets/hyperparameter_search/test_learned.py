@@ -11,8 +11,14 @@ from ml_assets.assets.hyperparameter_search.learned import (
     tied,
     verdict,
 )
-from ml_assets.assets.hyperparameter_search.page import study_page
+from ml_assets.assets.hyperparameter_search.page import (
+    against_champion,
+    at_a_glance,
+    study_page,
+)
+from ml_assets.reports.glance import INLINE
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import ChampionComparison, Interval
 from ml_assets.spec.study import Study
 from ml_assets_tests.assets.hyperparameter_search.curves import Curves, Loss, iris_spec, plan_of
 from ml_assets_tests.assets.hyperparameter_search.curves import studied as run
@@ -107,10 +113,38 @@ def test_a_scientific_value_has_its_best_over_the_nuisance_parameters(
     assert sum(one.trials for one in found.values()) == 17
 
 
+@pytest.mark.parametrize(
+    ("gain", "spread", "said"),
+    [
+        (0.5, 0.1, "better. That is more than two seeds of one setting differ on validation"),
+        (0.1, 0.1, "better. That is no more than two seeds of one setting differ"),
+        (0.1, None, "other seeds are not in it): better."),
+    ],
+)
+def test_the_holdout_calls_nothing_better_without_a_word_on_seeds(
+    tmp_path: Path, spec: PipelineSpec, gain: float, spread: float | None, said: str
+) -> None:
+    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+    seeds = () if spread is None else (0.4, 0.4 + spread * 2**0.5)
+    apart = Interval(value=-gain, low=-gain - 0.01, high=-gain + 0.01)
+    champion = ChampionComparison(
+        champion="0" * 64,
+        comparable=True,
+        reason="",
+        loss="log-loss",
+        loss_difference=apart,
+        metrics={},
+    )
+    told = against_champion(champion, apart, study.model_copy(update={"seeds": seeds}))
+    assert said in told
+
+
 def test_the_page_loads_nothing_and_escapes_what_it_shows(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:
     study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+    small = at_a_glance(study)
+    assert small.startswith("validation loss, lower is better") and len(small) < INLINE
     evil = study.model_copy(update={"ended": "<script>alert(1)</script>"})
     html = study_page(evil, plan_of(spec, {}).search, spec)
     assert "<script>" not in html

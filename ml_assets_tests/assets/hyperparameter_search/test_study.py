@@ -1,6 +1,7 @@
 """The loop of a study: side by side, pruned, within its budget, and never twice."""
 
 import random
+from dataclasses import replace
 from math import log10
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def test_a_study_finds_the_best_and_says_why_it_ends(tmp_path: Path, spec: Pipel
     assert study.own.values == {"training.learning_rate": 0.01, "model.width": 32}
     assert study.ended == "8 trials were asked for"
     assert any("the best so far" in line for line in said)
+    assert [line.rpartition(" (")[2] for line in said] == [f"{n} of 9)" for n in range(1, 10)]
 
 
 @pytest.mark.parametrize("metric", ["validation_accuracy", "validation_brier"])
@@ -258,6 +260,20 @@ def test_a_spent_budget_stops_what_runs_and_a_greater_one_goes_on(
         plan_of(spec, {"trials": 3, "budget": {"machine_hours": 1}}), launcher, tmp_path
     )
     assert all(one.end == "finished" for one in whole.trials)
+
+
+def test_the_wait_for_a_cluster_s_machines_spends_no_budget(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    import time
+
+    queued = Curves(by_rate, before=lambda job, tenth: time.sleep(0.02))  # nothing is placed
+    asked = {"trials": 3, "budget": {"machine_hours": 0.1 / 3600}}
+    plan = replace(plan_of(spec, asked), processes=None)
+    assert studied(plan, queued, tmp_path / "waits").ended == "3 trials were asked for"
+    placed = Curves(by_rate, before=queued.before, placed=True)
+    with pytest.raises(TrainingFailed, match="machine hours is spent"):
+        studied(plan, placed, tmp_path / "runs")
 
 
 def test_other_seeds_are_of_the_best_setting_alone(tmp_path: Path, spec: PipelineSpec) -> None:

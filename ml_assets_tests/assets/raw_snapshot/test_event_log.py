@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ml_assets.assets.raw_snapshot.readers.event_log import Batch, BatchLog, consume
+from ml_assets.assets.raw_snapshot.readers.event_log import Batch, consume
 from ml_assets.assets.raw_snapshot.readers.read import read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (
@@ -92,32 +92,10 @@ def test_a_stream_with_a_gap_or_a_changed_event_is_refused(
     assert said in refusal(tmp_path, stream())
 
 
-class Remembering(BatchLog):
-    """The log, and the offsets that it was asked for what comes after."""
-
-    def __init__(self, batches: Sequence[Batch]) -> None:
-        super().__init__(batches, "offset")
-        self.asked: list[int] = []
-
-    def poll(self, after: int) -> Sequence[Batch]:
-        self.asked.append(after)
-        return super().poll(after)
-
-
 def batch(first: int, last: int) -> Batch:
     numbers = list(range(first, last))
     frame = pl.DataFrame({"offset": numbers, "x": [n * n for n in numbers]})
     return Batch(frame, f"{first} to {last}")
-
-
-def test_a_reader_asks_for_what_comes_after_its_last_offset_until_there_is_nothing():
-    log = Remembering([batch(n, n + 2) for n in range(0, 100, 2)])
-    found = consume(log, "offset", "orders")
-    assert found["x"].to_list() == [n * n for n in range(100)]
-    assert log.asked[0] == -1
-    assert log.asked[-1] == 99
-    assert log.asked == sorted(set(log.asked)), "no batch is asked for twice"
-    assert len(log.asked) > 3, "a poll gives some of the batches, not all of them"
 
 
 @given(st.integers(1, 40), st.data())
@@ -129,7 +107,7 @@ def test_an_event_that_changed_is_refused_wherever_its_batch_stands(
     changed = Batch(pl.DataFrame({"offset": [number], "x": [-1]}), "changed")
     delivered = data.draw(st.permutations([*batches, changed]))
     with pytest.raises(SourceError, match=f"brings offset {number} again with another content"):
-        consume(BatchLog(delivered, "offset"), "offset", "orders")
+        consume(delivered, "offset", "orders")
 
 
 @given(st.data())
@@ -146,7 +124,7 @@ def test_any_delivery_at_least_once_reads_as_the_stream_itself(data: st.DataObje
         if pair[0] != pair[1]
     ]
     delivered = data.draw(st.permutations([*once, *again]))
-    found = consume(BatchLog(delivered, "offset"), "offset", "orders")
+    found = consume(delivered, "offset", "orders")
     assert found["x"].to_list() == [n * n for n in range(length)]
 
 
@@ -155,4 +133,4 @@ def test_any_event_that_was_lost_is_missed(length: int, data: st.DataObject):
     lost = data.draw(st.integers(0, length - 2))
     kept = [batch(n, n + 1) for n in range(length) if n != lost]
     with pytest.raises(SourceError, match=f"offset {lost} of the stream"):
-        consume(BatchLog(data.draw(st.permutations(kept)), "offset"), "offset", "orders")
+        consume(data.draw(st.permutations(kept)), "offset", "orders")

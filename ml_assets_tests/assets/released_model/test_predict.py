@@ -4,10 +4,13 @@ import io
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ml_assets.actions.read_table import read_table
@@ -181,6 +184,8 @@ def test_a_row_that_breaks_the_contract_is_null_and_noted(orders: Predictor) -> 
         (b" \n", "is empty"),
         (b"order,depot,load,ordered_at\n", "has columns but no rows"),
         (b'{"order": 1}\nnot json\n', "line 2 is not JSON"),
+        (b'{"order": 1}\n{"depot": "\\ud800"}\n', "line 2 is not JSON .*half a sign"),
+        (b'{"depot": "\\ude00"}', "half a sign"),
         (b"[1, 2]", "row 1 is a int, where an object is expected"),
         (b"PAR1 that is none", "cannot be read"),
         (b"\xff\xfe\x00", "cannot be read"),
@@ -189,6 +194,28 @@ def test_a_row_that_breaks_the_contract_is_null_and_noted(orders: Predictor) -> 
 def test_content_that_holds_no_rows_is_one_clear_error(content: bytes, reason: str) -> None:
     with pytest.raises(RowsRefused, match=reason):
         parse_rows(content, "rows")
+
+
+def parquet(column: pa.Array) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(pa.table({"depot": column}), buffer, compression="zstd", store_schema=False)
+    return buffer.getvalue()
+
+
+def test_parquet_is_read_within_the_bounds_of_a_source() -> None:
+    many = pa.array([0] * 300_000, pa.int32())
+    word = pa.DictionaryArray.from_arrays(many, pa.array(["x" * 10_000]))
+    with pytest.raises(RowsRefused, match="text that unpacks to 3,000,000,000"):
+        parse_rows(parquet(word), "rows")
+    for column in (pa.array([b"a"]), pa.array([["a"]])):
+        with pytest.raises(RowsRefused, match="'depot' holds"):
+            parse_rows(parquet(column), "rows")
+    at = datetime(2024, 1, 1, tzinfo=UTC)
+    frame = pl.DataFrame({"depot": ["x", None], "load": [1.5, None], "at": [at, None]})
+    frame.write_parquet(buffer := io.BytesIO())
+    cells = parse_rows(buffer.getvalue(), "rows").cells
+    assert isinstance(cells, pl.DataFrame)
+    assert cells.equals(frame)
 
 
 def test_a_time_in_no_partition_says_which_there_are(orders: Predictor) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from ml_assets_tests.worlds.world import World
 
 V1 = "/api/v1"
 RUNS = f"{V1}/pipelines/runs"
+STAGE = f"{V1}/models/{{name}}/versions/{{version}}/stage"
 RUN = {
     "pipeline_id": "irises",
     "config": {
@@ -154,6 +156,7 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
     unknown = {"pipeline_id": "irises", "config": {"gates": []}, "run_config": {}}
     assert api.problems(unknown).keys() == {"body.config.gates", "body.run_config"}
     assert api.ask(RUNS, b"{")[0] == 422
+    assert api.ask(RUNS, b"\xff")[1].keys() == {"error", "problems"}
     assert api.ask(RUNS, b'"' + b"x" * (2 << 20) + b'"')[0] == 413
 
 
@@ -169,21 +172,57 @@ values = st.recursive(
     max_leaves=6,
 )
 names = st.sampled_from(["epochs", "learning_rate", "nodes", "env", "config"]) | st.text(max_size=6)
-bodies = st.fixed_dictionaries(
-    {"pipeline_id": st.sampled_from(["irises", "deliveries", "no"]) | values},
-    optional={
-        "config": values
-        | st.fixed_dictionaries(
-            {"hyperparams": st.dictionaries(names, values, min_size=1)},
-            optional={"data_source": values, "model_type": values, "resources": values},
-        )
-    },
-)
+pipeline = st.sampled_from(["irises", "irises", "deliveries", "no"])
+stage = st.sampled_from(["none", "staging", "canary", "production", "archived"]) | values
+BODIES = {
+    RUNS: st.fixed_dictionaries(
+        {"pipeline_id": pipeline | values},
+        optional={
+            "config": values
+            | st.fixed_dictionaries(
+                {"hyperparams": st.dictionaries(names, values, min_size=1)},
+                optional={"data_source": values, "model_type": values, "resources": values},
+            )
+        },
+    ),
+    f"{V1}/models/register": st.fixed_dictionaries(
+        {"name": pipeline, "version": st.text(min_size=1), "artifact_uri": st.text(min_size=1)},
+        optional={"metrics": st.dictionaries(names, st.floats()) | values, "stage": stage},
+    ),
+    STAGE: st.fixed_dictionaries({"stage": stage}, optional={"reason": st.text() | values}),
+}
+"""What each route is sent, where it takes a body."""
 
 
-@given(bodies)
-@settings(max_examples=60, deadline=None)
-def test_no_body_makes_it_stumble(api: Api, body: dict[str, Any]) -> None:
-    status, said = api.ask(RUNS, body)
+@pytest.fixture(scope="module")
+def routes(api: Api) -> list[tuple[str, str]]:
+    """Method and path of all that the document names."""
+    _, document = api.ask("/openapi.json", token=None)
+    return [(how, path) for path, said in document["paths"].items() for how in said]
+
+
+@pytest.fixture(scope="module")
+def real(api: Api) -> dict[str, str]:
+    """Parameter of a path -> one that there is."""
+    run = every(api, f"{V1}/experiments/irises/runs", 50)[0]["run_id"]
+    model = every(api, f"{V1}/models/irises/versions", 50)[0]["version"]
+    return {"name": "irises", "experiment_id": "irises", "run_id": run, "version": model}
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_no_request_makes_it_stumble(
+    api: Api, routes: list[tuple[str, str]], real: dict[str, str], data: st.DataObject
+) -> None:
+    """Most have names that there are, so that they come beyond a 404."""
+    method, path = data.draw(st.sampled_from(routes))
+    body = data.draw(BODIES[path]) if path in BODIES else None
+    for name, there in real.items():
+        known = st.sampled_from([there, there, there[:7]]) | st.text(min_size=1, max_size=20)
+        if f"{{{name}}}" in path:
+            path = path.replace(f"{{{name}}}", quote(data.draw(known), safe=""))
+    asked = st.fixed_dictionaries({}, optional={"limit": st.integers(), "after": st.text()})
+    query = urlencode(data.draw(asked)) if method == "get" else ""
+    status, said = api.send(method.upper(), f"{path}?{query}", body)
     away = status == 503 and "Dagster does not answer" in said["error"]  # it was a body like ours
-    assert status in (404, 422) or away
+    assert status in (200, 307, 404, 409, 422) or away, said

@@ -47,7 +47,15 @@ def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: P
 
     first = now()
     with serving(world) as ui, api_of(world, ML_ASSETS_UI_URL=ui) as api:
-        body = {"pipeline_id": "irises", "config": {"hyperparams": {"epochs": 25}}}
+        body = {
+            "pipeline_id": "irises",
+            "config": {
+                "data_source": "flowers",
+                "model_type": "mlp",
+                "hyperparams": {"epochs": 25, "learning_rate": 0.01},
+                "resources": {"nodes": 1, "gpus_per_node": 0},
+            },
+        }
         status, said = api.ask(f"{V1}/pipelines/runs", body, Idempotency_Key="monday")
         assert (status, said["status"]) == (202, "queued")
         status, again = api.ask(f"{V1}/pipelines/runs", body, Idempotency_Key="monday")
@@ -86,7 +94,7 @@ def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: P
         assert (status, again["status"]) == (200, "registered before")
         assert (again["run_id"], again["version"]) == (said["run_id"], said["version"])
         _, shown = api.ask(f"{V1}/models/irises/versions/{said['version']}")
-        assert "nobody here knows which rows it was trained on" in shown["reason"]
+        assert "nobody here knows which rows the model was trained on" in shown["reason"]
         assert {gate["name"]: gate["passed"] for gate in shown["gates"]} == {
             "accuracy_floor": True,
             "beats_constant": True,

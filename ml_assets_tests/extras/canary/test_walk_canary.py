@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
+from ml_assets.assets.released_model.abort import abort
 from ml_assets.definitions import build
-from ml_assets.extras.serving.abort import abort_canary
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work
@@ -202,10 +202,10 @@ def test_an_aborted_canary_is_not_released_again_by_itself(world: World) -> None
     world.cli("run", "deliveries", "--epochs", "2")
     bad = stages(ledger(world))["canary"]
     pipeline = open_pipeline("deliveries", world.settings)
-    assert abort_canary(pipeline, bad, "errors: it could not answer 9 of 50 rows")
+    assert abort(pipeline, bad, "the server", "errors: it could not answer 9 of 50 rows")
     there = stages(ledger(world))
     assert "canary" not in there
-    assert "aborted as canary" in alone(world, "released_model")
+    assert "taken out" in alone(world, "released_model")
     said = world.cli("run", "deliveries", "--epochs", "2")
-    assert "skip  deliveries/released_model: it was aborted as canary" in said
+    assert "skip  deliveries/released_model: it was taken out" in said
     assert stages(ledger(world)) == there

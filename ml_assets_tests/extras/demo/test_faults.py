@@ -102,7 +102,7 @@ def test_one_changed_byte_is_refused_by_predict_and_told_by_status(
     (weights,) = place.objects.path("models", model).glob("*.safetensors")
     flip_a_byte(weights)
     assert model[:12] in (unusable(place) or "")
-    assert "it cannot be used" in world.cli("status", "irises")
+    assert "the model cannot be used" in world.cli("status", "irises")
     assert world.status("irises")["release"]["unusable"]
     said = world.cli("predict", "irises", str(world.sources / "irises.csv"), code=1)
     assert model[:12] in said

@@ -85,7 +85,7 @@ def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(o
     irises.write_flowers(own.sources, species_of_first="virginica")
     said = own.cli("run", "irises", code=3)
     assert "irises/raw_snapshot/raw_flowers: it is recalled" in said
-    assert "is recalled: compared with nothing" in said
+    assert "is recalled, so no model is compared with it" in said
     answered = ("--author", "ann", "--reason", "nothing whole was in production before")
     own.cli("release", "override", "irises", *answered)
     own.cli("run", "irises")

@@ -132,7 +132,7 @@ def test_nothing_but_the_planned_missed_tick_ended_badly(lived: Lived):
     slept = [day for day in lived.plan if day.asleep]
     missed = lived.ended("missed")
     assert [work["cause"] for work in missed] == [
-        "its tick never came: Dagster's daemon was not at work" for _ in slept
+        "its tick never came: Dagster's daemon was not running" for _ in slept
     ]
     assert lived.said["under_way"] == 0
     came = lived.said["scheduled"] - len(missed)

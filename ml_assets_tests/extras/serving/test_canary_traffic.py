@@ -21,7 +21,7 @@ from ml_assets.extras.serving.door import served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import stages
+from ml_assets.records.ledger.stages import moves, stages
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.extras.serving.serving import Serving, serving
@@ -43,13 +43,13 @@ RELEASE = """\
     canary: {periods: 1}
     rollout: {entity: [order], share: 0.05, abort: {shift: 0.3}}
 """
-REQUESTS = 10_000
+REQUESTS, SWITCHES = 10_000, 5
 DEPOTS = ("north", "south", "west")
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    """One model in production, another in canary."""
+    """One model in production that took another one's place, a third in canary."""
     found = World(tmp_path_factory.mktemp("traffic"))
     deliveries.plant(found.pipelines, found.sources, automation="{landing: {retrain: true}}")
     spec = found.pipelines / "deliveries" / "defs.yaml"
@@ -58,8 +58,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         text = text.replace(old, new)
     spec.write_text(text + RELEASE)
     found.cli("run", "deliveries")
-    deliveries.land(found.sources, 13)
-    found.cli("run", "deliveries")
+    for weeks in (13, 14):
+        deliveries.land(found.sources, weeks)
+        found.cli("run", "deliveries")
     return found
 
 
@@ -70,6 +71,8 @@ class Load:
     server: Serving
     statuses: Counter[int] = field(default_factory=Counter)
     by_canary: int = 0
+    changes: int = 0
+    """So often another champion than before answered a thread."""
     requests: list[str] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -88,6 +91,7 @@ class Load:
 
     def _ask(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        champion = None
         while not self.stopped.is_set():
             with self._lock:
                 order = len(self.requests)
@@ -106,7 +110,11 @@ class Load:
             body = json.loads(answer.read())
             with self._lock:
                 self.statuses[answer.status] += 1
-                self.by_canary += "canary" in body
+                if "canary" in body:
+                    self.by_canary += 1
+                else:
+                    self.changes += champion not in (None, body["model"])
+                    champion = body["model"]
 
     def wait_for(self, count: int) -> None:
         end = time.monotonic() + 600
@@ -170,21 +178,35 @@ def spoiled(server: Serving, model: str, kind: str) -> Iterator[None]:
         thread.join()
 
 
+def switch(world: World, server: Serving) -> None:
+    """Roll back to the other model that was in production, and wait until it answers."""
+    known = {one.model for one in moves(ledger(world), "production")}
+    (other,) = known - {stages(ledger(world))["production"]}
+    said = ("--author", "ada", "--reason", "complaints")
+    world.cli("release", "rollback", "deliveries", "--to", other, *said)
+    answers = f'model="{other}",stage="production"'
+    wait_until("the switch is followed", 60, lambda: answers in server.ask("/metrics").body)
+
+
 def abort_of(world: World, model: str) -> LedgerEntry | None:
     found = [one for one in ledger(world) if one.kind == "abort" and one.model == model]
     return found[-1] if found else None
 
 
-def test_a_share_of_the_traffic_is_the_canarys_and_each_request_is_logged_once(
+def test_versions_switch_a_canary_is_bad_and_no_request_fails_or_is_logged_twice(
     world: World,
 ) -> None:
-    there = stages(ledger(world))
     with serving(world, "deliveries", "--drain", "1") as server:
         wait_until("the canary answers", 120, lambda: canary_answers(server))
         with Load(server).running() as load:
+            for number in range(SWITCHES):
+                load.wait_for(number * REQUESTS // SWITCHES)
+                switch(world, server)
             load.wait_for(REQUESTS)
         assert load.statuses.keys() == {200}
         assert 0.04 < load.by_canary / len(load.requests) < 0.06
+        assert load.changes >= SWITCHES
+        there = stages(ledger(world))
         # one that cannot answer: its process dies again and again
         bad = there["canary"]
         with Load(server).running() as second, spoiled(server, bad, "errors"):

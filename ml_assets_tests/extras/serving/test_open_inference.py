@@ -27,10 +27,11 @@ def test_tensors_of_json_are_columns() -> None:
     asked = read(
         tensor("x", "FP64", [1.5, None]),
         tensor("w", "BYTES", [["u"], ["v"]], shape=[2, 1]),
+        tensor("b", "BOOL", [True, None]),
         id="7",
         outputs=[{"name": "prediction"}],
     )
-    assert asked.columns == {"x": [1.5, None], "w": ["u", "v"]}
+    assert asked.columns == {"x": [1.5, None], "w": ["u", "v"], "b": [1, None]}
     assert (asked.id, asked.rows, asked.wanted) == ("7", 2, (Wanted("prediction", False),))
 
 
@@ -113,10 +114,28 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine
-@given(inputs=json_values, more=json_values, rest=st.binary(max_size=20))
-def test_nothing_but_a_refusal_comes_of_nonsense(inputs: object, more: object, rest: bytes) -> None:
-    head = json.dumps({"inputs": inputs, "outputs": more, "parameters": more}).encode()
+tensors = st.fixed_dictionaries(
+    {"name": st.text(max_size=2), "datatype": st.sampled_from(["FP64", "BYTES"]) | json_values},
+    optional={
+        "shape": st.just([1]) | json_values,
+        "data": st.lists(json_values, max_size=2) | json_values,
+        "parameters": json_values,
+    },
+)
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine
+@given(
+    inputs=st.lists(tensors, min_size=1, max_size=2) | json_values,
+    more=st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(["outputs", "parameters", "id"], json_values)
+    ),
+    rest=st.binary(max_size=20),
+)
+def test_nothing_but_a_refusal_comes_of_nonsense(
+    inputs: object, more: dict[str, object], rest: bytes
+) -> None:
+    head = json.dumps({"inputs": inputs, **more}).encode()
     for body, length in ((head + rest, str(len(head))), (head, None), (rest, None)):
         with suppress(RowsRefused):
             read_inference(body, length)

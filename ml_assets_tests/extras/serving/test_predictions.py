@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from ml_assets.actions.home_page import Tile, states
+from ml_assets.assets.released_model.abort import abort
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.definitions import build
-from ml_assets.extras.serving.abort import abort_canary
 from ml_assets.extras.serving.door import CHECK, served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER, Answered, PredictionLog
 from ml_assets.records.ledger.audit import problems
@@ -130,6 +130,20 @@ def test_what_waits_too_long_is_counted_and_what_failed_to_be_written_waits(worl
     assert [pl.read_parquet(part)["request"].to_list() for part in parts] == [["first"], ["second"]]
 
 
+def test_half_a_character_keeps_no_row_from_the_log(world: World) -> None:
+    pipeline = open_pipeline("deliveries", world.settings)
+
+    async def written() -> None:
+        server, key = PredictionLog(pipeline), {"order": ["7\ud800", 8]}
+        server.add(Answered(THEN, "first", [0, 1], "canary", A, 0.1, key, {"probability": [1, 0]}))
+        await server.flush()
+        server.close()
+
+    asyncio.run(written())
+    (part,) = pipeline.objects.path(FOLDER, "deliveries").glob("*/*.parquet")
+    assert pl.read_parquet(part)["key"].struct.field("order").to_list() == ["7?", "8"]
+
+
 def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) -> None:
     pipeline = open_pipeline("deliveries", world.settings)
     released(pipeline, evidence(A), ReleaseSpec())
@@ -137,10 +151,10 @@ def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) 
     assert canary_tile(world).value == "5% of traffic"
     quiet = served_tick(pipeline, None)
     assert not quiet.asset_events
-    assert abort_canary(pipeline, A, "it is the champion") is None, "only what is in canary"
-    line = abort_canary(pipeline, B, "in its traffic as canary: errors")
+    assert abort(pipeline, A, "ada", "it is the champion") is None, "only what is on its way"
+    line = abort(pipeline, B, "ada", "in its traffic as canary: errors")
     assert line and line.kind == "abort"
-    assert abort_canary(pipeline, B, "again") is None
+    assert abort(pipeline, B, "ada", "again") is None
     entries = read(pipeline.store, "deliveries")
     assert stages(entries) == {"production": A}
     assert problems(entries) == ()
@@ -151,4 +165,4 @@ def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) 
     assert (evaluation.check_name, evaluation.passed) == (CHECK, False)
     assert "errors" in (evaluation.description or "")
     assert not served_tick(pipeline, told.cursor).asset_events
-    assert (canary_tile(world).value, "errors" in canary_tile(world).said) == ("out", True)
+    assert (canary_tile(world).value, "errors" in canary_tile(world).below) == ("out", True)

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 from collections.abc import Iterator
 
 import numpy as np
@@ -93,6 +94,7 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
             "«'wide'» is not float64",
         ),
         ("/predict", {"rows": []}, 400, "is empty"),
+        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, r"petal\ud800"),
         ("/predict", [MEASURES], 400, 'Send {"rows"'),
         ("/predict", b"{", 400, "no JSON"),
         ("/predict", {"entities": [{"flower": 1}]}, 400, "serves no features online"),
@@ -105,6 +107,11 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
         answer = irises.ask(path, body)
         assert answer.status == status, (path, answer)
         assert said in answer.body["error"]
+    with socket.create_connection(("127.0.0.1", irises.port)) as gone:
+        gone.sendall(b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
+    while 'code="499",route="/predict"' not in irises.ask("/metrics").body:
+        pass
+    assert 'code="500"' not in irises.ask("/metrics").body
     packed = irises.ask("/predict", b"x", content_encoding="gzip")
     assert packed.status == 415
 

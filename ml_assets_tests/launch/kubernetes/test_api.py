@@ -11,7 +11,7 @@ from kubernetes.config import incluster_config
 from ml_assets.errors import ClusterAway, ClusterRefused
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes import informer
-from ml_assets.launch.kubernetes.api import AlreadyThere, Created, KubernetesApi
+from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose
 from ml_assets.launch.kubernetes.informer import JobInformer
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
@@ -49,29 +49,28 @@ def left(api):
 
 def test_a_job_is_created_once_and_found_by_the_next(api, a_job):
     first, second = api.create_job(a_job()), api.create_job(a_job())
-    assert isinstance(first, Created) and isinstance(second, AlreadyThere)
-    assert first.job.uid == second.job.uid
-    assert api.job("claim").uid == first.job.uid and api.job("other") is None
+    assert first.uid == second.uid
+    assert api.job("claim").uid == first.uid and api.job("other") is None
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
 def test_a_create_gets_through_a_busy_server(cluster, api, a_job, code):
     server = cluster.own_server("a real API server is not busy when a test wants it")
     server.faults.refuse(code, times=2, verb="create", resource="jobs")
-    assert isinstance(api.create_job(a_job()), Created)
+    assert api.create_job(a_job()).name == "claim"
 
 
 def test_a_create_whose_answer_was_cut_off_is_found_not_repeated(cluster, api, a_job):
     server = cluster.own_server(CUT_OFF)
     server.faults.reset(verb="create", resource="jobs", after=True)
-    assert isinstance(api.create_job(a_job()), Created)
+    assert api.create_job(a_job()).name == "claim"
     calls = server.calls
     assert len(calls.of("create", "jobs")) == 1 and calls.of("get", "jobs")
 
 
 def test_a_create_that_was_cut_off_before_is_repeated(cluster, api, a_job):
     cluster.own_server(CUT_OFF).faults.reset(verb="create", resource="jobs")
-    assert isinstance(api.create_job(a_job()), Created)
+    assert api.create_job(a_job()).name == "claim"
     assert len(api.jobs(SELECTOR)) == 1
 
 
@@ -242,7 +241,7 @@ def test_a_queue_that_admits_nothing_now_is_waited_for_and_its_words_are_told(cl
     cluster.own_server(QUEUES).apply(a_queue("flights", stopPolicy="Hold"))
     manifest = a_job(suspend=True)
     manifest["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "flights"
-    made = api.create_job(manifest).job
+    made = api.create_job(manifest)
     until(lambda: api.queue_word(made, "flights"))
     found = StartUp(api, 0.0).look(made, [])
     assert isinstance(found, Stuck) and found.cause == "Queued"
@@ -468,14 +467,14 @@ def test_an_explanation_that_we_may_not_read_is_no_error(cluster, a_job, tmp_pat
     rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get", "create"]}]
     theirs, _ = cluster.account("few", rules, tmp_path / "few")
     few = KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(theirs.kubeconfig)})
-    made = few.create_job(a_job()).job
+    made = few.create_job(a_job())
     assert (few.tail("any", 5), few.cluster_events(made.uid)) == ("", ())
     assert few.queue_word(made, "q") is None
 
 
 def test_an_explanation_that_the_server_cannot_give_now_is_no_error(cluster, api, a_job):
     server = cluster.own_server("a real API server is not busy when a test wants it")
-    made = api.create_job(a_job()).job
+    made = api.create_job(a_job())
     server.faults.refuse(503, verb="list", resource="events")
     assert api.cluster_events(made.uid) == ()
 

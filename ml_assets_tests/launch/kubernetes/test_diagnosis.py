@@ -8,8 +8,7 @@ import pytest
 
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.kubernetes.causes import CAUSES, of_cause
-from ml_assets.launch.kubernetes.diagnosis import PodEvidence, PodObservations, diagnose, held_by
-from ml_assets.launch.kubernetes.following import Over
+from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose, held_by
 from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.spec.cluster import ClusterSpec
@@ -315,7 +314,7 @@ ORDER = JobOrder(
     request="s3://store/request.json",
     grace_seconds=60,
 )
-JOB = JobState("job", "1", {}, "", 4, False, False, 0, 0, 0, 0, (), CREATED, CREATED)
+JOB = JobState("job", "1", {}, "", 4, False, False, (), CREATED)
 
 
 def pod(index, scheduled, started):
@@ -327,26 +326,23 @@ def pod(index, scheduled, started):
         uid=str(index),
         job="job",
         index=index,
-        labels={},
         phase="Pending",
         reason="",
         message="",
         node=None,
-        ready=False,
         deleting=False,
         unscheduled=None,
         disrupted=None,
         waiting=None,
         ended=None,
-        created=CREATED,
         scheduled=moment(scheduled),
         started=moment(started),
     )
     return state
 
 
-def held(pods, words=None, order=ORDER):
-    return held_by(order, PodEvidence(Over(JOB, tuple(pods)), words or {}, (), (), True), "spot")
+def held(pods, words=(), order=ORDER):
+    return held_by(order, PodObservations(JOB, pods, words=words, spot=True), "spot")
 
 
 def word(index, staged):
@@ -364,7 +360,7 @@ def word(index, staged):
 
 
 def test_machines_are_held_from_the_first_pod_that_got_one_and_start_with_the_last():
-    found = held([pod(n, 10 + n, 30 + n) for n in range(4)], {0: word(0, 70), 3: word(3, 50)})
+    found = held([pod(n, 10 + n, 30 + n) for n in range(4)], [word(0, 70), word(3, 50)])
     assert (found.nodes, found.gpus_per_node, found.price_class) == (4, 8, "spot")
     assert found.scheduled == CREATED + timedelta(seconds=10)
     assert found.started == CREATED + timedelta(seconds=33)

@@ -4,7 +4,8 @@ import pytest
 
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.causes import CAUSES
-from ml_assets.launch.kubernetes.starting import PATIENCE, QueueWord, StartUp, Stuck
+from ml_assets.launch.kubernetes.observations import QueueWord
+from ml_assets.launch.kubernetes.starting import PATIENCE, StartUp, Stuck, too_small
 from ml_assets_tests.launch.kubernetes.objects import (
     RUNNING,
     a_job,
@@ -278,3 +279,29 @@ def test_the_cluster_is_asked_for_words_only_now_and_then(start_up, clock):
 
 def test_every_patience_is_of_a_line_of_the_table():
     assert set(PATIENCE) - set(CAUSES) == set()
+
+
+# --- a quota that is spent for now is told from one that could never hold what is asked for -------
+
+SAID = 'Error creating: pods "a-0" is forbidden: exceeded quota: team, requested: {0}'
+
+
+@pytest.mark.parametrize(
+    ("numbers", "pods", "small"),
+    [
+        ("requests.cpu=2, used: requests.cpu=7, limited: requests.cpu=8", 4, False),
+        ("requests.cpu=2, used: requests.cpu=0, limited: requests.cpu=8", 5, True),
+        ("cpu=500m,memory=9Gi, used: cpu=0,memory=0, limited: cpu=8,memory=8Gi", 1, True),
+        ("cpu=500m, used: cpu=0, limited: cpu=2", 4, False),
+        ("memory=1.5G, used: memory=0, limited: memory=2e9", 1, False),
+        ("memory=1Zi, used: memory=0, limited: memory=1", 1, False),
+        ("pods=1, used: pods=10, limited: pods=10", 2, False),
+    ],
+)
+def test_what_all_pods_need_is_held_against_the_whole_quota(numbers, pods, small):
+    assert too_small(SAID.format(numbers), pods) is small
+
+
+def test_other_words_are_no_verdict_on_the_quota():
+    assert not too_small("pods is forbidden: must specify cpu", 2)
+    assert not too_small("exceeded quota: team, requested: nonsense", 2)

@@ -38,9 +38,9 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(
     assert events == session_events(elsewhere.folder.root)
     assert numbered(events)[1] == list(range(len(numbered(events)[1])))
     words = mirror.exits(1)
-    assert {word.code for word in words.values()} == {0}
+    assert {word.code for word in words} == {0}
     rows = sum(f.stat().st_size for f in (Path(data.uri) / "train").rglob("*.npy"))
-    assert all(word.staged_bytes > rows > 0 for word in words.values()), "each fetched its data"
+    assert all(word.staged_bytes > rows > 0 for word in words), "each fetched its data"
     beats = [json.loads(f.read_text()) for f in mirror.folder.attempt(1).glob("heartbeat.*.json")]
     assert {beat["rank"] for beat in beats} == {0, 1}
     kept = [f.read_text() for f in mirror.folder.root.rglob("*.json*")]
@@ -55,8 +55,8 @@ def test_a_notice_to_one_pod_ends_both_with_what_was_saved(home, data):
     second.process.send_signal(signal.SIGTERM)  # as when its node is taken away
     assert (second.code(), first.code()) == (75, 75), first.said()[-3000:]
     words = mirror.exits(1)
-    assert {index: word.code for index, word in words.items()} == {0: 75, 1: 75}
-    assert all("saved at step" in word.reason for word in words.values())
+    assert {word.index: word.code for word in words} == {0: 75, 1: 75}
+    assert all("saved at step" in word.reason for word in words)
 
 
 @pytest.mark.daemon
@@ -105,7 +105,7 @@ def test_attempts_that_end_early_leave_what_they_saved_and_nothing_else_that_cou
     killed.process.kill()
     assert killed.code() == -signal.SIGKILL
     wait_for(lambda: not is_alive(rank))
-    assert mirror.exits(2) == {} and not mirror.collect(2)
+    assert mirror.exits(2) == [] and not mirror.collect(2)
 
     mirror, _ = home.train(job, number=3, nodes=1)
     (late,) = home.start(uri, nodes=1)

@@ -22,6 +22,7 @@ from ml_assets.records.ledger.stages import stages
 from ml_assets.records.tracking.mlflow import (
     MODEL_TAG,
     SESSION_TAG,
+    STAGE_TAG,
     URI_TAG,
     Logged,
     Tracking,
@@ -299,17 +300,24 @@ def test_a_model_whose_run_is_not_known_finds_it_by_the_session(tracking, client
     assert version.run_id == run
 
 
+def staged(client):
+    found = client.search_model_versions(f"name = '{PIPELINE}'")
+    return {one.tags[MODEL_TAG]: one.tags[STAGE_TAG] for one in found}
+
+
 def test_aliases_follow_the_stages_and_are_repaired(tracking, client):
     for model in (A, B):
         tracking.link_model(PIPELINE, model, f"/objects/{model}", SESSION, None)
     assert tracking.set_stage_aliases(PIPELINE, {"staging": B, "production": A}) == Logged()
     assert aliased(client) == {"staging": B, "production": A}
+    assert staged(client) == {A: "production", B: "staging"}
 
     client.set_registered_model_alias(PIPELINE, "production", "2")
     client.set_registered_model_alias(PIPELINE, "canary", "2")
     client.set_registered_model_alias(PIPELINE, "favourite", "2")
     assert tracking.set_stage_aliases(PIPELINE, {"production": A}) == Logged()
     assert aliased(client) == {"production": A, "favourite": B}
+    assert staged(client) == {A: "production", B: "archived"}
 
 
 def test_a_stage_whose_model_has_no_version_points_nowhere_and_says_so(tracking, client):

@@ -81,6 +81,7 @@ def entry(pipeline: str, session: str = "5e" * 32) -> OutboxEntry:
     return OutboxEntry(pipeline=pipeline, session=session, status="FINISHED", tags={}, params={})
 
 
+@pytest.mark.daemon
 def test_training_ends_well_though_mlflow_died_and_the_next_run_delivers_every_point_once(
     world: World, server: MlflowProcess, bereft: str
 ) -> None:
@@ -102,6 +103,7 @@ def test_training_ends_well_though_mlflow_died_and_the_next_run_delivers_every_p
     assert "MLflow" not in world.cli(*THROUGH), "nothing is owed any more"
 
 
+@pytest.mark.daemon
 def test_a_server_that_comes_back_while_training_runs_has_every_point_once(
     world: World, server: MlflowProcess, bereft: str, tmp_path: Path
 ) -> None:

@@ -100,23 +100,71 @@ class Classified:
 
     def points(self) -> dict[MetricName, float]:
         """Every metric that is defined on these rows."""
-        return _points(self)
+        log_loss, brier, accuracy = self._row_values().mean(axis=0)
+        gaps = np.bincount(
+            _confidence_bins(self.confidence, CALIBRATION_BINS),
+            weights=self.confidence - self.hit,
+        )
+        points: dict[MetricName, float] = {}
+        ranks = [_rank(self.truth == c, self.probability[:, c]) for c in self._ranked_classes]
+        auc = float(np.mean([auc for auc, _ in ranks]))
+        if np.isfinite(auc):
+            points["auc"] = auc
+            if self.task == "binary":
+                points["average_precision"] = ranks[0][1]
+        points["log_loss"] = float(log_loss)
+        points["brier"] = float(brier)
+        points["accuracy"] = float(accuracy)
+        points["ece"] = float(np.abs(gaps).sum() / self.rows)
+        return points
 
     def losses(self) -> np.ndarray:
         """[n] natural-log loss of each row; probabilities are clipped at the float64 epsilon."""
-        return _row_values(self)[:, 0]
+        return self._row_values()[:, 0]
 
     def units(self, of_rows: np.ndarray) -> np.ndarray:
         """What is said of each row, of each thing that has a loss: the row itself."""
         return of_rows
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
-        """Metric -> [samples] its value on each draw of the bootstrap."""
-        return {**self.mean_draws(resampler), **_rank_draws(self, resampler)}
+        """Metric -> [samples] its value on each draw of the bootstrap.
+
+        The AUC of several classes is the mean of each against the rest.
+        """
+        ranks = [
+            _rank_draws_of_class(self.truth == c, self.probability[:, c], resampler)
+            for c in self._ranked_classes
+        ]
+        aucs = np.mean([auc for auc, _ in ranks], axis=0)
+        return {**self.mean_draws(resampler), "auc": aucs, "average_precision": ranks[0][1]}
 
     def mean_draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
         """Those alone that are means over rows, or (ece) over bins fixed beforehand."""
-        return _mean_draws(self, resampler)
+        bins = np.eye(CALIBRATION_BINS)[_confidence_bins(self.confidence, CALIBRATION_BINS)]
+        gaps = bins * (self.confidence - self.hit)[:, None]
+        values = np.concatenate([np.ones((self.rows, 1)), self._row_values(), gaps], axis=1)
+        totals = resampler.totals(values)
+        means = totals / totals[:, :1]
+        return {
+            "log_loss": means[:, 1],
+            "brier": means[:, 2],
+            "accuracy": means[:, 3],
+            "ece": np.abs(means[:, 4:]).sum(axis=1),
+        }
+
+    def _row_values(self) -> np.ndarray:
+        """[n, 3]: log-loss, Brier score and accuracy of each row."""
+        chosen = self.probability[np.arange(self.rows), self.truth]
+        log_loss = -np.log(np.clip(chosen, _EPSILON, 1 - _EPSILON))
+        if self.task == "binary":
+            brier = (self.confidence - self.truth) ** 2
+        else:
+            brier = (self.probability**2).sum(axis=1) - 2 * chosen + 1
+        return np.stack([log_loss, brier, self.right], axis=1)
+
+    @property
+    def _ranked_classes(self) -> Sequence[int]:
+        return (1,) if self.task == "binary" else range(self.probability.shape[1])
 
 
 def _places(truth: Truth, classes: int) -> np.ndarray:
@@ -125,62 +173,6 @@ def _places(truth: Truth, classes: int) -> np.ndarray:
     if place.min() < 0 or place.max() >= classes or np.any(place != truth.labels):
         raise ValueError(f"labels of a {truth.task} model must be whole numbers below {classes}")
     return place
-
-
-def _points(judged: Classified) -> dict[MetricName, float]:
-    log_loss, brier, accuracy = _row_values(judged).mean(axis=0)
-    gaps = np.bincount(
-        _confidence_bins(judged.confidence, CALIBRATION_BINS),
-        weights=judged.confidence - judged.hit,
-    )
-    points: dict[MetricName, float] = {}
-    ranks = [_rank(judged.truth == c, judged.probability[:, c]) for c in _ranked_classes(judged)]
-    auc = float(np.mean([auc for auc, _ in ranks]))
-    if np.isfinite(auc):
-        points["auc"] = auc
-        if judged.task == "binary":
-            points["average_precision"] = ranks[0][1]
-    points["log_loss"] = float(log_loss)
-    points["brier"] = float(brier)
-    points["accuracy"] = float(accuracy)
-    points["ece"] = float(np.abs(gaps).sum() / judged.rows)
-    return points
-
-
-def _row_values(judged: Classified) -> np.ndarray:
-    """[n, 3]: log-loss, Brier score and accuracy of each row."""
-    chosen = judged.probability[np.arange(judged.rows), judged.truth]
-    log_loss = -np.log(np.clip(chosen, _EPSILON, 1 - _EPSILON))
-    if judged.task == "binary":
-        brier = (judged.confidence - judged.truth) ** 2
-    else:
-        brier = (judged.probability**2).sum(axis=1) - 2 * chosen + 1
-    return np.stack([log_loss, brier, judged.right], axis=1)
-
-
-def _mean_draws(judged: Classified, resampler: Resampler) -> dict[MetricName, np.ndarray]:
-    """Metrics that are a mean over rows, or (ece) over bins fixed beforehand."""
-    bins = np.eye(CALIBRATION_BINS)[_confidence_bins(judged.confidence, CALIBRATION_BINS)]
-    gaps = bins * (judged.confidence - judged.hit)[:, None]
-    values = np.concatenate([np.ones((judged.rows, 1)), _row_values(judged), gaps], axis=1)
-    totals = resampler.totals(values)
-    means = totals / totals[:, :1]
-    return {
-        "log_loss": means[:, 1],
-        "brier": means[:, 2],
-        "accuracy": means[:, 3],
-        "ece": np.abs(means[:, 4:]).sum(axis=1),
-    }
-
-
-def _rank_draws(judged: Classified, resampler: Resampler) -> dict[MetricName, np.ndarray]:
-    """AUC (multiclass: mean of one class against the rest) and average precision."""
-    per_class = [
-        _rank_draws_of_class(judged.truth == c, judged.probability[:, c], resampler)
-        for c in _ranked_classes(judged)
-    ]
-    aucs = np.mean([auc for auc, _ in per_class], axis=0)
-    return {"auc": aucs, "average_precision": per_class[0][1]}
 
 
 def _rank_draws_of_class(
@@ -196,10 +188,6 @@ def _rank_draws_of_class(
     coarse = _rank_of(*(side[None] for side in _by_level(positive, level, levels)))
     auc, precision = (np.concatenate(parts) for parts in zip(*draws, strict=True))
     return auc + (exact[0] - coarse[0]), precision + (exact[1] - coarse[1])
-
-
-def _ranked_classes(judged: Classified) -> Sequence[int]:
-    return (1,) if judged.task == "binary" else range(judged.probability.shape[1])
 
 
 def _rank(positive: np.ndarray, score: np.ndarray) -> tuple[float, float]:

@@ -4,7 +4,7 @@ Each task has a room of its own: ``classification``, ``regression``, ``ranking``
 """
 
 from collections.abc import Mapping
-from typing import Protocol, assert_never
+from typing import assert_never
 
 import numpy as np
 import polars as pl
@@ -29,24 +29,13 @@ COMPARED_BY: tuple[MetricName, ...] = ("auc", "accuracy", "r2", "ndcg", "bits_pe
 """The metrics that slices are compared by, with intervals."""
 
 
-class ScoredPredictions(Protocol):
-    """Predictions beside what came true. Its units are what has a loss: rows, or queries."""
+ScoredPredictions = Classified | Estimated | Coded | Ranked
+"""Predictions beside what came true. Its units are what has a loss: rows, or queries.
 
-    def points(self) -> dict[MetricName, float]:
-        """Every metric that is defined on these rows."""
-        ...
-
-    def losses(self) -> np.ndarray:
-        """[units] what the champion gate compares; see ``LOSS_OF``."""
-        ...
-
-    def units(self, of_rows: np.ndarray) -> np.ndarray:
-        """[units] what is said of the rows (their block, say), of the units."""
-        ...
-
-    def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
-        """Metric -> [samples] its value on each draw of the units."""
-        ...
+``points``: every metric that is defined on these rows. ``losses``: [units] what the champion gate
+compares. ``units``: [units] what is said of the rows (their block, say), of the units. ``draws``:
+metric -> [samples] its value on each draw of the units.
+"""
 
 
 def judged(truth: Truth, predictions: np.ndarray) -> ScoredPredictions:

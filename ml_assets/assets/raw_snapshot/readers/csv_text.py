@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, from_text
+from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, type_text
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written
 from ml_assets.errors import SourceError, quoted
 from ml_assets.spec.sources import COMMAS, Dialect
 
@@ -19,13 +20,10 @@ def parse_csv(
     declared: Columns,
     null_values: Sequence[str],
     where: str,
-    zone: str | None = None,
     dialect: Dialect = COMMAS,
+    written: Written = PLAINLY,
 ) -> pl.DataFrame:
     """Parse and type a CSV file. Blank lines are skipped.
-
-    Args:
-        zone: of times that are written without one; None: they are refused.
 
     Raises:
         SourceError: it is not CSV so written, or does not hold what is declared; names the line.
@@ -36,7 +34,7 @@ def parse_csv(
     raw = csv_cells(text, null_values, where, dialect)
     raw.columns = header
     place: Place = lambda row: f"line {line_of(text, row, dialect)}"  # noqa: E731
-    typed = from_text(raw, declared, where, place, zone, dialect.decimal)
+    typed = type_text(raw, declared, written).required(where, place)
     return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
 
 

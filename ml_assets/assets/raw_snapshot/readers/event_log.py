@@ -1,20 +1,16 @@
 """An append-only stream: its events are numbered without a gap, and each counts once.
 
-A reader asks for what comes after an offset until nothing does, as it would ask Kafka; here the
-log is a folder of JSON lines, a file a micro-batch.
+It comes as a folder of JSON lines, a file a micro-batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import polars as pl
 
 from ml_assets.errors import SourceError
 
 _NONE = -1
-_POLLED = 16
-"""Batches that one poll gives, and those that overlap them."""
 
 
 @dataclass(frozen=True)
@@ -27,54 +23,23 @@ class Batch:
     """Where they are."""
 
 
-class EventLog(Protocol):
-    """One partition of a stream."""
+def consume(batches: Sequence[Batch], offset: str, where: str) -> pl.DataFrame:
+    """Every event once, in the order of the offsets, which are no part of the result.
 
-    def poll(self, after: int) -> Sequence[Batch]:
-        """The next batches that hold events after that offset; none: that was the last one."""
-        ...
-
-
-class BatchLog:
-    """The log of batches that were delivered as files, in whatever order, some of them again.
+    Args:
+        batches: as they were delivered: in whatever order, some of them again.
 
     Raises:
-        SourceError: an event has no number.
+        SourceError: an event has no offset, an offset is missing, or two events have the same one.
     """
-
-    def __init__(self, batches: Iterable[Batch], offset: str) -> None:
-        batches = tuple(batches)
-        for batch in batches:
-            _check_numbered(batch.frame[offset], offset, batch.title)
-        known = [(_bound(b, offset, "min"), _bound(b, offset, "max"), b) for b in batches]
-        self._batches = sorted(known, key=lambda item: item[:2])
-
-    def poll(self, after: int) -> Sequence[Batch]:
-        polled: list[Batch] = []
-        ahead = after
-        for first, last, batch in self._batches:
-            if last <= after:
-                continue
-            if len(polled) >= _POLLED and first > ahead:
-                break  # else it brings events again: a later poll would never hold them to these
-            polled.append(batch)
-            ahead = max(ahead, last)
-        return polled
-
-
-def consume(log: EventLog, offset: str, where: str) -> pl.DataFrame:
-    """Every event of a log once, in the order of the offsets, which are no part of the result.
-
-    Raises:
-        SourceError: an offset is missing, or two events have the same one.
-    """
-    taken: list[pl.DataFrame] = []
-    next_one = 0
-    while batches := log.poll(next_one - 1):
-        for batch in batches:
-            new = _new_events(taken, next_one, batch, offset, where)
-            taken.append(new)
-            next_one += new.height
+    for batch in batches:
+        _check_numbered(batch.frame[offset], offset, batch.title)
+    ends = [(_bound(b, offset, "min"), _bound(b, offset, "max"), b) for b in batches]
+    taken, next_one = list[pl.DataFrame](), 0
+    for _, _, batch in sorted(ends, key=lambda one: one[:2]):
+        new = _new_events(taken, next_one, batch, offset, where)
+        taken.append(new)
+        next_one += new.height
     return pl.concat(taken).drop(offset) if taken else pl.DataFrame()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.event_log import Batch, BatchLog, consume
+from ml_assets.assets.raw_snapshot.readers.event_log import Batch, consume
 from ml_assets.assets.raw_snapshot.readers.json_lines import parse_lines
 from ml_assets.assets.raw_snapshot.readers.listing import KEPT, Found, Listing
 from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
@@ -19,6 +19,7 @@ from ml_assets.assets.raw_snapshot.readers.references import read_references, re
 from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
 from ml_assets.assets.raw_snapshot.readers.versions import newest_version
 from ml_assets.assets.raw_snapshot.schema import Reading
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource
@@ -155,8 +156,8 @@ def _parse(found: Delivery, file: Found, raw: bytes) -> pl.DataFrame:
         return parse_lines(text, columns, where)
     if source.format == "jsonl":
         return parse_lines(text, source.columns, where)
-    zone, dialect = source.timezone, source.dialect
-    return parse_csv(text, source.columns, source.null_values, where, zone, dialect)
+    nulls, written = source.null_values, Written.of(source)
+    return parse_csv(text, source.columns, nulls, where, source.dialect, written)
 
 
 def _one_table(found: Delivery, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -166,7 +167,7 @@ def _one_table(found: Delivery, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         batches = [
             Batch(frame, title) for frame, title in zip(frames, titles, strict=True) if frame.height
         ]
-        whole = consume(BatchLog(batches, source.offset), source.offset, found.title)
+        whole = consume(batches, source.offset, found.title)
     else:
         whole = pl.concat(frames)
     if whole.is_empty():

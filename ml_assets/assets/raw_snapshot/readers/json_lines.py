@@ -16,9 +16,10 @@ from ml_assets.assets.raw_snapshot.schema import (
     TYPES,
     Columns,
     check_names,
-    from_values,
+    type_values,
 )
 from ml_assets.errors import SourceError, quoted
+from ml_assets.spec.documents import HALF_A_SIGN, half_a_sign
 
 _AT_ONCE = 20_000
 """Lines that are Python objects at the same time; the rest are columns already."""
@@ -47,9 +48,8 @@ def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
     if not numbers:
         return pl.DataFrame(schema={name: TYPES[dtype] for name, dtype in declared.items()})
     check_names(list(keys), declared, where)
-    return from_values(
-        columns, declared, where, lambda row: f"line {numbers[row]}", accept=JSON_VALUES
-    )
+    typed = type_values(columns, declared, JSON_VALUES)
+    return typed.required(where, lambda row: f"line {numbers[row]}")
 
 
 def _some_lines(content: bytes) -> Iterator[dict[int, bytes]]:
@@ -76,9 +76,11 @@ def _parse_all(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
     """
     if not all(line[:1] == b"{" and line[-1:] == b"}" for line in lines):
         return None
-    text = b",".join(lines)
     try:
-        events = _DECODER.decode(f"[{text.decode()}]")
+        text = b",".join(lines).decode()
+        events = _DECODER.decode(f"[{text}]")
+        if half_a_sign(text, events):
+            return None
     except (ValueError, RecursionError):
         return None
     whole = len(events) == len(lines) and all(type(event) is dict for event in events)
@@ -88,7 +90,10 @@ def _parse_all(lines: Sequence[bytes]) -> list[dict[str, Any]] | None:
 
 def _parse_line(line: bytes, where: str) -> dict[str, Any]:
     try:
-        event = _CAREFUL.decode(line.decode())
+        text = line.decode()
+        event = _CAREFUL.decode(text)
+        if half_a_sign(text, event):
+            raise ValueError(HALF_A_SIGN)
     except (ValueError, RecursionError) as error:  # JSON's and Unicode's are ValueErrors
         shown = line[:60].decode("utf-8", "replace")
         raise SourceError(
@@ -117,7 +122,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 _CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_once)
-_KEY = re.compile(rb'"[ \t]*:')
+_KEY = re.compile(r'"[ \t]*:')
 """The end of a key; now and then also of text in a value, which is then looked at line by line."""
 
 

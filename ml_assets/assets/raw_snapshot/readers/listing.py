@@ -71,17 +71,18 @@ def list_local(name: str, root: Path, pattern: Pattern) -> Iterator[Found | Refu
     Raises:
         SourceError: a fixed folder of the path leads out of ``root``, or cannot be listed.
     """
-    for found in _Walk(name, root, root.resolve()).below("", pattern.segments):
-        if not pattern.repeats or pattern.fields(found.path) is not None:
-            yield found
+    try:
+        for found in _Walk(name, root).below("", pattern.segments):
+            if not pattern.repeats or pattern.fields(found.path) is not None:
+                yield found
+    except OSError as error:
+        raise SourceError(_unreadable(name, error.filename or root, error)) from error
 
 
 @dataclass(frozen=True)
 class _Walk:
     name: str
     root: Path
-    real: Path
-    """The root without links: where everything has to end up."""
 
     def below(self, folder: str, segments: Sequence[Segment]) -> Iterator[Found | Refusal]:
         head, rest = segments[0], segments[1:]
@@ -102,7 +103,9 @@ class _Walk:
     def _entry(
         self, path: str, entry: "os.DirEntry[str]", rest: Sequence[Segment]
     ) -> Iterator[Found | Refusal]:
-        odd = odd_text(self.name, path) or (entry.is_symlink() and self._leads_out(entry.path))
+        odd = odd_text(self.name, path) or (
+            entry.is_symlink() and leads_out(self.name, entry.path, self.root)
+        )
         if odd:
             yield Refusal(path, odd)
         elif rest and entry.is_dir():
@@ -115,7 +118,7 @@ class _Walk:
         place = self.root / path
         if not os.path.lexists(place):
             return
-        out = self._leads_out(place)
+        out = leads_out(self.name, place, self.root)
         if out:
             yield Refusal(path, out)
             return
@@ -132,7 +135,7 @@ class _Walk:
         place = self.root / folder
         if not place.is_dir():
             return []
-        out = self._leads_out(place)
+        out = leads_out(self.name, place, self.root)
         if out:
             raise SourceError(out)
         try:
@@ -141,17 +144,20 @@ class _Walk:
         except OSError as error:
             raise SourceError(_unreadable(self.name, place, error)) from error
 
-    def _leads_out(self, place: Path | str) -> str:
-        """What is wrong with a link that leads out of the root; empty where it does not."""
-        if Path(place).resolve().is_relative_to(self.real):
+
+def leads_out(name: str, place: Path | str, root: Path) -> str:
+    """What is wrong with a link that leads out of the root; empty where it does not."""
+    try:
+        if Path(place).resolve().is_relative_to(root.resolve()):
             return ""
-        return (
-            f"{self.name}: {place} is a symbolic link that leads out of {self.root}. Put the file"
-            " itself there."
-        )
+    except (OSError, RuntimeError):  # links that lead in a circle
+        return f"{name}: {place} cannot be followed to its end. Put the file itself there."
+    return (
+        f"{name}: {place} is a symbolic link that leads out of {root}. Put the file itself there."
+    )
 
 
-def _unreadable(name: str, place: Path, error: OSError) -> str:
+def _unreadable(name: str, place: Path | str, error: OSError) -> str:
     return (
         f"{name}: {place} cannot be read: {error.strerror}. A regular file, or a folder that this"
         " user may list, is expected there."

@@ -182,7 +182,7 @@ def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: Found
         return ""
     if found.path.endswith(".gz"):
         return _cut_gzip(folder, found)
-    end = _tail(folder.root / found.path, len(_PARQUET_END))
+    end = _tail(folder, found, len(_PARQUET_END))
     if kind == "parquet" and end != _PARQUET_END:
         return f"{found.path} has no footer yet"
     if kind != "parquet" and end[-1:] != b"\n":
@@ -199,10 +199,10 @@ def _cut_gzip(folder: Folder, found: Found) -> str:
     return ""
 
 
-def _tail(file: Path, size: int) -> bytes:
+def _tail(folder: Folder, found: Found, size: int) -> bytes:
     try:
-        with file.open("rb") as content:
+        with folder.opened(found) as content:
             content.seek(max(0, content.seek(0, os.SEEK_END) - size))
-            return content.read()
-    except OSError:
+            return content.read(size)
+    except (OSError, SourceError):
         return b""

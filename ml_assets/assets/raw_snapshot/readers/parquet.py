@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.places import MOST_BYTES
 from ml_assets.assets.raw_snapshot.readers.unpack import allowed
 from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_typed
 from ml_assets.errors import SourceError, quoted
@@ -24,36 +23,62 @@ _CELL = 8
 """Bytes of a value in memory, about."""
 
 
-def parse_parquet(
-    content: bytes, declared: Columns, where: str, most: int = MOST_BYTES
-) -> pl.DataFrame:
+def parse_parquet(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
     """Read and type a Parquet file.
 
     Raises:
         SourceError: it is cut off or damaged, unpacks to too much, or does not hold what is
             declared.
     """
+    return from_typed(read_parquet(content, where, declared), declared, where)
+
+
+def read_parquet(content: bytes, where: str, declared: Columns | None = None) -> pl.DataFrame:
+    """Read a Parquet file within bounds: the declared columns; None: all, as they are typed.
+
+    Raises:
+        SourceError: as above; of all columns, one holds something else than plain values.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
-        bound = allowed(len(content), _ALLOWED, most)
+        bound = allowed(len(content), _ALLOWED)
         _check_claims(file.metadata, len(content), where, bound)
-        check_names(list(file.schema_arrow.names), declared, where)
-        from_typed(frame_of(file.schema_arrow.empty_table()), declared, where)  # no row is read yet
-        text = [column for column in _texts(file) if column in declared]
+        names = list(file.schema_arrow.names)
+        if declared is None:
+            _check_plain(file.schema_arrow, where)
+        else:
+            check_names(names, declared, where)
+            from_typed(frame_of(file.schema_arrow.empty_table()), declared, where)  # no row yet
+            names = list(declared)
+        text = [column for column in _texts(file) if column in names]
         file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=text)
-        table = file.read(columns=list(declared), use_threads=False)
+        table = file.read(columns=names, use_threads=False)
         table.validate(full=True)  # text is UTF-8, and no index leads out
         _check_text(table, len(content), where, bound)
-        frame = frame_of(table)
+        return frame_of(table)
     except (*_ARROW_ERRORS, pa.ArrowException, pl.exceptions.PolarsError) as error:
         said = quoted((str(error).splitlines() or [type(error).__name__])[0])
         raise SourceError(
             f"{where} is not a whole Parquet file: {said}. Deliver it again."
         ) from error
-    return from_typed(frame, declared, where)
+
+
+def _check_plain(schema: "pa.Schema", where: str) -> None:
+    """Refuse columns that are no values, or whose values may have any length and are no text."""
+    import pyarrow as pa
+
+    for field in schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        plain = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_null)
+        if not text and not any(is_one(kind) for is_one in plain):
+            raise SourceError(
+                f"{where}: column {field.name!r} holds {quoted(kind)}; numbers, text, dates and"
+                " times are read. Leave it out."
+            )
 
 
 def _check_claims(footer: "pq.FileMetaData", packed: int, where: str, bound: int) -> None:

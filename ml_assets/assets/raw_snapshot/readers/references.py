@@ -9,7 +9,7 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, fields_in
 from ml_assets.assets.raw_snapshot.readers.places import Place, digest
-from ml_assets.assets.raw_snapshot.schema import TYPES, Reading, from_text
+from ml_assets.assets.raw_snapshot.schema import TYPES, Reading, type_text
 from ml_assets.errors import SourceError
 from ml_assets.spec.sources import FilesSource
 
@@ -83,4 +83,4 @@ def _fields(
     rows = [pattern.fields(found.path) or {} for found in files]
     texts = {name: [row.get(name) for row in rows] for name in declared}
     frame = pl.DataFrame(texts, schema=dict.fromkeys(declared, pl.String))
-    return from_text(frame, declared, where, lambda row: f"the file {files[row].path}")
+    return type_text(frame, declared).required(where, lambda row: f"the file {files[row].path}")

@@ -21,9 +21,10 @@ from ml_assets.assets.raw_snapshot.schema import (
     SQL_VALUES,
     Reading,
     check_names,
-    from_text,
-    from_values,
+    type_text,
+    type_values,
 )
+from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.settings.database_place import database_place
 from ml_assets.spec.partitions import PartitionWindow
@@ -176,9 +177,9 @@ def _frame(rows: Sequence[Any], source: SqlSource, title: str) -> pl.DataFrame:
     for column, dtype in source.columns.items():
         if dtype in ("date", "datetime") and {type(one) for one in values[column]} <= _TEXT:
             text = pl.DataFrame({column: pl.Series(values[column], dtype=pl.String)})
-            told = from_text(text, {column: dtype}, title, place, _ZONE)
+            told = type_text(text, {column: dtype}, Written(_ZONE)).required(title, place)
             values[column] = told[column].to_list()
-    return from_values(values, source.columns, title, place, accept=SQL_VALUES)
+    return type_values(values, source.columns, SQL_VALUES).required(title, place)
 
 
 def _check_range(

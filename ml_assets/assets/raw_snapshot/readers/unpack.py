@@ -15,12 +15,12 @@ _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 
 
-def allowed(packed: int, at_least: int = _ALLOWED, most: int = MOST_BYTES) -> int:
+def allowed(packed: int, at_least: int = _ALLOWED) -> int:
     """Bytes that so many packed ones may become."""
-    return min(most, max(at_least, RATIO * packed))
+    return min(MOST_BYTES, max(at_least, RATIO * packed))
 
 
-def unpacked(content: bytes, path: str, where: str, most: int = MOST_BYTES) -> bytes:
+def unpacked(content: bytes, path: str, where: str) -> bytes:
     """The text of a file: unpacked where its name ends in ``.gz``, else as it is.
 
     Raises:
@@ -32,7 +32,7 @@ def unpacked(content: bytes, path: str, where: str, most: int = MOST_BYTES) -> b
         if content.startswith(_GZIP):
             raise SourceError(f"{where} is gzip, and its name does not say so: end it in .gz.")
         return content
-    bound = allowed(len(content), most=most)
+    bound = allowed(len(content))
     parts: list[bytes] = []
     size = 0
     try:

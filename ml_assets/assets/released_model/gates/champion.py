@@ -30,9 +30,9 @@ def while_recalled(gate: AgainstChampion | Slices, model: str) -> GateResult:
     return refused(
         gate.name,
         gate.margin,
-        f"the champion {model[:12]} is recalled: compared with nothing. Roll back to the model"
-        " before it (ml-assets release rollback), which is compared with then, or answer for this"
-        " one (ml-assets release override)",
+        f"the champion {model[:12]} is recalled, so no model is compared with it. Roll back to the"
+        " model before it (ml-assets release rollback), or take responsibility for this one"
+        " (ml-assets release override)",
     )
 
 

@@ -47,7 +47,7 @@ def holdout_budget(
     if report.holdout_rows is None:
         return refused(gate.name, gate.at_most, "the report does not say which rows it held out")
     if use is None:
-        return refused(gate.name, gate.at_most, "the ledger was not asked who used this holdout")
+        return refused(gate.name, gate.at_most, "the uses of this holdout were not counted")
     number = use.models + 1
     fine = number <= gate.at_most
     first, last = report.holdout
@@ -55,7 +55,7 @@ def holdout_budget(
     beside = f"; of {counted(use.unknown, 'older model')} it is not known" if use.unknown else ""
     said = "within" if fine else "past"
     reason = (
-        f"model {number} that is judged by rows of this holdout{span}, {said} the budget of"
+        f"it is model {number} that is judged by rows of this holdout{span}, {said} the budget of"
         f" {gate.at_most}{beside}"
     )
     if not fine:
@@ -67,10 +67,10 @@ def made_elsewhere(release: ReleaseSpec) -> GateResult:
     """Of a model that was made elsewhere: it may have been trained on the holdout, so rows that
     come later have to speak for it, or a person."""
     fine = release.canary != "none"
-    reason = "nobody here knows which rows it was trained on: " + (
-        "the rows that come after it was judged decide, as it is in canary"
+    reason = "nobody here knows which rows the model was trained on: " + (
+        "rows that came after it was judged decide, because it is in canary"
         if fine
-        else "the holdout may be among them. Ask for canary evidence (release.canary), which rows"
-        " that come later give; or somebody answers for it: ml-assets release override"
+        else "the holdout may be among them. Ask for evidence from later rows (release.canary), or"
+        " take responsibility: ml-assets release override"
     )
     return result("made_elsewhere", fine, None, None, reason)

@@ -1,16 +1,18 @@
-"""The line of the ledger by which a model in canary is out: what its traffic showed."""
+"""The line of the ledger by which a model on its way to production is out: it leaves staging or
+canary, by what its traffic showed or by a person's word, and no gate brings it back.
+"""
 
 from datetime import UTC, datetime
 
 from ml_assets.errors import one_line
 from ml_assets.records.ledger.chain import Appended, Declined, Head, append
-from ml_assets.records.ledger.stages import champion
+from ml_assets.records.ledger.stages import on_its_way
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline
 
 
-def abort_canary(pipeline: Pipeline, model: str, reason: str) -> LedgerEntry | None:
-    """Take a model out of canary, by the thresholds of the spec; None where it is not there.
+def abort(pipeline: Pipeline, model: str, author: str, reason: str) -> LedgerEntry | None:
+    """Take a model out of staging or canary; None where it is in neither.
 
     Raises:
         StorageError: the ledger is broken.
@@ -18,14 +20,14 @@ def abort_canary(pipeline: Pipeline, model: str, reason: str) -> LedgerEntry | N
     """
 
     def make(head: Head) -> LedgerEntry | Declined[None]:
-        if champion(head.entries, "canary") != model:
+        if model not in on_its_way(head.entries):
             return Declined(None)
         return LedgerEntry(
             seq=head.seq,
             previous=head.previous,
             kind="abort",
             model=model,
-            author=pipeline.spec.owner,
+            author=author,
             reason=one_line(reason),
             run="",
             time=datetime.now(UTC),

@@ -1,0 +1,53 @@
+"""A model on its way is taken out by an operator's word; one in production is not."""
+
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from ml_assets.assets.released_model.promote import Released, release
+from ml_assets.extras.api.access import Caller
+from ml_assets.extras.api.app import Api
+from ml_assets.records.ledger.audit import problems
+from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.ledger.stages import stages
+from ml_assets.spec.gates import CanarySpec, ReleaseSpec
+from ml_assets.spec.records import Evidence
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+from ml_assets_tests.records.conftest import A, B, C, decision, evidence
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
+
+
+def released(pipeline: Pipeline, about: Evidence, spec: ReleaseSpec) -> None:
+    passed = decision(about).model_copy(update={"pipeline": pipeline.name})
+    record_decision(pipeline.store, passed, "me")
+    outcome = release(pipeline.store, pipeline.name, about, spec, author="me", run="")
+    assert isinstance(outcome, Released)
+
+
+def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    pipeline = open_pipeline("irises", world.settings)
+    released(pipeline, evidence(A), ReleaseSpec())
+    released(pipeline, evidence(B, champion=A), ReleaseSpec(canary=CanarySpec()))
+    released(pipeline, evidence(C), ReleaseSpec(to="staging"))
+    with TestClient(Api(world.settings).app({"t": Caller("olga", operator=True)})) as client:
+
+        def archive(model: str) -> tuple[int, dict[str, str]]:
+            path = f"/api/v1/models/irises/versions/{model}/stage"
+            body = {"stage": "archived", "reason": "complaints"}
+            answer = client.put(path, json=body, headers={"Authorization": "Bearer t"})
+            return answer.status_code, answer.json()
+
+        status, said = archive(A)
+        assert (status, "only staging and canary can be left" in said["error"]) == (409, True)
+        for model in (B, C):
+            assert (archive(model)[1]["status"], archive(model)[1]["status"]) == (
+                "moved",
+                "there already",
+            )
+    entries = read(pipeline.store, "irises")
+    assert [(one.author, one.reason) for one in entries[-2:]] == [("olga", "complaints")] * 2
+    assert stages(entries) == {"production": A}
+    assert problems(entries) == ()
