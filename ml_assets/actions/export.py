@@ -35,7 +35,8 @@ def export_release(pipeline: Pipeline, to: Path | None) -> Exported:
         NothingReleased: there is none.
         EvidenceError: its decision or certificate does not hold.
         StorageError: its files are not what its digest names.
-        SettingsError: the folder holds something else, or cannot be written.
+        SettingsError: the folder holds something else, or cannot be written; or there is no key to
+            sign with, where keys are trusted.
     """
     release = find_release(pipeline)
     folder = (to or Path(f"{pipeline.name}-{release.model.digest[:12]}")).absolute()
@@ -47,10 +48,10 @@ def export_release(pipeline: Pipeline, to: Path | None) -> Exported:
 
     overridden = line(release.line.seq) if release.override else None
     told, keys = canonical_json(handover_of(pipeline, release)), pipeline.store.keys
-    signature = keys.sign(HANDOVER_TYPE, told) if keys.private else None
+    signature = keys.sign(HANDOVER_TYPE, told)
     baseline = _baseline(pipeline, release)
     evidence = Evidence(envelope, line(said.seq), overridden, baseline, told, signature)
-    return Exported(folder, release, write_bundle(release, evidence, folder))
+    return Exported(folder, release, write_bundle(release, evidence, folder, keys.trusted))
 
 
 def _baseline(pipeline: Pipeline, release: LoadedRelease) -> bytes | None:

@@ -2,7 +2,7 @@
 Argo Rollouts. Pure: what a folder says, as the platform takes it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +13,7 @@ from ml_assets.assets.released_model.bundle import HANDOVER, check_bundle
 from ml_assets.errors import EvidenceError, SettingsError
 from ml_assets.spec.handover import Handover
 from ml_assets.spec.rollout import RolloutSpec
+from ml_assets.store.embedded.trust import given_keys
 
 Platform = Literal["kserve", "argo"]
 Object = Mapping[str, Any]
@@ -36,8 +37,11 @@ class Place:
         return f"{self.storage.rstrip('/')}/{told.pipeline}-{model[:12]}"
 
 
-def read_handover(folder: Path) -> Handover:
+def read_handover(folder: Path, trusted: Collection[str] | None = None) -> Handover:
     """The document of an exported folder, once all of the folder holds.
+
+    Args:
+        trusted: public keys that count, base64, as `verify` takes them; None: the environment's.
 
     Raises:
         EvidenceError: something of it does not hold.
@@ -47,7 +51,8 @@ def read_handover(folder: Path) -> Handover:
         raise SettingsError(
             f"{folder} has no {HANDOVER}. Export the release: ml-assets release export PIPELINE"
         )
-    refused = [one.reason for one in check_bundle(folder, ()) if one.outcome == "refused"]
+    keys = given_keys().trusted if trusted is None else trusted
+    refused = [one.reason for one in check_bundle(folder, keys) if one.outcome == "refused"]
     if refused:
         raise EvidenceError(f"{folder} does not hold: {' '.join(refused)}")
     return Handover.model_validate_json((folder / HANDOVER).read_bytes())

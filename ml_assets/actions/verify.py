@@ -58,7 +58,7 @@ def verify_folder(folder: Path, key: str | None) -> Verification:
     """
     if not folder.is_dir():
         raise SettingsError(f"{folder} is no folder, and no pipeline has that name.")
-    return Verification(str(folder), tuple(check_bundle(folder, _trusted(key))))
+    return Verification(str(folder), tuple(check_bundle(folder, trusted_keys(key))))
 
 
 def verify_pipelines(
@@ -258,7 +258,12 @@ def _proves(keys: Keys) -> str:
     return f"{AUTHORSHIP}, where only trusted people hold {named}"
 
 
-def _trusted(key: str | None) -> frozenset[str]:
+def trusted_keys(key: str | None) -> frozenset[str]:
+    """The public key that is given, or in the file that is; None: those of the environment.
+
+    Raises:
+        SettingsError: it is none.
+    """
     if key is not None:
         file = Path(key)
         text = file.read_text().strip() if file.is_file() else key

@@ -8,6 +8,11 @@ import click
 if TYPE_CHECKING:
     from ml_assets.actions.render_release import Platform
 
+_UNHELD = (
+    "No key is given to hold the folder to (--key PUBLIC, or ML_ASSETS_TRUSTED_KEYS): anybody could"
+    " have written what is rendered here, the model to go back to included."
+)
+
 
 @click.command
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     type=click.File(),
     help="kserve: the cluster's definition of InferenceService, which says which canary it takes.",
 )
+@click.option("--key", metavar="PUBLIC", help="Whose signature counts, as of `release verify`.")
 @click.option("--image", default="", help="argo: the server's image.")
 @click.option(
     "--prometheus",
@@ -32,6 +38,7 @@ def render(
     platform: "Platform",
     storage: str,
     crd: TextIO | None,
+    key: str | None,
     image: str,
     prometheus: str,
 ) -> None:
@@ -45,9 +52,14 @@ def render(
       ml-assets release render out --for kserve --storage s3://models --crd crd.yaml
     """
     from ml_assets.actions.render_release import Place, read_handover, rendered
+    from ml_assets.actions.verify import trusted_keys
 
     if platform == "argo" and not image:
         raise click.UsageError("--for argo needs the --image of the server.")
     place = Place(storage, image, prometheus)
     told = crd.read() if crd else None
-    print(rendered(read_handover(folder), platform, place, told), end="")
+    trusted = trusted_keys(key)
+    document = read_handover(folder, trusted)
+    if not trusted:
+        click.echo(_UNHELD, err=True)
+    print(rendered(document, platform, place, told), end="")

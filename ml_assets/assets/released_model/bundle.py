@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.released_model.model_card import model_card
@@ -44,6 +44,7 @@ PASSED_ALONE = (
     "a decision is proved, not that the model went to a stage: moves are not in a folder. Ask the"
     " ledger: ml-assets release verify PIPELINE"
 )
+_M = TypeVar("_M", bound=BaseModel)
 _MOST_BYTES = 16 << 20
 """The most bytes of any file but the weights and the baseline, which are not read whole."""
 
@@ -75,15 +76,19 @@ class Evidence:
     """Of that document; None: whoever exported it has no key."""
 
 
-def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
+def write_bundle(
+    loaded: LoadedModel, evidence: Evidence, target: Path, trusted: Collection[str]
+) -> bool:
     """Write the folder, whole or not at all; False where it is there already, the same.
+
+    Args:
+        trusted: public keys that count, base64: the folder is held to them.
 
     Raises:
         SettingsError: something else lies there, or it cannot be written.
         StorageError: a file changed while it was copied.
     """
     signed, told = read_envelope(evidence.envelope).signatures, evidence.signature
-    key = {signed[0].keyid} if signed else set[str]()
     source = Path(loaded.model.uri)
     wanted = {
         CERTIFICATE: evidence.envelope,
@@ -97,7 +102,7 @@ def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
     }
     small = {name: content for name, content in wanted.items() if content is not None}
     if target.exists():
-        if _is_this(target, small):
+        if _is_this(target, small, trusted):
             return False
         raise SettingsError(f"{target} is there already and is something else; give another --to.")
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
@@ -108,7 +113,7 @@ def write_bundle(loaded: LoadedModel, evidence: Evidence, target: Path) -> bool:
         for name in (MANIFEST, loaded.manifest.weights.path):
             shutil.copyfile(inside(source, name), draft / name)
             _sync(draft / name)
-        refused = [c.reason for c in check_bundle(draft, key) if c.outcome == "refused"]
+        refused = [c.reason for c in check_bundle(draft, trusted) if c.outcome == "refused"]
         if refused:
             raise StorageError(f"Nothing was exported: {' '.join(refused)}")
         draft.rename(target)
@@ -140,6 +145,8 @@ class _Bundle:
     def __init__(self, folder: Path, trusted: Collection[str]) -> None:
         self._folder = folder
         self._trusted = trusted
+        self._key = ""
+        """That signed the certificate; empty: nobody did."""
         self._certificate: Certificate | None = None
         self._manifest: ModelManifest | None = None
 
@@ -159,7 +166,11 @@ class _Bundle:
         for name, step in steps:
             try:
                 yield Check(name, "ok", step())
-            except (OSError, ValidationError, MlAssetsError) as error:
+            except OSError as error:
+                said = f"{error.filename or self._folder} cannot be read: {error.strerror}."
+                yield Check(name, "refused", said)
+                return
+            except MlAssetsError as error:
                 yield Check(name, "refused", str(error))
                 return
         yield Check("release", "note", PASSED_ALONE)
@@ -183,23 +194,39 @@ class _Bundle:
         return f"{len(names)} plain files"
 
     def _signature(self) -> str:
-        envelope = self._read(CERTIFICATE)
-        named = {one.keyid for one in read_envelope(envelope).signatures}
-        if not named and not (self._folder / KEY).exists():
-            self._certificate = open_envelope(envelope, self._trusted)
+        content = self._read(CERTIFICATE)
+        envelope = read_envelope(content)
+        _require_as_written(CERTIFICATE, content, envelope)
+        named = [one.keyid for one in envelope.signatures]
+        if len(named) > 1:
+            said = ", ".join(key_name(key) for key in named)
+            raise EvidenceError(f"{CERTIFICATE} is signed by {said}; one key signs a release.")
+        for name in (KEY, HANDOVER, HANDOVER_SIGNATURE):
+            there = (self._folder / name).exists()
+            if named and not there:
+                raise EvidenceError(
+                    f"{CERTIFICATE} is signed, and {name}, which is exported with it, is not there."
+                    " Export the release again: ml-assets release export PIPELINE"
+                )
+            if there and not named and name != HANDOVER:
+                raise EvidenceError(f"{name} is there, and nobody signed {CERTIFICATE}.")
+        if not named:
+            self._certificate = open_envelope(content, self._trusted)
             return "none: no signing key was set"
-        key = self._read(KEY).decode("ascii", "replace").strip()
-        if key not in named:
-            raise EvidenceError(f"{KEY} holds the key {key_name(key)}, which did not sign.")
-        self._certificate = open_envelope(envelope, self._trusted or {key})
-        return f"of key {key_name(key)}"
+        [self._key] = named
+        if self._read(KEY) != f"{self._key}\n".encode():
+            raise EvidenceError(f"{KEY} does not hold the key that signed, {key_name(self._key)}.")
+        self._certificate = open_envelope(content, self._trusted or {self._key})
+        return f"of key {key_name(self._key)}"
 
     def _line(self) -> str:
         content = self._read(LINE)
-        entry = LedgerEntry.model_validate_json(content)
+        entry = _parsed(LedgerEntry, LINE, content)
         overridden: LedgerEntry | None = None
         if entry.overrides is not None:
-            overridden = LedgerEntry.model_validate_json(self._read(OVERRIDDEN))
+            overridden = _parsed(LedgerEntry, OVERRIDDEN, self._read(OVERRIDDEN))
+        elif (self._folder / OVERRIDDEN).exists():
+            raise StorageError(f"{OVERRIDDEN} is there, and nothing was overridden.")
         require_about(self._held, entry, content, overridden)
         refused = "" if overridden else why_not(entry)
         if refused:
@@ -241,20 +268,21 @@ class _Bundle:
         return f"{BASELINE_FILE} is the one that was certified"
 
     def _handover(self) -> str:
-        """It is about this model; where it is signed, by a key that counts."""
+        """It is about this model, and signed where the certificate is, by a key that counts."""
         if not (self._folder / HANDOVER).exists():
-            return "none: an older version exported it"
+            return "none: an older version exported it, and nobody signed it"
         content = self._read(HANDOVER)
-        said = Handover.model_validate_json(content)
+        said = _parsed(Handover, HANDOVER, content)
         about, held = (said.pipeline, said.model), (self._held.pipeline, self._held.model)
         if about != held:
             raise StorageError(f"{HANDOVER} is about model {said.model[:12]} of {said.pipeline}.")
-        if not (self._folder / HANDOVER_SIGNATURE).exists():
-            return "about this model; nobody signed it: whoever exported it has no key"
-        read = _Signed.model_validate_json(self._read(HANDOVER_SIGNATURE))
+        if not self._key:
+            return "about this model; nobody signed it: what else it says proves nothing"
+        told = self._read(HANDOVER_SIGNATURE)
+        read = _parsed(_Signed, HANDOVER_SIGNATURE, told)
+        _require_as_written(HANDOVER_SIGNATURE, told, read)
         signed = Signature(read.key, read.value)
-        key = self._read(KEY).decode("ascii", "replace").strip()
-        if signed.key not in (self._trusted or {key}):
+        if signed.key not in (self._trusted or {self._key}):
             raise EvidenceError(f"{HANDOVER} is signed by key {key_name(signed.key)}: not trusted.")
         if not is_of_its_key(HANDOVER_TYPE, content, signed):
             raise EvidenceError(f"{HANDOVER} was altered: its signature is not of these bytes.")
@@ -281,13 +309,30 @@ class _Bundle:
         return file.read_bytes()
 
 
-def _is_this(folder: Path, small: dict[str, bytes]) -> bool:
+def _parsed(model: type[_M], name: str, content: bytes) -> _M:
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in wrong["loc"])
+        raise StorageError(
+            f"{name} is not what was exported: {f'{where}: ' if where else ''}{wrong['msg']}."
+        ) from error
+
+
+def _require_as_written(name: str, content: bytes, said: BaseModel) -> None:
+    """A byte that says nothing was not there when it was exported."""
+    if content != canonical_json(said):
+        raise StorageError(f"{name} is not written as it was exported: it was altered.")
+
+
+def _is_this(folder: Path, small: dict[str, bytes], trusted: Collection[str]) -> bool:
     """Whether the same model was exported there, and is still whole."""
     try:
         same = all((folder / name).read_bytes() == content for name, content in small.items())
     except OSError:
         return False
-    return same and all(check.outcome != "refused" for check in check_bundle(folder, ()))
+    return same and all(check.outcome != "refused" for check in check_bundle(folder, trusted))
 
 
 def _write(file: Path, content: bytes) -> None:

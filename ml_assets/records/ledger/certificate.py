@@ -120,11 +120,14 @@ def payload_of(envelope: Envelope) -> bytes:
         CertificateRefused: they are not base64.
     """
     try:
-        return base64.b64decode(envelope.payload, validate=True)
+        payload = base64.b64decode(envelope.payload, validate=True)
+        if base64.b64encode(payload) != envelope.payload.encode():  # bits that say nothing
+            raise ValueError("not as it was written")
     except (binascii.Error, ValueError) as error:
         raise CertificateRefused(
             "The certificate cannot be read: its payload is no base64."
         ) from error
+    return payload
 
 
 def require_about(

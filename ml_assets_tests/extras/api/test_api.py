@@ -222,7 +222,7 @@ def real(api: Api) -> dict[str, str]:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_request_makes_it_stumble(
     api: Api, routes: list[tuple[str, str]], real: dict[str, str], data: st.DataObject
 ) -> None:

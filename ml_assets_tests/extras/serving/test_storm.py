@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 import psutil
@@ -117,12 +118,12 @@ class Load:
             order = draw.choice(ORDERS)
             try:
                 answer = self.supervisor.server.ask("/predict", {"entities": [{"order": order}]})
-            except OSError:  # it is dead: another one comes
+            except (OSError, HTTPException):  # it is dead: another one comes
                 self.found["away"] += 1
                 continue
             self.found[str(answer.status)] += 1
             if answer.status != 200:
-                if answer.status != 503 or not answer.body["error"]:
+                if answer.status != 503 or "error" not in answer.body:
                     self.wrong.append(answer)
                 continue
             said = answer.body["predictions"][0]["probability"]

@@ -1,0 +1,108 @@
+"""An exported release on its way to a server: what the platform is told is what was signed."""
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ml_assets.actions.export import export_release
+from ml_assets.actions.render_release import Place, read_handover, rendered
+from ml_assets.actions.verify import verify_folder
+from ml_assets.cli.release_render import render
+from ml_assets.errors import MlAssetsError
+from ml_assets.spec.canonical import canonical_json
+from ml_assets_tests.actions.test_render_release import definition
+from ml_assets_tests.red_team.conftest import Scene
+
+STRANGER = base64.b64encode(b"another key of thirty-two bytes!").decode()
+
+
+@pytest.fixture
+def exported(refused: Scene, tmp_path: Path) -> Path:
+    """The release, exported and signed, beside a model that its gates refused."""
+    folder = export_release(refused.place, tmp_path / "export").folder
+    assert verify_folder(folder, None).holds
+    return folder
+
+
+def forged(folder: Path, **said: Any) -> None:
+    """Another hand-over, which nobody signed."""
+    told = json.loads((folder / "handover.json").read_text())
+    (folder / "handover.json").write_text(json.dumps({**told, **said}))
+    (folder / "handover.sig").unlink()
+
+
+def test_a_hand_over_whose_signature_was_taken_away_is_not_the_one_that_was_signed(
+    exported: Path, refused: Scene
+) -> None:
+    sure = {"value": 0.999, "low": 0.998, "high": 1.0}
+    forged(exported, author="the board", reason="audited", metrics={"accuracy": sure})
+    assert not verify_folder(exported, None).holds
+
+
+def test_no_refused_model_is_served_as_the_one_before(exported: Path, refused: Scene) -> None:
+    rollout = {"entity": ["flower"], "share": 0.05}
+    forged(exported, rollback_to=refused.candidate, rollout=rollout)
+    with pytest.raises(MlAssetsError):
+        told = read_handover(exported)
+        place = Place("s3://models/", "registry.example.org/serve@sha256:1", "http://p:9090")
+        said = rendered(told, "kserve", place, definition(canary={}))
+        assert refused.candidate[:12] not in said
+
+
+def test_what_no_key_that_counts_signed_is_not_rendered(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ML_ASSETS_SIGNING_KEY", STRANGER)
+    assert not verify_folder(exported, None).holds
+    with pytest.raises(MlAssetsError):
+        read_handover(exported)
+
+
+def with_a_stranger_in_front(content: bytes) -> bytes:
+    envelope = json.loads(content)
+    [ours] = envelope["signatures"]
+    envelope["signatures"] = [{**ours, "keyid": STRANGER}, ours]
+    return canonical_json(envelope)
+
+
+ALTERED: list[tuple[str, Callable[[bytes], bytes] | None, str]] = [
+    ("handover.json", None, "is signed, and handover.json"),
+    ("handover.sig", None, "is signed, and handover.sig"),
+    ("signer.pub", None, "is signed, and signer.pub"),
+    ("handover.json", lambda _: b"{}", "handover.json is not what was exported: pipeline: Field"),
+    ("handover.sig", lambda _: b"{}", "handover.sig is not what was exported: key: Field"),
+    ("handover.sig", lambda whole: whole + b"\n", "is not written as it was exported"),
+    ("certificate.json", lambda whole: whole + b" ", "is not written as it was exported"),
+    ("certificate.json", with_a_stranger_in_front, "one key signs a release"),
+    ("signer.pub", lambda whole: whole + b"\n", "does not hold the key that signed"),
+    ("overridden_line.json", lambda _: b"{}", "nothing was overridden"),
+]
+
+
+def test_what_was_altered_is_told_in_a_sentence(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, change, said in ALTERED:
+        file = exported / name
+        whole = file.read_bytes() if file.exists() else None
+        file.write_bytes(change(whole or b"")) if change else file.unlink()
+        [refused] = [c.reason for c in verify_folder(exported, None).checks if c.outcome != "ok"]
+        assert said in refused, (name, refused)
+        assert "http" not in refused
+        assert "Errno" not in refused
+        file.write_bytes(whole) if whole else file.unlink()
+    assert verify_folder(exported, None).holds
+
+    key = (exported / "signer.pub").read_text().strip()
+    monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")
+    asked = [str(exported), "--for", "kserve", "--storage", "s3://models"]
+    for more, told in (([], "anybody could have written"), (["--key", key], "")):
+        done = CliRunner().invoke(render, [*asked, *more])
+        assert done.exit_code == 0, done.output
+        assert told in done.stderr
+        assert bool(done.stderr) == bool(told)
