@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +44,7 @@ DELETED_AT = 20
 """Step; hours of steps follow, which nobody waits for."""
 DELETED = 1
 """Index of the pod."""
-AIM_SECONDS = 15.0
+AIM_SECONDS = 6.0
 PARTS = ("saved", "ended", "made_again", "pods_begun", "ranks_begun", "resumed", "stepped")
 """Moments, in the order in which they come."""
 
@@ -119,9 +118,8 @@ class Story:
         found: dict[str, list[tuple[float, float]]] = {"pod": [], "torchrun": [], "rank": []}
         for pid in descendants(os.getpid()):
             with suppress(OSError):  # it ended while we looked
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                seen = _began_and_spent(pid)
-                if (kind := _kind(command)) and seen[0] > self.moments["made_again"] - 1:
+                kind, seen = _kind(Path(f"/proc/{pid}")), _began_and_spent(pid)
+                if kind and seen[0] > self.moments["made_again"] - 1:
                     found[kind].append(seen)
         self.moments["pods_begun"] = max(began for began, _ in found["pod"])
         self.moments["ranks_begun"] = max(began for began, _ in found["rank"])
@@ -154,12 +152,13 @@ def _has_ended(pod: dict[str, object]) -> bool:
     return status.get("phase") in ("Succeeded", "Failed")
 
 
-def _kind(command: Sequence[bytes]) -> str | None:
+def _kind(process: Path) -> str | None:
+    if (process / "comm").read_text().startswith("rank"):
+        return "rank"
+    command = (process / "cmdline").read_bytes().split(b"\0")
     if b"ml_assets.training.staging" in command:
         return "pod"
-    if b"ml_assets.training.orphans" in command or b"torch.distributed.run" in command:
-        return "torchrun"
-    return "rank" if b"ml_assets.training" in command else None
+    return "torchrun" if b"ml_assets.training.elastic" in command else None
 
 
 def _began_and_spent(pid: int) -> tuple[float, float]:

@@ -5,11 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ml_assets_tests.servers.s3 import S3Server, s3_server
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World, free_ports
 
+settings.register_profile("no_deadline", deadline=None)  # no test is about seconds
+settings.load_profile("no_deadline")
 _HERE = Path(__file__).parent
 _LONG = {
     _HERE / line

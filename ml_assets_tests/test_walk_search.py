@@ -53,6 +53,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     found.cli("run", "irises")
     said = begin(found, "run", "irises", "--search").ends()
     assert "make  irises/trained_model: it is trained by the winner of a search: trial" in said
+    assert "(8 of 8)" in said, "six trials, the spec's own setting and another seed"
+    assert "ml-assets models search irises --open" in said
     return found
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.launch.launcher import Launcher
@@ -111,6 +112,7 @@ def _release(
     decision = latest_decision(entries, move.model)
     override = standing_override(entries, move.model)
     record = next((r for r in records if r.key.endswith("/released_model")), None)
+    report = next((r for r in records if r.key.endswith("/evaluation_report")), None)
     return {
         "version": move.model,
         "stage": move.stage,
@@ -121,7 +123,15 @@ def _release(
         "reason": decision.reason if decision else move.reason,
         "override": override.model_dump(mode="json") if override else None,
         "inputs": [_input(i) for i in record.inputs] if record else [],
+        "simpler": _simpler(pipeline, move.model) if report else None,
     }
+
+
+def _simpler(pipeline: Pipeline, model: str) -> str | None:
+    """What the report says for a simpler model than the released one; None: keep it."""
+    report = read_report(pipeline.at(pipeline.store.resolve("main")))
+    said = report.recommendation
+    return said.reason if said and not said.keep and report.model == model else None
 
 
 def _canary(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:

@@ -71,6 +71,8 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
         print(f"  [fail] the model cannot be used: {release['unusable']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
+    if release["simpler"]:
+        print(f"  note: {release['simpler']}")
     override = release["override"]
     if override:
         print(f"  OVERRIDE by {override['author']} (line {override['seq']}): {override['reason']}")

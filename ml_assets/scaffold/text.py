@@ -163,7 +163,8 @@ def _evaluation(table: Table) -> dict[str, object]:
         if wave := season(table):
             kinds.append({"kind": "seasonal_naive", "season": duration_text(wave)})
     by_row = {} if table.moments else {"block": "row"}
-    return {**by_row, "baselines": kinds}
+    simple = {"baseline": "gradient_boosting", "min_effect": 0.0}
+    return {**by_row, "baselines": kinds, "simple_model": simple}
 
 
 def _gates(table: Table, held_out: int) -> str:

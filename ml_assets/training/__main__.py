@@ -79,6 +79,8 @@ def main() -> int:
         sys.stderr.write(f"bad request {arguments.request}: it is for {request.verb!r}\n")
         return EXIT_BAD_REQUEST
     end_with_parent()
+    if sys.platform == "linux":  # what ps shows: its command line is that of its torchrun
+        Path("/proc/self/comm").write_text(f"rank{os.environ.get('RANK', '0')}")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # torch: else not deterministic
     return _run(request)
 

@@ -7,9 +7,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.cli.main import main
+from ml_assets.settings import read_settings
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.load import load_spec
+from ml_assets.store.pipeline_context import open_pipeline
 
 
 @pytest.fixture
@@ -48,7 +51,11 @@ def test_a_new_pipeline_runs_at_once_to_a_release(
     assert main(["new", "orders"]) == 0
     assert main(["check", "orders"]) == 0
     assert main(["run", "orders"]) == 0
-    assert "production is model" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "production is model" in said
+    found = read_report(open_pipeline("orders", read_settings()).now()).recommendation
+    assert found is not None
+    assert (f"note: {found.reason}" in said) is not found.keep
 
 
 def test_the_first_pipeline_makes_the_folder_that_is_named_for_it(

@@ -57,17 +57,25 @@ def command_line(process: psutil.Process) -> str:
         return ""
 
 
+def name(process: psutil.Process) -> str:
+    try:
+        return process.name()
+    except psutil.Error:  # it ended meanwhile
+        return ""
+
+
 # --- processes of this machine --------------------------------------------------------------------
 
 
 def _ranks(work: Work) -> list[psutil.Process]:
     """The processes that train; empty before they began."""
-    trained = work.processes("ml_assets.training")
-    return [
-        process
-        for process in trained
-        if not any(w in command_line(process) for w in ("torch.distributed.run", "supervisor.py"))
-    ]
+    return [one for one in work.processes("ml_assets.training") if name(one).startswith("rank")]
+
+
+def _kill_torchrun(work: Work) -> bool:
+    found = work.processes("ml_assets.training.elastic")  # its forks have its command line
+    agents = [one for one in found if name(one) == "pt_elastic"]
+    return bool(agents) and _send(work.draw.choice(agents), signal.SIGKILL)
 
 
 def _to_a_rank(number: signal.Signals) -> Fault:
@@ -255,7 +263,7 @@ LAPTOP: dict[str, Fault] = {
     "a rank is killed": _to_a_rank(signal.SIGKILL),
     "a rank stops (SIGSTOP)": _to_a_rank(signal.SIGSTOP),
     "a rank gets a notice (SIGTERM)": _to_a_rank(signal.SIGTERM),
-    "torchrun is killed": _to(signal.SIGKILL, "torch.distributed.run"),
+    "torchrun is killed": _kill_torchrun,
     "the supervisor is killed": _to(signal.SIGKILL, "supervisor.py"),
     "the machine is lost": machine_lost,
     "a checkpoint is damaged, a rank dies": damaged_checkpoint,

@@ -69,10 +69,12 @@ def torchruns():
 def _is(pid, *, trains):
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:  # it ended while we looked
         return False
     ours = b"ml_assets.training" in command and b"supervisor.py" not in command
-    return ours and (b"torch.distributed.run" not in command) == trains
+    torchrun = b"ml_assets.training.elastic" in command and not name.startswith("rank")
+    return ours and torchrun != trains
 
 
 def named(events, kind):

@@ -64,7 +64,7 @@ def test_a_year_of_partitions_is_dagsters(cadence: str, zone: str) -> None:
     assert list(windows(spec, LATER)) == of_dagster(spec, LATER)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     cadence=st.sampled_from(["daily", "weekly", "monthly"]),
     zone=st.sampled_from(ZONES),

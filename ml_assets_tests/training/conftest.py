@@ -22,6 +22,7 @@ from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.program.events import Event, Metrics
+from ml_assets.spec.program.start import TORCHRUN
 from ml_assets.spec.training import ModelSpec, TabM, TrainingSpec
 from ml_assets.training import train as program
 from ml_assets.training.events import EventWriter
@@ -67,7 +68,7 @@ class Attempt:
         request = self.folder / f"request-{self.request.attempt}.json"
         request.write_bytes(canonical_json(self.request))
         procs = self.request.world.procs
-        torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={procs}"]
+        torchrun = [*TORCHRUN, "--standalone", f"--nproc-per-node={procs}"]
         program = ["-m", "ml_assets.training", "train", "--request", str(request)]
         return [sys.executable, *(torchrun if procs > 1 else []), *program]
 

@@ -92,7 +92,7 @@ def expected(batches: Batches, epoch: int) -> Mapping[int, int]:
     return counts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches=epochs(), data=st.data())
 def test_each_row_counts_once_an_epoch_however_the_number_of_processes_changes(
     batches: Batches, data: Any
@@ -111,7 +111,7 @@ def test_each_row_counts_once_an_epoch_however_the_number_of_processes_changes(
         assert seen == expected(batches, epoch)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     shards=st.lists(st.integers(0, 200), min_size=1, max_size=4).filter(any),
     block=st.integers(1, 60),

@@ -12,6 +12,7 @@ from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.program import Ref, World
 from ml_assets.spec.program.events import Checkpoint, Event, Progress
+from ml_assets.spec.program.start import TORCHRUN
 from ml_assets.store.checkpoints import checkpoint_name, whole_checkpoints
 from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server
@@ -33,7 +34,7 @@ def as_node(machine: Attempt, rank: int, port: int) -> list[str]:
     request = machine.folder / "request.json"
     request.write_bytes(canonical_json(machine.request.model_copy(update={"world": world})))
     place = [f"--node-rank={rank}", "--master-addr=127.0.0.1", f"--master-port={port}"]
-    torchrun = ["-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1", *place]
+    torchrun = [*TORCHRUN, "--nnodes=2", "--nproc-per-node=1", *place]
     program = ["-m", "ml_assets.training", "train", "--request", str(request)]
     return [sys.executable, *torchrun, *program]
 

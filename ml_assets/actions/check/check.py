@@ -121,7 +121,9 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         world, room = over_nodes(world, spec.cluster), pod_room(spec.cluster)
     try:
         count = _size(spec, settings).parameters
-        require_fits(spec.model, spec.training, world, count, room)
+        tokens = spec.features.tokens
+        context = tokens.context if tokens else 1
+        require_fits(spec.model, spec.training, world, count, room, context)
     except DoesNotFit as error:
         rule = f"a training fits into the memory of {room.where}"
         value = f"{{width: {spec.model.width}, depth: {spec.model.depth}}}"
@@ -146,7 +148,7 @@ def cluster_trouble(settings: Settings) -> str | None:
 
 def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
     """Counted on the last published training set, where there is one that is still there."""
-    if not has_snapshots(settings.snapshots):
+    if spec.features.tokens or not has_snapshots(settings.snapshots):
         return state_size(spec)
     store = open_snapshots(settings.snapshots)
     address = Address(spec.name, "training_set")

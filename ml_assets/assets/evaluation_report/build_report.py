@@ -194,6 +194,8 @@ def _found(spec: PipelineSpec, baseline: BaselineSpec, seen: Interval, keep: boo
     found = f"{model} is {'better' if seen.value > 0 else 'worse'} than {_name(baseline)} by {by}"
     if keep:
         return f"{found}, and {simple.min_effect:g} was asked for"
+    if seen.value < 0:
+        return found
     if seen.value >= simple.min_effect:
         return f"{found}, but the interval holds zero: it may be chance"
     return f"{found}, not better by the declared {simple.min_effect:g}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ml_assets.spec.program import World
 
-TORCHRUN = ("-m", "torch.distributed.run")
+TORCHRUN = ("-m", "ml_assets.training.elastic")
 RESTARTS = 3
 """Torchrun starts the processes of one attempt again so often."""
 JOIN_SECONDS = 86_400

@@ -101,9 +101,9 @@ class Program:
         self._grace = grace
         self._told = float("inf")
         self._tail = bytearray()
-        bound = [sys.executable, "-m", "ml_assets.training.orphans"]
+        bound = [sys.executable, "-m", "ml_assets.training.orphans", *(command or [])]
         self._process = subprocess.Popen(
-            [*bound, *(command or [])],
+            [sys.executable, *TORCHRUN] if command is None else bound,
             stdin=subprocess.PIPE if command is None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -187,7 +187,8 @@ class Pod:
             The program's true exit code; negative: the signal that ended it.
         """
         if self.config.rendezvous is not None:  # there will be a torchrun: it loads meanwhile
-            self._program = Program(None, 1, self.config.grace)
+            threads = int(os.environ.get("OMP_NUM_THREADS", "1"))  # the ranks', read when it loads
+            self._program = Program(None, threads, self.config.grace)
         try:
             end = self._worked(self._beside(self._prepared))
         except _Told:

@@ -200,7 +200,7 @@ def test_misuse_is_a_value_error(labels, scores):
         point_metrics(Truth("binary", labels), scores)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 20)), min_size=2, max_size=60))
 def test_ranking_metrics_are_those_of_scikit_learn_for_any_ties(rows):
     labels = np.array([label for label, _ in rows], dtype=int)

@@ -98,9 +98,7 @@ gate_specs = st.one_of(
     st.builds(HoldoutBudget, kind=st.just("holdout_budget"), at_most=st.integers(1, 5)),
 )
 PARTS = (Slices, Gap, Calibrated, Robustness)
-once = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+once = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @once

@@ -66,7 +66,7 @@ def ndcg_of_a_random_order(grades, seed):
     return point_metrics(truth_of(grades), scores)["ndcg"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=2, max_size=30))
 def test_ndcg_is_that_of_scikit_learn_for_any_ties(rows):
     grades, scores = (np.array([values], dtype=float) for values in zip(*rows, strict=True))

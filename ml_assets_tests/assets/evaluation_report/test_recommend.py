@@ -1,5 +1,7 @@
 """The recommendation: keep the model where the declared effect was shown, and nowhere else."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,17 @@ def test_a_network_that_is_hardly_better_is_not(spec):
     assert found.reason.endswith(
         "not better by the declared 0.005: release gradient boosting instead,"
         " model: {family: lightgbm}."
+    )
+
+
+def test_a_network_that_is_worse_is_called_that(spec):
+    holdout, good, worse = held_out(noise=0.2)
+    found = recommended(declared(spec), worse, good, holdout)
+    assert not found.keep
+    assert re.fullmatch(
+        r"The network is worse than gradient boosting by \S+ \[\S+ \S+\] log-loss: release gradient"
+        r" boosting instead, model: \{family: lightgbm\}\.",
+        found.reason,
     )
 
 

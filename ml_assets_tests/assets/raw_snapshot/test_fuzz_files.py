@@ -57,9 +57,7 @@ MEGABYTE = 1 << 20
 BOUND_MEGABYTES = 700
 """Of one reading of a bomb, the libraries included."""
 
-fuzzing = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+fuzzing = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def parquet(**changes: object) -> bytes:

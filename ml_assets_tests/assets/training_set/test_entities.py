@@ -137,7 +137,7 @@ def test_rows_that_nobody_knows_the_entity_of_are_parted_one_by_one() -> None:
     assert parts.value_counts()["count"].min() > 0.15 * len(frame)  # pyright: ignore[reportOperatorIssue]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 8), st.sampled_from([None, "x", "y"]), st.booleans()), min_size=1

@@ -86,7 +86,7 @@ def _require_label(found: Fitted, y: pl.Series, task: Task) -> None:
             assert found.label_rate == () and found.label_scale is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(CUTS)
 def test_moments_do_not_depend_on_the_cuts(cuts: list[int]) -> None:
     frame = rows(400, "binary")
@@ -101,7 +101,7 @@ def test_moments_do_not_depend_on_the_cuts(cuts: list[int]) -> None:
     assert found["empty"].mean is None and found["empty"].deviation is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(CUTS, st.integers(1, 50))
 def test_every_nth_row_does_not_depend_on_the_cuts(cuts: list[int], step: int) -> None:
     frame = rows(400, "binary")

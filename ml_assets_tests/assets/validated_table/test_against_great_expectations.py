@@ -287,7 +287,6 @@ def test_every_type_is_one_that_the_package_has() -> None:
 
 CHECKED = settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize=True,
     phases=[Phase.generate],  # to make a failing example smaller takes minutes of the oracle
     suppress_health_check=list(HealthCheck),

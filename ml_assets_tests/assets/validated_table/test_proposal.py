@@ -33,7 +33,6 @@ ROWS = st.lists(
 
 @settings(
     max_examples=30,
-    deadline=None,
     derandomize=True,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),

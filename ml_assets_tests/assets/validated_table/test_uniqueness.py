@@ -30,7 +30,7 @@ def tables(draw: st.DrawFn) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: VALUES[name][0] for name in names}, orient="row")
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400, derandomize=True)
 @given(table=tables())
 def test_no_repeats_is_never_said_of_rows_with_a_repeat(table: pl.DataFrame) -> None:
     keys = table.rows()  # two tuples with -0.0 and 0.0 are equal, as two Nones are

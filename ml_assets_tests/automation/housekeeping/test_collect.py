@@ -144,9 +144,7 @@ def live(house: House, steps: list[tuple[str, int]], held: ExitStack) -> Diary:
     steps=[("interrupt", False), ("pass", 12)], days=0
 )
 @example(steps=[("train", 0), ("tag", 0), ("pass", 40), ("train", 0)], days=60)
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_reached_stays_whole_and_what_is_not_goes_in_its_time(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], days: int
 ) -> None:

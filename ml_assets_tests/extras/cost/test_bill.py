@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ml_assets.assets.trained_model.cost.jobs import Job, Use
@@ -169,7 +169,6 @@ DRAWN = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(DRAWN)
 def test_whatever_it_is_grouped_by_nothing_is_lost_and_nothing_counts_twice(drawn):
     jobs = [replace(one, name=f"{one.name}{n}") for n, one in enumerate(drawn)]

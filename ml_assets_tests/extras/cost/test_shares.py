@@ -56,7 +56,7 @@ def test_before_the_first_training_everything_waits_for_it() -> None:
     own=st.lists(st.integers(0, 10**9), min_size=5, max_size=5),
     rest=st.integers(0, 10**12),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_sum_over_jobs_and_what_is_left_is_the_whole_exactly(
     begins: list[int], steps: list[tuple[int, int, str | None]], own: list[int], rest: int
 ) -> None:

@@ -158,7 +158,7 @@ SCHEMA = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=st.lists(VALUES, min_size=1, max_size=8))
 def test_a_look_up_gives_the_rows_of_the_batch_bit_for_bit(opened: Open, rows: list[dict]) -> None:
     named = [{"depot": f"d{number}", **row} for number, row in enumerate(rows)]

@@ -124,7 +124,7 @@ tensors = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine
 @given(
     inputs=st.lists(tensors, min_size=1, max_size=2) | json_values,
     more=st.fixed_dictionaries(

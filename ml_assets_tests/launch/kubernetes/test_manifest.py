@@ -130,7 +130,7 @@ def orders(draw: st.DrawFn) -> tuple[Any, Cluster]:
     return job_order(spec, cluster_settings, verb, attempt=draw(st.integers(1, 99))), WHOLE
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(orders())
 def test_whatever_a_spec_asks_for_is_a_manifest_of_the_same_shape(asked: Any) -> None:
     order, cluster = asked

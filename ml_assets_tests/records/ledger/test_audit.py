@@ -112,7 +112,6 @@ STEP = st.tuples(
 @given(st.booleans(), st.lists(STEP, max_size=14))
 @settings(
     max_examples=25,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

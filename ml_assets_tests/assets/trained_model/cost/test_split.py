@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ml_assets.assets.trained_model.cost.split import PARTS, node_time, split_session
@@ -133,7 +133,6 @@ ATTEMPTS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(ATTEMPTS, st.sampled_from(["useful", "failed", "refused"]))
 def test_the_parts_add_up_to_the_node_time_exactly_whatever_happened(drawn, standing):
     attempts = [
