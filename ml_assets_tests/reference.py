@@ -10,7 +10,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel
 from pydantic_core import PydanticUndefined
 
 from ml_assets.assets.feature_set import history
@@ -24,6 +24,7 @@ from ml_assets.spec import (
     gates,
     label,
     leaks,
+    parallel,
     partitions,
     pipeline,
     rollout,
@@ -55,7 +56,7 @@ PARTS: tuple[tuple[str, object], ...] = (
     ("Label", (label.LabelSpec,)),
     ("Split", split.SplitSpec),
     ("Model", training.ModelSpec),
-    ("Training", (training.TrainingSpec, training.ProfileSpec, training.Spot)),
+    ("Training", (training.TrainingSpec, parallel.Parallel, training.ProfileSpec, training.Spot)),
     ("Evaluation", (evaluation.EvaluationSpec, evaluation.SimpleModel)),
     ("Rolling origin", (evaluation.OriginsSpec,)),
     ("Baselines", gates.BaselineSpec),
@@ -123,7 +124,7 @@ def _model(model: type[BaseModel]) -> str:
     told = _said(model)
     rows = [
         _row(
-            f"`{info.alias or field}`",
+            f"`{_written(field, info)}`",
             _takes(info.annotation),
             _default(info),
             _cell(told.get(field, "")),
@@ -133,6 +134,12 @@ def _model(model: type[BaseModel]) -> str:
     ]
     table = ["| field | takes | default | |", "|---|---|---|---|", *rows, ""] if rows else []
     return "\n".join([f"### {name}\n", _text(inspect.getdoc(model) or ""), "", *table])
+
+
+def _written(field: str, info: Any) -> str:
+    """A field's name in a spec."""
+    alias = info.validation_alias
+    return str(alias.choices[0]) if isinstance(alias, AliasChoices) else field
 
 
 def _row(*cells: str) -> str:
