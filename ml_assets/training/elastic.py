@@ -32,6 +32,7 @@ PROGRAM = "ml_assets.training"
 _LOADED = ("ml_assets.training.train", "torch._dynamo")
 """What a rank would load; DDP and checkpoints ask torch's compiler whether it is on."""
 _LOADED_IN_PODS = ("boto3.s3.transfer", "ml_assets.store.s3.checkpoints")
+_execute = SubprocessHandler._popen
 _HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that torchrun handles and a new process does not; Python handles SIGINT in each."""
 
@@ -59,7 +60,9 @@ def main(arguments: Sequence[str]) -> None:
 def fork_rank(
     self: SubprocessHandler, args: tuple[Any, ...], env: dict[str, str]
 ) -> "subprocess.Popen[Any]":
-    """Begin a rank as a fork of this process, where torchrun would begin the command."""
+    """Begin a rank as a fork of this process, and another program as torchrun does."""
+    if PROGRAM not in args:
+        return _execute(self, args, env)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # until the agent's handlers are gone
     try:
         return subprocess.Popen(
