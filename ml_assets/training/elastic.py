@@ -70,6 +70,7 @@ def fork_rank(
             env=env,
             stdout=self._stdout,
             stderr=self._stderr,
+            restore_signals=False,  # a rank ignores those that Python ignores
             start_new_session=True,
             preexec_fn=partial(_become_rank, args, env),
         )
@@ -83,7 +84,6 @@ def _become_rank(command: Sequence[str], environment: Mapping[str, str]) -> None
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     last = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
     os.closerange(3, last + 1)  # the agent's own; Popen waits until one of them is closed
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
