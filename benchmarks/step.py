@@ -1,11 +1,14 @@
 """A step of the program against a bare PyTorch loop: python benchmarks/step.py [TURNS]
 
-The same network, batch, loss, clipping and optimizer; one process, one thread. The two take turns
-of a few steps each, so that a busy machine slows both alike; CPU time, the median of the turns'
-ratios. One figure a line: NAME VALUE AIM holds|short.
+The same network, batch, loss, clipping and optimizer; one process, one thread. Then a language
+model on two processes, the bare loop with torch's own replicas. The two take turns of a few steps
+each, so that a busy machine slows both alike; CPU time, the median of the turns' ratios. One figure
+a line: NAME VALUE AIM holds|short.
 """
 
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,19 +21,32 @@ from figures import tell
 from generated import train_request, training_set
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.parallel import DistributedDataParallel
 
-from ml_assets.spec.program import ShardSchema, TrainRequest
-from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.gpt import Gpt
+from ml_assets.spec.program import Ref, ShardSchema, TrainRequest
+from ml_assets.spec.training import Mlp, Strategy, TrainingSpec
 from ml_assets.training.distributed.ranks import Ranks, join, leave
+from ml_assets.training.models.families import fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
+from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import StopFlags, assemble, initial_network
+from ml_assets_tests.training.texts import text_set
 
 ROWS = 60_000
 BATCH = 960
 MODEL = Mlp(family="mlp", width=512, depth=6, dropout=0.1)
 """About a tenth of a second a step on one core."""
 STEPS_PER_TURN = 4
+LANGUAGE = Gpt.model_validate({"family": "gpt", "preset": "1m"})
+AIMS: dict[int, dict[Strategy, float]] = {
+    1: {"replicate": 1.05, "shard": 1.25},
+    2: {"replicate": 1.05, "shard": 1.2},
+}
+"""Processes -> strategy -> the most that a step may take of a bare one."""
+CONTEXT, WINDOWS = 256, 16
+"""Half a second a step on two cores."""
 
 TakeStep = Callable[[int], object]
 
@@ -46,7 +62,7 @@ def main() -> None:
         arrays = SplitArrays(Path(data.uri), schema, "train")
         try:
             bare = bare_loop(arrays)
-            for strategy, aim in (("replicate", 1.05), ("shard", 1.25)):
+            for strategy, aim in AIMS[1].items():
                 spec = TrainingSpec(
                     batch_size=BATCH, microbatches=24, strategy=strategy, processes=1
                 )
@@ -57,6 +73,50 @@ def main() -> None:
             tell("data_wait_percent", 100 * share_of_data(arrays, bare), 1)
         finally:
             leave()
+        texts = text_set(Path(folder) / "texts", 1600, CONTEXT)
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+        asked = [__file__, str(turns), texts.uri, texts.digest]
+        subprocess.run([sys.executable, *torchrun, *asked], check=True)
+
+
+def of_two(turns: int, data: Ref) -> None:
+    """The language model, as one of two processes."""
+    torch.set_num_threads(1)
+    ranks = join()
+    folder, schema = open_set(data)
+    bare = bare_replica(folder, schema, ranks)
+    for strategy, aim in AIMS[2].items():
+        spec = language_spec(strategy)
+        request = train_request(folder.parent / "out", data, LANGUAGE, spec)
+        found = ratio(program(request, schema, ranks), bare, turns)
+        if ranks.rank == 0:
+            tell(f"language_step_{strategy}_to_bare", found, aim)
+
+
+def language_spec(strategy: Strategy) -> TrainingSpec:
+    return TrainingSpec(batch_size=WINDOWS, microbatches=WINDOWS, strategy=strategy, epochs=100)
+
+
+def bare_replica(folder: Path, schema: ShardSchema, ranks: Ranks) -> TakeStep:
+    """The same network by hand: torch's DistributedDataParallel, windows in memory, a loop."""
+    whole = split_arrays(folder, schema, "train")
+    windows = torch.from_numpy(whole.take_units(np.arange(whole.units)).categorical)
+    network = fresh_network(LANGUAGE, 0, schema)
+    replica = DistributedDataParallel(network, gradient_as_bucket_view=True)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-3)
+    order, none = torch.randperm(len(windows)), torch.zeros(WINDOWS // 2, 0)
+
+    def take(step: int) -> float:
+        begin = step * WINDOWS + ranks.rank * WINDOWS // 2
+        chosen = windows[order[begin : begin + WINDOWS // 2]]
+        loss = replica(none, chosen, None).sum() / (len(chosen) * CONTEXT)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    return take
 
 
 def ratio(ours: TakeStep, bare: TakeStep, turns: int) -> float:
@@ -132,4 +192,8 @@ class BareMlp(nn.Module):
 
 
 if __name__ == "__main__":
+    if "RANK" in os.environ:
+        of_two(int(sys.argv[1]), Ref(uri=sys.argv[2], digest=sys.argv[3]))
+        sys.stdout.flush()
+        os._exit(0)  # as the program itself ends: see ``leave``
     main()

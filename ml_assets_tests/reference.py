@@ -4,36 +4,80 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel
 from pydantic_core import PydanticUndefined
 
 from ml_assets.assets.feature_set import history
 from ml_assets.reports.wording import TITLES
-from ml_assets.spec import evaluation, gates, label, leaks, sources, split
+from ml_assets.spec import (
+    automation,
+    cluster,
+    drift,
+    evaluation,
+    features,
+    gates,
+    label,
+    leaks,
+    parallel,
+    partitions,
+    pipeline,
+    rollout,
+    sources,
+    split,
+    texts,
+    training,
+)
+from ml_assets.spec.automation import duration_text
 from ml_assets.spec.window import Window
 
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 _HEAD = """# Reference
 
-Every field of a spec's sources, label, split, origins, baselines and gates, the metrics, and what a
-feature function is given. Written from the code's docstrings by
-`python -m ml_assets_tests.reference`, and held to them by a test.
+Every field of a spec, with its default, the metrics, and what a feature function is given. Written
+from the code's docstrings by `python -m ml_assets_tests.reference`, and held to them by a test.
 [Add a pipeline](add-a-pipeline.md) shows them at work.
 """
-_PARTS: tuple[tuple[str, object], ...] = (
+PARTS: tuple[tuple[str, object], ...] = (
+    ("The spec", (pipeline.PipelineSpec,)),
     ("Sources", sources.SourceSpec),
+    ("Parts of a source", (sources.Dialect, sources.VolumeSpec, sources.FreshnessSpec)),
+    ("Partitions", (partitions.PartitionsSpec,)),
+    (
+        "Features",
+        (features.FeaturesSpec, features.SubjectSpec, features.TableSpec, texts.TokensSpec),
+    ),
+    ("Features online", (features.OnlineSpec,)),
     ("Label", (label.LabelSpec,)),
     ("Split", split.SplitSpec),
+    ("Model", training.ModelSpec),
+    ("Training", (training.TrainingSpec, parallel.Parallel, training.ProfileSpec, training.Spot)),
+    ("Evaluation", (evaluation.EvaluationSpec, evaluation.SimpleModel)),
     ("Rolling origin", (evaluation.OriginsSpec,)),
     ("Baselines", gates.BaselineSpec),
     ("Gates", gates.GateSpec),
-    ("Leak guards", (leaks.FutureEvents, leaks.TargetProxy, leaks.SharedRows, leaks.SplitBias)),
+    (
+        "Leak guards",
+        (leaks.LeaksSpec, leaks.FutureEvents, leaks.TargetProxy, leaks.SharedRows, leaks.SplitBias),
+    ),
+    ("Release", (gates.ReleaseSpec, gates.CanarySpec, rollout.RolloutSpec, rollout.AbortSpec)),
+    (
+        "Automation",
+        (
+            automation.AutomationSpec,
+            automation.RefreshSpec,
+            automation.ResumeDrillSpec,
+            automation.LandingSpec,
+            automation.FreshnessSpec,
+        ),
+    ),
+    ("Cluster", (cluster.ClusterSpec, cluster.Toleration)),
+    ("Drift", (drift.DriftSpec, drift.DriftBounds, drift.SeasonalSpec, drift.RetrainSpec)),
 )
 _FUNCTIONS = (
     history.add_history,
@@ -47,31 +91,31 @@ _FUNCTIONS = (
 def page() -> str:
     """The whole page."""
     parts = [_HEAD]
-    for title, union in _PARTS:
+    for title, union in PARTS:
         parts.append(f"## {title}\n")
-        parts += [_model(model) for model in _members(union)]
+        parts += [_model(model) for model in members(union)]
     parts += ["## Metrics\n", _metrics(), "## The feature function\n", _window()]
     parts += [_function(one) for one in _FUNCTIONS]
     return "\n".join(parts)
 
 
-def _members(union: object) -> Sequence[type[BaseModel]]:
+def members(union: object) -> Sequence[type[BaseModel]]:
     if isinstance(union, tuple):
         return union
-    return [one for one in _flat(union) if isinstance(one, type) and issubclass(one, BaseModel)]
+    return [one for one in flat(union) if isinstance(one, type) and issubclass(one, BaseModel)]
 
 
-def _flat(union: object) -> Iterator[object]:
+def flat(union: object) -> Iterator[object]:
     inner = get_args(union)
     if not inner:
         yield union
     for one in inner:
-        yield from _flat(one)
+        yield from flat(one)
 
 
 def _model(model: type[BaseModel]) -> str:
     fields = model.model_fields
-    kind = fields.get("kind")
+    kind = fields.get("kind") or fields.get("family")
     name = (
         f"`{get_args(kind.annotation)[0]}`"
         if kind
@@ -79,12 +123,23 @@ def _model(model: type[BaseModel]) -> str:
     )
     told = _said(model)
     rows = [
-        _row(f"`{field}`", _takes(info.annotation), _default(info), _cell(told.get(field, "")))
+        _row(
+            f"`{_written(field, info)}`",
+            _takes(info.annotation),
+            _default(info),
+            _cell(told.get(field, "")),
+        )
         for field, info in fields.items()
-        if field != "kind"
+        if field not in ("kind", "family")
     ]
     table = ["| field | takes | default | |", "|---|---|---|---|", *rows, ""] if rows else []
     return "\n".join([f"### {name}\n", _text(inspect.getdoc(model) or ""), "", *table])
+
+
+def _written(field: str, info: Any) -> str:
+    """A field's name in a spec."""
+    alias = info.validation_alias
+    return str(alias.choices[0]) if isinstance(alias, AliasChoices) else field
 
 
 def _row(*cells: str) -> str:
@@ -112,6 +167,7 @@ _NAMES: dict[object, str] = {
     int: "whole number",
     float: "number",
     bool: "true, false",
+    date: "`2024-01-31`",
     timedelta: "`10 days`",
 }
 
@@ -138,6 +194,10 @@ def _default(info: Any) -> str:
     value = info.default
     if value is PydanticUndefined or value is None or value == ():
         return ""
+    if isinstance(value, BaseModel):
+        return "its own defaults"
+    if isinstance(value, timedelta):
+        value = duration_text(value)
     return f"`{list(value) if isinstance(value, tuple) else value}`"
 
 

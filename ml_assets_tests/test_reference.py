@@ -1,6 +1,21 @@
 """docs/reference.md is what the docstrings of the code say."""
 
-from ml_assets_tests.reference import PAGE, page
+from pydantic import BaseModel
+
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets_tests.reference import PAGE, PARTS, flat, members, page
+
+
+def parts_of(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """The model and every other one that a field of it may hold, however deep."""
+    held = (one for info in model.model_fields.values() for one in flat(info.annotation))
+    below = [one for one in held if isinstance(one, type) and issubclass(one, BaseModel)]
+    return {model}.union(*(parts_of(one) for one in below))
+
+
+def test_every_part_of_the_spec_is_on_the_page() -> None:
+    told = {model for _, union in PARTS for model in members(union)}
+    assert parts_of(PipelineSpec) == told
 
 
 def test_the_page_is_written_from_the_code() -> None:

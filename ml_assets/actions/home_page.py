@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from ml_assets.actions.history import Happened, history
 from ml_assets.assets.drift_report.last_report import find_report
 from ml_assets.doors import drawing_on
-from ml_assets.errors import MlAssetsError, StorageError, one_line, outside
+from ml_assets.errors import MlAssetsError, StorageError, counted, one_line, outside
 from ml_assets.records.ledger.stages import stage_line, standing_abort
 from ml_assets.records.recalls import recalled
+from ml_assets.records.recent_runs import last_failure
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
@@ -62,15 +63,18 @@ def _state(settings: Settings, name: str) -> PipelineState:
 def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
     stage = pipeline.spec.release.to
     move = stage_line([one.entry for one in reversed(lines)], stage)
+    failed = last_failure(pipeline)
+    failure = (f"{failed[0].upper()}{failed[1:]}",) if failed else ()
     if move is None:
-        return Verdict("wait", f"Nothing is in {stage} yet", (f"ml-assets run {pipeline.name}",))
+        then = (*failure, f"ml-assets run {pipeline.name}")
+        return Verdict("wait", f"Nothing is in {stage} yet", then)
     bad = recalled(pipeline.store, pipeline.store.resolve(), pipeline.name, move.model)
     since = f"{move.time.astimezone(UTC):{_TIME}} UTC"
     said = f"since {since}, by {one_line(move.author)}: {one_line(move.reason)}"
     headline = f"Model {move.model[:12]} is in {stage}"
     if bad is not None:
-        return Verdict("bad", headline, (f"It is recalled: {one_line(bad.reason)}", said))
-    return Verdict("good", headline, (said,))
+        return Verdict("bad", headline, (f"It is recalled: {one_line(bad.reason)}", said, *failure))
+    return Verdict("good", headline, (said, *failure))
 
 
 def _decided(lines: tuple[Happened, ...]) -> Tile:
@@ -137,4 +141,5 @@ def _cost(pipeline: Pipeline) -> list[Tile]:
 
 def _ago(then: datetime) -> str:
     hours = (datetime.now(UTC) - then).total_seconds() / 3600
-    return f"{hours * 60:.0f} minutes ago" if hours < 2 else f"{hours:.0f} hours ago"
+    number, unit = (hours * 60, "minute") if hours < 2 else (hours, "hour")
+    return f"{counted(round(number), unit)} ago"

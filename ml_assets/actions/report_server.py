@@ -132,7 +132,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _asked(self) -> str:
         """The path below the address; empty outside of it."""
-        path, below = urlsplit(self.path).path, self.server.below
+        try:
+            path, below = urlsplit(self.path).path, self.server.below
+        except ValueError:  # http://[x/
+            return ""
         return path.removeprefix(below) if path.startswith(f"{below}/") else ""
 
     def _refusal(self) -> str | None:
@@ -140,7 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")
         if host not in self.server.names:
             return f"it asks for the host {host[:100]!r}, which is not this server's name."
-        return refusal("GET", Headers(dict(self.headers.items())))
+        raw = [(n.lower().encode(), v.encode("latin-1")) for n, v in self.headers.items()]
+        return refusal("GET", Headers(raw=raw))
 
     def _experiments(self, pipeline: str) -> bytes | None:
         page = self.server.experiments(pipeline)

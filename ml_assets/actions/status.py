@@ -15,6 +15,7 @@ from ml_assets.records.ledger.stages import (
     standing_override,
 )
 from ml_assets.records.recalls import Quarantine, quarantine, recalled, said_of
+from ml_assets.records.recent_runs import last_failure
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import read_records
@@ -31,7 +32,7 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
         begun: nothing is made yet where it is False, and no store is made by asking.
     """
     if not begun:
-        return _document(pipeline, [], None, (), None)
+        return _document(pipeline, [], None, (), None, None)
     store = pipeline.store
     base = store.resolve("main")
     records = sorted(read_records(store, base, pipeline.name), key=_order)
@@ -42,7 +43,8 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
     if release is not None:
         found = recalled(store, base, pipeline.name, release["version"])
         release["recalled"] = said_of(found) if found else None
-    return _document(pipeline, stages, release, entries, _sanity(pipeline, records, launcher))
+    sanity, failure = _sanity(pipeline, records, launcher), last_failure(pipeline)
+    return _document(pipeline, stages, release, entries, sanity, failure)
 
 
 def _document(
@@ -51,6 +53,7 @@ def _document(
     release: dict[str, Any] | None,
     entries: tuple[LedgerEntry, ...],
     sanity: list[dict[str, Any]] | None,
+    failure: str | None,
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
@@ -58,6 +61,7 @@ def _document(
         "spec": pipeline.spec.model_dump(mode="json"),
         "stages": stages,
         "sanity": sanity,
+        "failure": failure,
         "release": release,
         "canary": _canary(pipeline, entries),
         "refusal": _refusal(pipeline, entries),

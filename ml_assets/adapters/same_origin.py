@@ -6,7 +6,7 @@ changes something has to come from our own page, or from a program that is no br
 be a POST of JSON, which no form and no link can send.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, QueryParams
@@ -57,16 +57,16 @@ class SameOrigin:
         return await self.app(scope, receive, framed)
 
 
-def refusal(
-    method: str, headers: Mapping[str, str], *, graphql_in_address: bool = False
-) -> str | None:
-    """Why a request is refused, in one line; None: it may pass. Its Host was checked before.
+def refusal(method: str, headers: Headers, *, graphql_in_address: bool = False) -> str | None:
+    """Why a request is refused, in one line; None: it may pass. Its first Host was checked before.
 
     Args:
         method: of HTTP, or WEBSOCKET for a handshake, which may carry anything later.
         graphql_in_address: it asks GraphQL by its address, which a link and a picture can do.
     """
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+    if len(headers.getlist("host")) > 1:
+        return "it has more than one Host header."
     if graphql_in_address:
         return "GraphQL is asked in the body of a POST, not in an address."
     if method in _READS:
@@ -74,7 +74,7 @@ def refusal(
         if site in _OURS or (linked and headers.get("sec-fetch-dest", "document") == "document"):
             return None
         return f"another site may link here, not load from here (Sec-Fetch-Site: {site})."
-    if origin is not None and not _same(origin, headers.get("host", "")):
+    if origin is not None and not is_same(origin, headers.get("host", "")):
         return f"it comes from a page of {origin[:100]!r}, not from this server's own."
     if site not in _OURS:
         return f"it comes from a page of another site (Sec-Fetch-Site: {site})."
@@ -84,7 +84,10 @@ def refusal(
     return None
 
 
-def _same(origin: str, host: str) -> bool:
+def is_same(origin: str, host: str) -> bool:
     """Whether host and port are the same; a proxy that ends TLS changes the scheme."""
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # http://[evil
+        return False
     return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()

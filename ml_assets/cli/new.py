@@ -105,7 +105,9 @@ def new(
         return ERROR
     if folder.parent not in settings.pipelines:
         print(f"\nfirst: export ML_ASSETS_PIPELINES={shlex.quote(_known(settings, folder))}")
-    print(f"\nnext: ml-assets run {folder.name}")
+    made = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
+    print(f"\nwritten: {', '.join(made)}; all of it is yours to change")
+    print(f"next: ml-assets check {folder.name}, then ml-assets run {folder.name}")
     return DONE
 
 

@@ -41,6 +41,8 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
     refused."""
     document = _status(pipeline, settings)
     release, refusal = document["release"], document["refusal"]
+    if document["failure"]:
+        print(f"{pipeline.name}: {document['failure']}")
     unsound = [check for check in document["sanity"] or () if check["outcome"] == "failed"]
     if unsound:
         print(

@@ -16,7 +16,7 @@ from ml_assets.actions.servers import Programs, free_port, stoppable
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
-from ml_assets.settings import Settings
+from ml_assets.settings import Settings, read_settings
 from ml_assets.settings.addresses import beside, require_free
 
 _PORT = options.Whole(1, 65535)
@@ -48,6 +48,7 @@ def ui(port: int | None, host: str) -> int:
     from ml_assets.actions.ui_programs import SOCKET, dagster_programs, is_local, mlflow_program
     from ml_assets.adapters.instance import refuse_second_daemon  # Dagster takes a second to import
 
+    moved = port is not None and port != urlsplit(read_settings().ui_url).port
     if port is not None:
         os.environ.update(beside(port, free_port))  # links of runs that it starts lead there, too
     settings = prepared_settings()
@@ -59,6 +60,13 @@ def ui(port: int | None, host: str) -> int:
         if is_local(settings.reports_url):
             stack.enter_context(_serving(settings))
         _tell(f"http://{host}:{port}", settings, links_here=is_local(settings.ui_url))
+        if moved:
+            print(
+                "Links in pages of earlier runs lead to the ports of before. To keep these, set"
+                f" ML_ASSETS_UI_URL={settings.ui_url} ML_ASSETS_REPORTS_URL={settings.reports_url}"
+                f" ML_ASSETS_MLFLOW_URL={settings.mlflow_url}",
+                flush=True,
+            )
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ml-assets-ui-")))
         location, *served = dagster_programs(host, port, settings, folder)
         programs = stack.enter_context(Programs(lambda line: print(line, file=sys.stderr)))

@@ -151,8 +151,10 @@ def _in_a_row(ended: Sequence[EndedAttempt], alike: Callable[[EndedAttempt], boo
 def spread_over(training: TrainingSpec, procs: int) -> TrainingSpec:
     """How a training is spread over fewer processes than its spec declares.
 
-    A hybrid needs equal groups of two or more. Shards of the same network are the same training.
+    A hybrid needs equal groups of two or more, an axis of tensors a multiple of its length. Shards
+    of the same network are the same training.
     """
+    training = training.model_copy(update={"parallel": training.parallel.over(procs)})
     if training.strategy == "hybrid" and split_of(procs, 1) is None:
         return training.model_copy(update={"strategy": "shard"})
     return training

@@ -183,7 +183,9 @@ class SessionLauncher:
                 room = self._runner.room(job.cluster)
                 if isinstance(job, SanityJob):  # on few rows: the network alone is held to it
                     room = replace(room, gpus=True)
-                require_fits(job.model, job.training, world, count, room)
+                tokens = columns.preprocessing.tokens
+                context = tokens.context if tokens else 1
+                require_fits(job.model, job.training, world, count, room, context)
             return request(number, world)
 
         return held
@@ -229,7 +231,7 @@ def measure_request(
     """A few steps, for the time they take."""
     return MeasureRequest(
         **_asked(job, folder, number, world),
-        training=job.training,
+        training=spread_over(job.training, world.processes),
         steps=job.steps,
         output=Reports(events=str(folder.events(number)), result=str(folder.result(number))),
     )

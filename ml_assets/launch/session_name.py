@@ -11,6 +11,8 @@ SESSIONS_TAG = "ml_assets/sessions"
 NOT_IN_THE_RESULT = {
     "processes",
     "strategy",
+    "activation_checkpointing",
+    "parallel",
     "checkpoint_minutes",
     "checkpoint_every",
     "spot",
@@ -36,6 +38,7 @@ _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "warmup",
     "schedule",
     "precision",
+    "gradient_precision",
     "accumulate",
     "clip_norm",
     "evaluate_every",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ml_assets.errors import UnknownRun
+from ml_assets.errors import UnknownRun, one_line, outside
 from ml_assets.records import experiments
 from ml_assets.records.changes import Candidate
 from ml_assets.records.experiments import RunFolder, RunStory
@@ -16,6 +16,7 @@ from ml_assets.store.snapshots import MAIN
 
 LAST = 20
 """Runs that are shown unless told otherwise."""
+_FAILED = "failed at "
 _FIRST = 4
 """Fewest characters that name a run or a model."""
 
@@ -88,6 +89,16 @@ def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
     return tuple(_row(pipeline, story, entries) for story in stories(pipeline, last))
 
 
+def last_failure(pipeline: Pipeline) -> str | None:
+    """Which step of the newest run failed, and why, on one line; None: no step did."""
+    newest = next(iter(rows(pipeline, 1)), None)
+    if newest is None or not newest.outcome.said.startswith(_FAILED):
+        return None
+    when = f"{newest.time:%Y-%m-%d %H:%M} UTC"
+    why = outside(one_line(newest.outcome.why))
+    return f"the last run, {newest.run[:8]} of {when}, {newest.outcome.said}: {why}"
+
+
 def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) -> Row:
     begun, spent, digest = story.begun, story.spent, story.digest
     note = story.notes[-1] if story.notes else None
@@ -124,7 +135,7 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
     refused = line is not None and line.decision is not None and not line.decision.passed
     ended = failed is not None and not made.get(failed.stage)
     if failed and ended and not (failed.stage == "released_model" and refused):
-        return RunStatus("bad", f"failed at {failed.stage}", failed.reason)
+        return RunStatus("bad", f"{_FAILED}{failed.stage}", failed.reason)
     if line is not None and line.decision is not None:
         return _judged(line, line.decision, entries)
     if story.digest is None and story.study is not None:

@@ -226,6 +226,9 @@ def _cache_problems(cluster: ClusterSpec, training: TrainingSpec, task: Task) ->
             " them: set training.order: blocks, or remove it"
         )
         yield Misfit(where, f"{name}: {said}")
+    if task == "language_model":
+        said = "texts are one stream of tokens, mapped from the disk: remove it"
+        yield Misfit(where, f"{name}: {said}")
     if task == "ranking":
         said = "the queries of a ranking are known from all of its rows: remove it"
         yield Misfit(where, f"{name}: {said}")

@@ -13,8 +13,17 @@ from pathlib import Path
 from ml_assets.errors import DoesNotFit, counted
 from ml_assets.settings.kubernetes_syntax import bytes_of
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.gpt import Gpt, parameter_count
 from ml_assets.spec.program import ShardSchema, World
-from ml_assets.spec.training import COUNTED, ModelSpec, TabM, TrainingSpec, outputs_of, split_of
+from ml_assets.spec.training import (
+    COUNTED,
+    Mlp,
+    ModelSpec,
+    TabM,
+    TrainingSpec,
+    outputs_of,
+    split_of,
+)
 
 STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
 """Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""
@@ -68,7 +77,7 @@ def parameters(model: ModelSpec, numeric: int, vocabularies: Sequence[int], outp
         numeric: columns, the null flags among them.
         vocabularies: words of each categorical column.
     """
-    assert isinstance(model, COUNTED)
+    assert isinstance(model, Mlp | TabM)
     sizes = [words + 1 for words in vocabularies]  # code 0: null or unknown
     widths = [min(model.embedding_limit, math.ceil(1.6 * size**0.56)) for size in sizes]
     embeddings = sum(size * width for size, width in zip(sizes, widths, strict=True))
@@ -83,13 +92,22 @@ def parameters(model: ModelSpec, numeric: int, vocabularies: Sequence[int], outp
 def parameters_on(model: ModelSpec, schema: ShardSchema) -> int:
     """The parameters of a network on a training set."""
     columns = schema.preprocessing
+    if isinstance(model, Gpt):
+        assert columns.tokens is not None
+        return parameter_count(model, columns.tokens.size)
     numeric = len(columns.numeric) + len(columns.null_flags)
     words = [len(column.vocabulary) for column in columns.categorical]
     return parameters(model, numeric, words, outputs_of(schema.task, schema.classes))
 
 
 def footprint(
-    count: int, model: ModelSpec, training: TrainingSpec, world: World, *, gpus: bool = False
+    count: int,
+    model: ModelSpec,
+    training: TrainingSpec,
+    world: World,
+    *,
+    context: int = 1,
+    gpus: bool = False,
 ) -> Footprint:
     """The least memory of one process of a world, that of a GPU not counted.
 
@@ -97,26 +115,45 @@ def footprint(
     each divided by the processes that share it), and what each layer put out, until its gradient is
     made. Every process holds the whole network once before, for it is built with real values first
     and sharded after. Buffers, copies and torch itself come on top.
+
+    Args:
+        context: tokens of a row, which is a window then.
     """
     assert isinstance(model, COUNTED)
     sharing = _sharing(training, world)
     states = 2 + STATES[training.optimizer]
     built = count * NUMBER_BYTES
     state = count * states * NUMBER_BYTES // sharing
-    turns = math.ceil(training.microbatches / world.processes)
+    tensor = training.parallel.tensor
+    turns = math.ceil(training.microbatches / max(1, world.processes // tensor))
     rows = training.batch_size // training.microbatches * turns
-    members = model.members if isinstance(model, TabM) else 1
     number = 2 if training.precision != "fp32" else NUMBER_BYTES
-    outputs = rows * members * model.width * model.depth * number
+    outputs = rows * context * _held_numbers(model, training) * number // tensor
     over = f" / {sharing} processes"
     step = (
         f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
         f"{over if sharing > 1 else ''} = {_gb(state)}, and {_gb(outputs)} for what the layers put"
-        f" out of {rows:,} rows"
+        f" out of {rows:,} {'rows' if context == 1 else f'windows of {context:,} tokens'}"
     )
     if gpus or built > state + outputs:
         return Footprint(built, f"{counted(count, 'parameter')} x {NUMBER_BYTES} bytes, whole")
     return Footprint(state + outputs, step)
+
+
+def _held_numbers(model: ModelSpec, training: TrainingSpec) -> int:
+    """Numbers that a row (of a language model a token) leaves for the backward pass, at least.
+
+    Of a transformer's block: what came in and its norm, the product for the heads (3 widths),
+    turned queries and keys, what was seen, the sum and its norm, and 4 widths before and behind the
+    activation. Where they are computed again, one block at a time is whole.
+    """
+    assert isinstance(model, COUNTED)
+    if not isinstance(model, Gpt):
+        members = model.members if isinstance(model, TabM) else 1
+        return members * model.width * model.depth
+    whole = 17
+    each = {"none": whole, "selective": 10, "block": 1}[training.activation_checkpointing]
+    return (each * (model.depth - 1) + whole) * model.width
 
 
 def require_fits(
@@ -125,25 +162,29 @@ def require_fits(
     world: World,
     count: int,
     room: Room,
+    context: int = 1,
 ) -> None:
     """Hold the processes of one machine to its memory.
 
     Args:
         world: with the processes of one machine as ``procs``.
         count: parameters of the network.
+        context: tokens of a row, of a language model.
 
     Raises:
         DoesNotFit: they need more; the message gives the numbers.
     """
-    each = footprint(count, model, training, world, gpus=room.gpus)
+    each = footprint(count, model, training, world, context=context, gpus=room.gpus)
     needed = each.bytes * world.procs
     if needed <= room.bytes:
         return
     many = f", {world.procs} of them {_gb(needed)}" if world.procs > 1 else ""
+    again = " set training.activation_checkpointing to block," if isinstance(model, Gpt) else ""
     raise DoesNotFit(
         f"The training does not fit: each process needs at least {_gb(each.bytes)}{many}"
-        f" ({each.how}), and {room.where} has {_gb(room.bytes)}. Lower model.width or model.depth,"
-        " lower training.batch_size and raise training.accumulate, or give it more memory."
+        f" ({each.how}), and {room.where} has {_gb(room.bytes)}. Lower model.width or"
+        f" model.depth,{again} lower training.batch_size and raise"
+        " training.accumulate, or give it more memory."
     )
 
 

@@ -19,6 +19,10 @@ GPT_PRESETS: Mapping[str, Mapping[str, int]] = MappingProxyType(
 """Name, for its parameters with a vocabulary of 50,257 words (1m: of 2,048) -> the shape."""
 
 
+_PADDED_TO = 64
+"""The output has a multiple of so many words: matrices of such a size are fast everywhere."""
+
+
 class Gpt(Frozen):
     """A decoder-only transformer: rotary positions, RMS norms, tied embeddings."""
 
@@ -43,3 +47,14 @@ class Gpt(Frozen):
                 " pairs of numbers by the position"
             )
         return self
+
+
+def padded(vocabulary: int) -> int:
+    """The words of the output, those that no token has among them."""
+    return -(-vocabulary // _PADDED_TO) * _PADDED_TO
+
+
+def parameter_count(spec: Gpt, vocabulary: int) -> int:
+    """The parameters of a network, the output's bias of each word included."""
+    of_block = 12 * spec.width**2 + 2 * spec.width
+    return padded(vocabulary) * (spec.width + 1) + spec.depth * of_block + spec.width

@@ -1,6 +1,7 @@
 """Reading a pipeline's ``defs.yaml``: all mistakes at once, each with its line and its remedy."""
 
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -21,7 +22,6 @@ COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
 _Schemas = list[Mapping[str, Any]]
 SpecT = TypeVar("SpecT", bound=BaseModel)
-_CHANGE = "change it so that the rule holds"
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,13 @@ class Mistake:
     value: str
     rule: str
     remedy: str
+    """Empty where the rule says it already."""
 
     def __str__(self) -> str:
         found = f" is {self.value}" if self.value else ""
         where = f"{self.file}:{self.line}: {self.key}{found}"
-        return f"{where}\n    rule:   {self.rule}\n    remedy: {self.remedy}"
+        remedy = f"\n    remedy: {self.remedy}" if self.remedy else ""
+        return f"{where}\n    rule:   {self.rule}{remedy}"
 
 
 def folders(room: Path) -> list[Path]:
@@ -164,7 +166,7 @@ class _Place:
     def misfit(self, misfit: Misfit) -> Mistake:
         line, found = _at(self.root, [self.top, *misfit.path])
         value = repr(found.value) if isinstance(found, yaml.ScalarNode) else ""
-        return Mistake(self.file, line, _key(misfit.path), value, misfit.said, _CHANGE)
+        return Mistake(self.file, line, _key(misfit.path), value, misfit.said, "")
 
 
 def _mistakes(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> list[Mistake]:
@@ -183,17 +185,30 @@ def _mistake(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> Mi
         line=_at(place.root, [place.top, *path])[0],
         key=_key(path),
         value=value,
-        rule=details["msg"].removeprefix("Value error, "),
+        rule=_rule(details),
         remedy=_unknown_remedy(details["loc"], model) if unknown else _remedy(details),
     )
+
+
+def _rule(details: ErrorDetails) -> str:
+    context = details.get("ctx", {})
+    match details["type"]:
+        case "extra_forbidden":
+            return "there is no such key here"
+        case "missing":
+            return "the key is needed"
+        case "string_pattern_mismatch":
+            return f"it must be written as the pattern {context['pattern']} says"
+        case "union_tag_invalid":
+            return f"{context['discriminator']} must be one of {context['expected_tags']}"
+        case _:
+            return details["msg"].removeprefix("Value error, ")
 
 
 def _remedy(details: ErrorDetails) -> str:
     match details["type"]:
         case "missing":
             return f"add the key {details['loc'][-1]!r}"
-        case "value_error":
-            return _CHANGE
         case "literal_error" | "union_tag_invalid":
             context = details.get("ctx", {})
             return f"use one of {context.get('expected') or context.get('expected_tags')}"
@@ -207,7 +222,7 @@ def _remedy(details: ErrorDetails) -> str:
         case kind if kind in _WANTED:
             return f"write {_WANTED[kind]}"
         case _:
-            return _CHANGE
+            return ""
 
 
 _WANTED = {
@@ -282,6 +297,14 @@ def _shown(value: object) -> str:
         return ""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def line_of(file: Path, key: str) -> int:
+    """The line of a spec's key, such as ``sources.orders.contract``; of what is above it where the
+    file lacks it."""
+    path = [int(part) if part.isdigit() else part for part in re.findall(r"\w+", key)]
+    root = yaml.compose(file.read_text(encoding="utf-8"), YAML_LOADER)
+    return _at(root, ["attributes", *path])[0]
 
 
 def _without_tags(place: _Place, location: Sequence[str | int]) -> list[str | int]:

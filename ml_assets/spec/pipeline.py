@@ -34,6 +34,7 @@ from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit, groups_of
+from ml_assets.spec.spread import parallel_problems
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
@@ -282,6 +283,7 @@ def _training_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         )
         yield Misfit(("model", "family"), said)
     yield from _language_problems(spec)
+    yield from parallel_problems(spec.training, spec.model)
     yield from objective_problems(spec.training, spec.label.task, spec.label.classes)
     yield from (Misfit(("training", name), f"training.{name}: {why}") for name in refused)
 

@@ -33,6 +33,8 @@ NO_PARAMETER = {
     "spot": "it says where the training runs",
     "processes": "it says how the work is spread, and decides no number",
     "strategy": "it says how the work is spread, and decides no number",
+    "activation_checkpointing": "it decides no number",
+    "parallel": "it says how the work is spread, and decides no number",
     "hang_timeout_seconds": "it decides no number",
     "checkpoint_minutes": "it decides no number",
     "checkpoint_every": "it decides no number",

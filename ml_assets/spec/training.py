@@ -8,6 +8,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
+from ml_assets.spec.parallel import NOT_THERE, ActivationCheckpointing, GradientPrecision, Parallel
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
 """What a label is: true or false, one of several classes, a number, a grade within a query, or the
@@ -118,7 +119,7 @@ ModelSpec = Annotated[TabM | Mlp | Module | Gpt | LightGbm | XGBoost, Field(disc
 
 TREES = ("lightgbm", "xgboost")
 """The families of boosted trees, as a record names them."""
-COUNTED = (TabM, Mlp)
+COUNTED = (TabM, Mlp, Gpt)
 """Networks whose parameters follow from the spec; a team's own are counted when it is built."""
 
 _OF_NETWORKS = frozenset(
@@ -136,6 +137,9 @@ _OF_NETWORKS = frozenset(
         "accumulate",
         "clip_norm",
         "strategy",
+        "activation_checkpointing",
+        "gradient_precision",
+        "parallel",
         "processes",
         "loss",
         "focal_gamma",
@@ -305,6 +309,13 @@ class TrainingSpec(Frozen):
     keep_best: Positive = 3
     strategy: Strategy = "shard"
     """How the network is spread over the processes; no number that comes out depends on it."""
+    activation_checkpointing: ActivationCheckpointing = "none"
+    """What a block holds for its backward pass: ``none``: all; ``block``: what came in, the rest is
+    computed again; ``selective``: products and attention too. No number depends on it."""
+    gradient_precision: GradientPrecision = "fp32"
+    """What gradients are sent and summed in; bf16 is half the bytes, and other numbers."""
+    parallel: Parallel = Field(default=Parallel(), exclude_if=lambda value: value == Parallel())
+    """Axes besides that of the rows; no number that comes out depends on it."""
     processes: Positive = 2
     hang_timeout_seconds: Annotated[float, Field(gt=0)] = 30
     """Least time that a process waits for another in a step before it takes it for hung. The first
@@ -314,6 +325,13 @@ class TrainingSpec(Frozen):
     profile: ProfileSpec | None = Field(default=None, exclude_if=unset)
     """Trace a few steps (Chrome's trace format); a model that is made already is not trained again
     for it: say ``--fresh``."""
+
+    @field_validator("strategy", mode="before")
+    @classmethod
+    def _is_there(cls, value: object) -> object:
+        if isinstance(value, str) and value in NOT_THERE:
+            raise ValueError(f"strategy {value} is not there: {NOT_THERE[value]}")
+        return value
 
     @field_validator("init_from")
     @classmethod

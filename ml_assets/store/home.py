@@ -32,14 +32,14 @@ def prepare(settings: Settings) -> None:
         return  # a read-only copy: who only reads can use it
     try:
         settings.dagster_home.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        with told(home):
+            _require_format(settings)
+            _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
+    except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise SettingsError(
             f"The state folder {home} cannot be made: {error.strerror} ({error.filename})."
             " Move what is in the way, or set ML_ASSETS_HOME to another folder."
         ) from error
-    with told(home):
-        _require_format(settings)
-        _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
+from ml_assets.training.distributed.strategies import copies
 from ml_assets.training.models.network import Network
 from ml_assets.training.step import Step
 from ml_assets.training.telemetry import Spent, Times, Window, gpu_utilization_pct, memory_peak_mb
@@ -118,23 +119,18 @@ def _gpu(network: Network) -> tuple[float, float]:
 
 def _local(network: Network) -> list[torch.Tensor]:
     """A copy of the weights that lie on this rank."""
-    return [_on_this_rank(p)[0].detach().clone() for p in network.parameters()]
+    return [_on_this_rank(p).detach().clone() for p in network.parameters()]
 
 
 def _squares(network: Network, before: list[torch.Tensor]) -> tuple[float, float]:
     """Sums of squares of the update and of the weights before it, such that ranks can be added."""
     update = weights = 0.0
     for parameter, old in zip(network.parameters(), before, strict=True):
-        new, copies = _on_this_rank(parameter)
-        update += float((new.detach() - old).double().square().sum()) / copies
-        weights += float(old.double().square().sum()) / copies
+        new, same = _on_this_rank(parameter), copies(parameter, dist.get_world_size())
+        update += float((new.detach() - old).double().square().sum()) / same
+        weights += float(old.double().square().sum()) / same
     return update, weights
 
 
-def _on_this_rank(parameter: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """The part of a parameter that lies here, and on how many ranks the same part lies."""
-    if not isinstance(parameter, DTensor):
-        return parameter, dist.get_world_size()
-    mesh = parameter.device_mesh
-    kept = [mesh.size(n) for n, place in enumerate(parameter.placements) if place.is_replicate()]
-    return parameter.to_local(), math.prod(kept)
+def _on_this_rank(parameter: torch.Tensor) -> torch.Tensor:
+    return parameter.to_local() if isinstance(parameter, DTensor) else parameter

@@ -82,6 +82,9 @@ class Stepper:
         them in another order: the first step of a resume would have other bits.
         """
         self.rates = rates_of(self.network, self.spec)
+        tensor = self.spec.parallel.tensor
+        self.lanes = self.ranks.lanes(tensor)
+        self._counts = self.ranks.rank % tensor == 0  # of ranks with the same rows, one
         if self.spec.strategy == "replicate" and self.ranks.world > 1:
             self._backward(0, 1.0)
             self.optimizer.zero_grad(set_to_none=True)
@@ -108,8 +111,9 @@ class Stepper:
         # a power of two, and about a mean: fp16 has no room for a sum over the rows of a step
         factor = 1.0 if scale is None else scale.scale / 2 ** self.spec.batch_size.bit_length()
         sums = self._backward(step, factor)
-        gradients = local_gradients(self.network)
-        square = _square(gradients) / copies(self.network, self.ranks.world)
+        gradients = local_gradients(self.network.parameters())
+        square = _square(self.network, self.ranks.world)
+        sums = sums if self._counts else torch.zeros_like(sums)
         mine = torch.cat([sums, square.reshape(1)]).tolist()
         notice, due = flags()
         due = due and self.ranks.rank == 0
@@ -154,7 +158,7 @@ class Stepper:
 
     def _rows(self, step: int, number: int) -> tuple[Tensors, Masks, int]:
         """This rank's share of a batch of the step, where it computes."""
-        share = self.batches.share(step, self.ranks.rank, self.ranks.world, number)
+        share = self.batches.share(step, self.lanes.rank, self.lanes.world, number)
         return share[0].to(self.ranks.device), *share[1:]
 
     def _losses(
@@ -196,10 +200,18 @@ class Stepper:
             get_optimizer_state_dict(self.network, self.optimizer)
 
 
-def _square(gradients: list[torch.Tensor]) -> torch.Tensor:
-    """The squared norm, float64: how the gradients are spread shows in no bit that counts."""
-    norms = [torch.linalg.vector_norm(gradient, dtype=torch.float64) for gradient in gradients]
-    return torch.stack(norms).square().sum()
+def _square(network: nn.Module, world: int) -> torch.Tensor:
+    """The squared norm of the gradient, float64, such that ranks can be added.
+
+    How the gradients are spread shows in no bit that counts.
+    """
+    norms: dict[int, list[torch.Tensor]] = {}
+    for parameter in network.parameters():
+        for gradient in local_gradients([parameter]):
+            norm = torch.linalg.vector_norm(gradient, dtype=torch.float64)
+            norms.setdefault(copies(parameter, world), []).append(norm)
+    parts = [torch.stack(found).square().sum() / same for same, found in norms.items()]
+    return torch.stack(parts).sum() if len(parts) > 1 else parts[0]
 
 
 def _advice(loss: float, norm: float, step: int, spec: TrainingSpec) -> str:

@@ -121,10 +121,11 @@ class Trainer:
         return StopFlags(self.notice.given, self.clock.due)
 
     def _resume(self, begun_with: str | None) -> TrainerState:
-        lost = idle_share(self.spec.microbatches, self.ranks.world)
+        lost = idle_share(self.spec.microbatches, self.stepper.lanes.world)
         if lost:
             self.events.warning(
-                f"{self.ranks.world} processes do not divide {self.spec.microbatches} microbatches:"
+                f"{self.stepper.lanes.world} processes do not divide"
+                f" {self.spec.microbatches} microbatches:"
                 f" {lost:.0%} of their time is spent waiting"
             )
         restart = generation()
@@ -156,7 +157,7 @@ class Trainer:
         forward, task = self.stepper.forward, self.stepper.task
         alive, first_loss = self.watch.alive, self.meter.first_loss
         measured = {**self.meter.evaluated(), **self._of_step(state.step, done)}
-        found = validate(forward, self.held_out, self.ranks, task, self.expected, alive)
+        found = validate(forward, self.held_out, self.stepper.lanes, task, self.expected, alive)
         metrics = {**measured, **found}
         loss = found["validation_loss"]
         state = state.judged(loss, self.files.name(state.step), self.spec.keep_best)

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.actions.experiments import page
+from ml_assets.actions.home_page import states
 from ml_assets.actions.note import take_note
 from ml_assets.actions.override import Overridden, override
 from ml_assets.adapters.run_journal import word_tags, words_of
@@ -75,6 +76,17 @@ def test_a_run_that_failed_is_there_with_its_words_and_its_reason(place: Pipelin
     assert "begin.safetensors" in failed.outcome.why
     assert failed.model is None
     assert failed.rows == 73, "the training set was there"
+
+
+def test_the_status_and_the_first_page_say_that_the_last_run_failed(world: World) -> None:
+    said = world.cli("status", "irises")
+    (line,) = [one for one in said.splitlines() if "the last run" in one]
+    assert "failed at trained_model: " in line
+    assert "begin.safetensors" in line
+    home = states(world.settings)
+    reasons = home["irises"].verdict.reasons
+    assert any("The last run" in one and "begin.safetensors" in one for one in reasons)
+    assert "the last run" not in str(home["deliveries"].verdict.reasons).lower()
 
 
 def test_the_ui_says_the_same_words_by_tags_or_by_configuration(

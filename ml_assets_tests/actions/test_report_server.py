@@ -2,6 +2,7 @@
 
 import http.client
 import re
+import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -89,6 +90,12 @@ def test_what_is_no_report_is_not_served(port: int, path: str) -> None:
 def test_a_page_of_another_name_cannot_make_this_server_its_own(port: int) -> None:
     assert ask(port, f"/irises/{PAGE}", host="evil.example")[0] == 403
     assert ask(port, f"/irises/{PAGE}", host=f"localhost:{port}")[0] == 200
+    mine = f"Host: localhost:{port}\r\n".encode()
+    for request, status in ((b"/", b"403"), (b"http://[x/", b"404")):
+        twice = mine + b"Host: evil.example\r\n" if status == b"403" else mine
+        with socket.create_connection(("127.0.0.1", port)) as asking:
+            asking.sendall(b"GET " + request + b" HTTP/1.0\r\n" + twice + b"\r\n")
+            assert asking.recv(100).split()[1] == status
 
 
 def test_it_listens_on_this_machine_only_and_is_gone_afterwards(tmp_path: Path) -> None:

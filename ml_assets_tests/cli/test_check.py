@@ -60,6 +60,9 @@ def test_a_contract_that_cannot_be_read_is_one_mistake_and_no_stack(tmp_path, co
     checked = world.cli("check", "irises", code=1)
     assert said in checked
     assert "Traceback" not in checked
+    lines = (world.pipelines / "irises" / "defs.yaml").read_text().splitlines()
+    (number,) = [n for n, line in enumerate(lines, 1) if "contract: flowers.json" in line]
+    assert f"defs.yaml:{number}: sources.flowers.contract" in checked
 
 
 def test_a_run_without_its_contract_ends_in_a_sentence(tmp_path):

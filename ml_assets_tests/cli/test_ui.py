@@ -265,6 +265,10 @@ def test_a_port_moves_all_three_and_passes_one_that_is_taken(tmp_path: Path) -> 
             ports = [urlsplit(said[name]).port or 0 for name in ("Dagster", "Reports", "MLflow")]
             assert ports == sorted({*ports} - {port + 1})
             wait_for(said["Reports"], server, world)
+            told = log.read_text()
+            assert "pages of earlier runs lead to the ports of before" in told
+            for name, setting in (("Dagster", "UI"), ("Reports", "REPORTS"), ("MLflow", "MLFLOW")):
+                assert f"ML_ASSETS_{setting}_URL={said[name]}" in told
             wait_for(f"{said['MLflow']}/health", server, world)
             wait_for(f"{said['Dagster']}/server_info", server, world)
             server.send_signal(signal.SIGTERM)

@@ -6,6 +6,7 @@ import pytest
 
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.recovery import MOST_AVOIDED, Budgets, EndedAttempt, next_attempt, spread_over
+from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
 
@@ -49,6 +50,9 @@ def test_each_story_has_a_next_step_with_a_reason(ended, procs, says):
 
 def test_a_hybrid_that_fewer_processes_cannot_split_is_sharded():
     hybrid = TrainingSpec(strategy="hybrid", processes=8)
+    parted = TrainingSpec(processes=4, parallel=Parallel(tensor=2))
+    assert spread_over(parted, 2) == parted
+    assert spread_over(parted, 3) == parted.model_copy(update={"parallel": Parallel()})
     assert spread_over(hybrid, 8) == hybrid
     assert spread_over(hybrid, 4) == hybrid
     assert spread_over(hybrid, 2) == hybrid.model_copy(update={"strategy": "shard"})

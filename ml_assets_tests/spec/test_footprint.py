@@ -4,6 +4,8 @@ import pytest
 
 from ml_assets.errors import DoesNotFit
 from ml_assets.spec.footprint import Room, footprint, parameters_on, require_fits
+from ml_assets.spec.gpt import Gpt, parameter_count
+from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.program import (
     CategoricalColumn,
     NumericColumn,
@@ -63,6 +65,34 @@ def test_the_state_is_divided_as_the_strategy_divides_it(
     rows = 24 // world.processes
     state = 1_000_000 * 4 * 4 // sharing + rows * 1024 * 4
     assert footprint(1_000_000, WIDE, spec, world).bytes == max(state, 4_000_000)
+
+
+def test_a_language_model_is_counted_by_its_tokens_and_what_its_blocks_hold() -> None:
+    model = Gpt(family="gpt", preset="124m", width=768, depth=12, heads=12)
+    spec = TrainingSpec(batch_size=32, microbatches=4, strategy="replicate")
+    count = parameter_count(model, 50_257)
+    found: list[int] = []
+    for mode in ("none", "selective", "block"):
+        changed = spec.model_copy(update={"activation_checkpointing": mode})
+        found.append(footprint(count, model, changed, World(procs=2), context=1024).bytes)
+    state, tokens = count * 4 * 4, 16 * 1024
+    assert found[0] == state + tokens * 17 * 768 * 12 * 4
+    assert found[2] == state + tokens * (11 + 17) * 768 * 4
+    assert found[0] > found[1] > found[2]
+    parted = spec.model_copy(update={"strategy": "shard", "parallel": Parallel(tensor=2)})
+    alone = spec.model_copy(update={"strategy": "shard"})
+    two, four = World(procs=2), World(procs=4)
+    assert footprint(count, model, parted, two, context=1024).bytes * 1.0 == pytest.approx(
+        count * 8 + tokens * 17 * 768 * 12 * 4, rel=1e-6
+    )
+    assert footprint(count, model, parted, four, context=1024).bytes == pytest.approx(
+        footprint(count, model, alone, four, context=1024).bytes, rel=1e-6
+    )
+    small = Room(8_000_000_000, "a pod")
+    with pytest.raises(DoesNotFit, match=r"16 windows of 1,024 tokens.*set training\.activation"):
+        require_fits(model, spec, two, count, small, context=1024)
+    less = spec.model_copy(update={"activation_checkpointing": "block"})
+    require_fits(model, less, two, count, small, context=1024)
 
 
 def test_a_process_that_fits_alone_may_not_fit_beside_the_others() -> None:

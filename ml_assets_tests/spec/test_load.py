@@ -142,3 +142,20 @@ def test_what_is_no_text_or_too_deep_is_one_mistake(
 def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"defs\.yaml"):
         load_spec(tmp_path)
+
+
+def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(folder: Path) -> None:
+    edit(
+        folder,
+        ("owner: team:botany", "owner: nobody here"),
+        ("width: 32", "width: 32, colour: red"),
+        ("microbatches: 12", "microbatches: 0"),
+    )
+    found = {one.key: one for one in check_spec(folder)[1]}
+    assert found["model.colour"].rule == "there is no such key here"
+    assert found["owner"].rule.startswith("it must be written as the pattern ^")
+    assert "remedy" not in str(found["training.microbatches"])
+    edit(folder, ("family: mlp", "family: oak"), ("  owner: nobody here\n", ""))
+    found = {one.key: one for one in check_spec(folder)[1]}
+    assert found["owner"].rule == "the key is needed"
+    assert found["model"].rule.startswith("'family' must be one of 'tabm', ")

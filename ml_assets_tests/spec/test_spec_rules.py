@@ -262,6 +262,8 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.oversample", 0.6, "less than or equal to 0.5"),
         ("training.init_from", "old.pt", "a pickle runs code when it is read"),
         ("training.init_from", "production", "must be 'release' or the path of a .safetensors"),
+        ("training.strategy", "zero1", "use shard, which divides the weights, too"),
+        ("training.parallel", {"tensor": 2}, "this one is 'tabm': remove it, strategy: shard"),
         ("training.strategy", "magic", "'replicate', 'shard' or 'hybrid'"),
         ("training.optimizer", "lion", "'adamw', 'sgd', 'nadam' or 'adafactor'"),
         ("training.schedule", "step", "'constant', 'linear' or 'cosine'"),
@@ -273,6 +275,8 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.warmup", 1.0, "no step for schedule cosine to fall: set warmup below 1, or"),
         ("training.strategy", "hybrid", "which 2 cannot be: set processes to 4, 6, 8 or 9"),
         ("training.processes", True, "valid integer"),
+        ("training.activation_checkpointing", "block", "nothing to compute again: remove it, and"),
+        ("training.activation_checkpointing", "all", "'none', 'block' or 'selective'"),
         # evaluation and gates
         ("evaluation.baselines.1.by", [], "at least 1 item"),
         ("evaluation.baselines.0.kind", "magic", "'constant', 'group_rate', 'gradient_boosting'"),
@@ -333,6 +337,20 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
 )
 def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, said: str) -> None:
     assert said in refusal(lambda: PipelineSpec.model_validate(changed(SPEC, path, value)))
+
+
+def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> None:
+    spec = read_yaml((ASKED_FOR / "code_lm" / "defs.yaml").read_text())["attributes"]
+    for changes, said in (
+        ({"strategy": "replicate", "parallel": {"tensor": 2}}, "set strategy to shard"),
+        ({"gradient_precision": "bf16", "processes": 1}, "one process sends no gradients"),
+    ):
+        raw = changed(spec, "training", {**spec["training"], **changes})
+        assert said in refusal(lambda raw=raw: PipelineSpec.model_validate(raw))
+    both = {"activation_checkpointing": "block", "parallel": {"tensor": 2}, "processes": 4}
+    both["strategy"] = "shard"
+    right = changed(spec, "training", {**spec["training"], **both, "gradient_precision": "bf16"})
+    assert PipelineSpec.model_validate(right).training.parallel.tensor == 2
 
 
 def test_holdouts_that_follow_each_other_need_an_order_and_room() -> None:
@@ -654,6 +672,19 @@ def test_drift_without_partitions_says_how_rows_are_cut_and_has_an_alarm_that_ca
         ("gates.0", ROBUST | {"name": "r"}, "spoils columns"),
         ("features.tokens.vocabulary", 70_000, "less than or equal to 65535"),
         ("features.tokens.context", 1, "greater than or equal to 2"),
+        ("cluster", {"data_cache": "8Gi"}, "texts are one stream of tokens, mapped from the disk"),
+        ("training.activation_checkpointing", "all", "'none', 'block' or 'selective'"),
+        ("training.parallel", {"tensor": 3}, "does not divide the 4 heads of the model: set a"),
+        (
+            "training.parallel",
+            {"tensor": 4},
+            "training.processes 2: set processes to 4",
+        ),
+        ("training.parallel", {"pipeline": 2}, "use strategy: shard, and tensor within a node"),
+        ("training.parallel", {"sequence": 2}, "use activation_checkpointing: block"),
+        ("training.parallel", {"expert": 8}, "no family has experts"),
+        ("training.parallel", {"data": 2}, "Extra inputs are not permitted"),
+        ("training.gradient_precision", "fp16", "'fp32' or 'bf16'"),
         ("model.heads", 3, "must be a multiple of twice the 3 heads"),
         ("model.preset", "7b", "'1m', '124m', '350m' or '1b'"),
     ],

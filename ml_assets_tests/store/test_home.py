@@ -50,6 +50,10 @@ def test_preparing_twice_is_safe_and_brings_dagster_yaml_up_to_date(settings: Se
     copied.write_text("stale")
     home.prepare(settings)
     assert copied.read_text() == (home.PACKAGE / "dagster.yaml").read_text()
+    copied.unlink()
+    copied.mkdir()
+    with pytest.raises(SettingsError, match=r"dagster\.yaml.* Move what is in the way"):
+        home.prepare(settings)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, FORMAT - 1, FORMAT + 1, "5", None])

@@ -48,7 +48,9 @@ def frame(rows: int, first: int) -> pl.LazyFrame:
     return data.with_columns(pl.col("text").str.len_bytes().alias("bytes"))
 
 
-def text_set(folder: Path) -> Ref:
-    """About 300 windows to train on."""
-    splits = {"train": frame(160, 0), "validation": frame(20, 2000), "holdout": frame(20, 3000)}
-    return write_shards(splits, FEATURES, LABEL, folder)  # pyright: ignore[reportArgumentType]
+def text_set(folder: Path, texts: int = 160, context: int = CONTEXT) -> Ref:
+    """About 10,000 tokens to train on, for 160 texts."""
+    splits = {"train": frame(texts, 0), "validation": frame(20, 2000), "holdout": frame(20, 3000)}
+    tokens = TokensSpec(column="text", vocabulary=300, context=context)
+    features = FEATURES.model_copy(update={"tokens": tokens})
+    return write_shards(splits, features, LABEL, folder)  # pyright: ignore[reportArgumentType]

@@ -17,15 +17,16 @@ from ml_assets.assets.validated_table.contract.expectations import (
 from ml_assets.assets.validated_table.contract.suite import contract_of
 from ml_assets.errors import DoesNotFit, MlAssetsError, StorageError
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.settings import Settings, is_s3, read_cluster
+from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.footprint import machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
-from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec
+from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
 from ml_assets.spec.search import check_search
+from ml_assets.spec.sources import SqlSource
 from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, RELEASE, Boosted, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
@@ -68,6 +69,12 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             for name, source in spec.sources.items()
             if (types := needs_engine(contract_of(folder, source)))
         ]
+    found += [
+        f"sources.{name}.connection is {source.connection!r}, and {SQL_PREFIX}{source.connection}"
+        " is not set here: the table cannot be read\n    remedy: set it to the database's URL"
+        for name, source in spec.sources.items()
+        if isinstance(source, SqlSource) and _is_unset(source.connection, settings)
+    ]
     at_s3 = is_s3(settings.checkpoints or "")
     if at_s3 and importlib.util.find_spec("boto3") is None:
         found.append(
@@ -75,6 +82,12 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             f" training would fail\n    remedy: {INSTALL_S3}"
         )
     return tuple(found)
+
+
+def _is_unset(connection: str, settings: Settings) -> bool:
+    """Neither is the URL set, nor is the file there that is read without one."""
+    default = settings.sources / f"{connection.lower()}.db"
+    return connection not in settings.sql and not default.is_file()
 
 
 def cannot_alarm(folder: Path, settings: Settings) -> tuple[str, ...]:
@@ -92,8 +105,9 @@ def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     if verdict.fits:
         return ()
     rule = "saves fit the notice, and come often enough for a kill without one"
-    value = spec.training.spot.model_dump_json()
-    return (str(Mistake(folder / SPEC_FILE, 1, "training.spot", value, rule, verdict.reason)),)
+    value, file = spec.training.spot.model_dump_json(), folder / SPEC_FILE
+    line = line_of(file, "training.spot")
+    return (str(Mistake(file, line, "training.spot", value, rule, verdict.reason)),)
 
 
 def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
@@ -107,11 +121,14 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         world, room = over_nodes(world, spec.cluster), pod_room(spec.cluster)
     try:
         count = _size(spec, settings).parameters
-        require_fits(spec.model, spec.training, world, count, room)
+        tokens = spec.features.tokens
+        context = tokens.context if tokens else 1
+        require_fits(spec.model, spec.training, world, count, room, context)
     except DoesNotFit as error:
         rule = f"a training fits into the memory of {room.where}"
         value = f"{{width: {spec.model.width}, depth: {spec.model.depth}}}"
-        return (str(Mistake(folder / SPEC_FILE, 1, "model", value, rule, str(error))),)
+        file = folder / SPEC_FILE
+        return (str(Mistake(file, line_of(file, "model"), "model", value, rule, str(error))),)
     return ()
 
 
@@ -131,7 +148,7 @@ def cluster_trouble(settings: Settings) -> str | None:
 
 def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
     """Counted on the last published training set, where there is one that is still there."""
-    if not has_snapshots(settings.snapshots):
+    if spec.features.tokens or not has_snapshots(settings.snapshots):
         return state_size(spec)
     store = open_snapshots(settings.snapshots)
     address = Address(spec.name, "training_set")
@@ -155,7 +172,8 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
     if spec.name != folder.name:
         rule = "the name of the pipeline is the name of its folder"
         remedy = f"rename the folder, or write 'name: {folder.name}'"
-        found.append(Mistake(folder / SPEC_FILE, 1, "name", repr(spec.name), rule, remedy))
+        file = folder / SPEC_FILE
+        found.append(Mistake(file, line_of(file, "name"), "name", repr(spec.name), rule, remedy))
     for name, source in spec.sources.items():
         try:
             check_expectations(contract_of(folder, source))
@@ -197,4 +215,5 @@ def _functions(spec: PipelineSpec) -> dict[str, str]:
 
 def _named(folder: Path, key: str, value: str, error: MlAssetsError) -> Mistake:
     rule = "a file in the pipeline's folder that can be read"
-    return Mistake(folder / SPEC_FILE, 1, key, repr(value), rule, str(error))
+    file = folder / SPEC_FILE
+    return Mistake(file, line_of(file, key), key, repr(value), rule, str(error))

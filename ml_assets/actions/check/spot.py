@@ -18,8 +18,9 @@ from ml_assets.spec.footprint import (
     parameters,
     write_seconds,
 )
+from ml_assets.spec.gpt import Gpt, parameter_count
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.training import COUNTED, ModelSpec, TrainingSpec, outputs_of
+from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec, outputs_of
 
 MOST_MINUTES = 30
 """Between two saves: what a machine that is taken back may cost of all of them."""
@@ -47,7 +48,7 @@ class SpotVerdict:
 
 def words_from_limit(model: ModelSpec) -> int:
     """The fewest words that give an embedding its full width: ceil(1.6 v^0.56) = limit."""
-    if not isinstance(model, COUNTED):
+    if not isinstance(model, Mlp | TabM):
         return 0
     words = 1
     while math.ceil(1.6 * words**0.56) < model.embedding_limit:
@@ -65,22 +66,25 @@ def state_size(
         null_flags: extra columns of that set; None: one for each numeric feature.
     """
     model = spec.model
-    assert isinstance(model, COUNTED)
+    tokens = spec.features.tokens
+    if isinstance(model, Gpt) and tokens is not None:
+        count = parameter_count(model, tokens.vocabulary)
+        return _state(spec, count, f"{tokens.vocabulary:,} words at most")
     known = vocabularies is not None
     guess = words_from_limit(model)
     words = list(vocabularies) if known else [guess] * len(spec.features.categorical)
     flags = len(spec.features.numeric) if null_flags is None else null_flags
     outputs = outputs_of(spec.label.task, spec.label.classes)
     count = parameters(model, len(spec.features.numeric) + flags, words, outputs)
+    guessed = f"{guess} words a category, a guess: no training set is published yet"
+    return _state(spec, count, "the words of the last training set" if known else guessed)
+
+
+def _state(spec: PipelineSpec, count: int, words: str) -> StateSize:
     states = 1 + STATES[spec.training.optimizer]
     how = (
         f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
-        f" ({spec.training.optimizer}; "
-        + (
-            "the words of the last training set)"
-            if known
-            else f"{guess} words a category, a guess: no training set is published yet)"
-        )
+        f" ({spec.training.optimizer}; {words})"
     )
     return StateSize(count, count * states * NUMBER_BYTES, how)
 

@@ -109,7 +109,8 @@ class Plan:
         """On as many processes as a trial has; no number depends on it."""
         if self.processes is None or isinstance(job.model, Boosted):
             return job
-        few = min(job.training.processes, self.processes)
-        alone = {"strategy": "replicate"} if few == 1 else {}
-        spread = job.training.model_copy(update={"processes": few, **alone})
-        return replace(job, training=spread)
+        training, few = job.training, min(job.training.processes, self.processes)
+        spread: dict[str, object] = {"processes": few, "parallel": training.parallel.over(few)}
+        if few == 1:
+            spread["strategy"] = "replicate"
+        return replace(job, training=training.model_copy(update=spread))

@@ -19,7 +19,7 @@ from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.errors import EvidenceError, MlAssetsError, SpecError, UnknownModel, UnknownRun
 from ml_assets.extras.api import lists
 from ml_assets.extras.api.access import Caller, Operator, Reader
-from ml_assets.extras.api.bodies import MostBytes
+from ml_assets.extras.api.bodies import Bodies
 from ml_assets.extras.api.overrides import NotAllowed, run_config
 from ml_assets.extras.api.register import register_model
 from ml_assets.extras.api.shapes import (
@@ -89,7 +89,7 @@ class Api:
             redoc_url=None,
         )
         app.state.callers = callers
-        app.add_middleware(MostBytes)
+        app.add_middleware(Bodies)
         for kind, answer in (
             (MlAssetsError, _refused),
             (NotAllowed, _not_allowed),

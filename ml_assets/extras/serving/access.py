@@ -7,12 +7,12 @@ alone; a page of another site that is open in a browser here is then sent away.
 import hmac
 import time
 from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ml_assets.adapters.same_origin import is_same
 from ml_assets.extras.serving.metrics import Metrics
 
 _OPEN = "/v2/health/"
@@ -71,8 +71,8 @@ class Access:
 
 
 def _of_another_site(headers: Headers) -> JSONResponse | None:
-    origin, host = headers.get("origin"), headers.get("host", "")
-    same = origin is None or urlsplit(origin).netloc.lower() == host.lower()
+    origin, hosts = headers.get("origin"), headers.getlist("host")
+    same = len(hosts) < 2 and (origin is None or is_same(origin, "".join(hosts)))
     if same and headers.get("sec-fetch-site", "none") in _OURS:
         return None
-    return JSONResponse({"error": "It comes from a page of another site."}, 403)
+    return JSONResponse({"error": "It comes from a page of another site, or has two Hosts."}, 403)

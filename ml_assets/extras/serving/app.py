@@ -4,11 +4,11 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -25,7 +25,7 @@ from ml_assets.extras.serving.batching import Limits, QueueFull
 from ml_assets.extras.serving.encoding import Columns
 from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.metrics import Metrics
-from ml_assets.extras.serving.served import ServedModel
+from ml_assets.extras.serving.served import ServedModel, aside
 from ml_assets.extras.serving.traffic import Part, Traffic, together
 
 if TYPE_CHECKING:
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 
 _REQUEST = "x-request-id"
 _IS_NAME = re.compile(r"[\x21-\x7e]{1,100}")
-_LARGE = 64 << 10
-"""Bytes of a body that is read in a thread: the event loop answers others meanwhile."""
-
-
-T = TypeVar("T")
+_MORE = 100
+"""Unknown columns at which a refusal still looks; with more of them the rows are not laid out."""
 
 
 class NotHere(MlAssetsError):
@@ -82,7 +79,12 @@ class Server:
 
     def app(self, tokens: Sequence[str]) -> FastAPI:
         """The application; ``tokens``: any of them lets a request in, none: every request."""
-        app = FastAPI(title=f"ml_assets: {self.name}", version=version("ml_assets"), docs_url=None)
+        app = FastAPI(
+            title=f"ml_assets: {self.name}",
+            version=version("ml_assets"),
+            docs_url=None,
+            redoc_url=None,
+        )
         app.add_middleware(
             Access, tokens=tokens, metrics=self.metrics, draining=lambda: self.draining
         )
@@ -140,15 +142,18 @@ class Server:
             served = self._served(version)
             body = await self._body(request)
             length = request.headers.get(open_inference.HEADER_LENGTH)
-            asked = await _read(body, lambda: open_inference.read_inference(body, length))
+            asked = await aside(len(body), lambda: open_inference.read_inference(body, length))
             name = _name_of(request, asked.id)
             pinned = served if version is not None else None
             parts = await self._predicted(name, asked.columns, asked.rows, pinned)
-        named, by_canary = together(parts, asked.rows), _canary_of(parts)
-        served, mixed = parts[0].served, len(parts) > 1
-        said = {"canary": _said_of(by_canary)} if by_canary and mixed else {}
-        answer = open_inference.write_inference(asked, self.name, served.version, named, said)
-        content, head = answer
+        by_canary, version = _canary_of(parts), parts[0].served.version
+        said = {"canary": _said_of(by_canary)} if by_canary and len(parts) > 1 else {}
+        content, head = await aside(
+            _size(parts),
+            lambda: open_inference.write_inference(
+                asked, self.name, version, together(parts, asked.rows), said
+            ),
+        )
         if head is None:
             return Response(content, media_type="application/json")
         headers = {open_inference.HEADER_LENGTH: str(head)}
@@ -165,12 +170,11 @@ class Server:
         async with asyncio.timeout(self.limits.seconds):
             served = self._served(None)
             body = await self._body(request)
-            asked = await _read(body, lambda: open_inference.read_document(body))
+            asked = await aside(len(body), lambda: open_inference.read_document(body))
             rows = await self._rows(asked)
             name = _name_of(request)
             there = [n for n, row in enumerate(rows) if row is not None]
             parts = await self._by_row(name, [row for row in rows if row is not None])
-        answers = dict(zip(there, _by_place(parts, len(there)), strict=True))
         champion = next((part.served for part in parts if part.stage != "canary"), served)
         release, by_canary = champion.release, _canary_of(parts)
         known = {"pipeline": self.name, "model": release.model.digest, "version": champion.version}
@@ -178,20 +182,20 @@ class Server:
         noted: dict[str, Any] = {"note": since} if since else {}
         if by_canary:
             noted["canary"] = _said_of(by_canary, there)
-        return JSONResponse(
-            {
-                **known,
-                "ledger_line": release.entry.seq,
-                **noted,
-                "predictions": [answers.get(n) for n in range(len(rows))],
-            },
-            headers={_REQUEST: name},
-        )
+
+        def answer() -> Response:
+            answers = dict(zip(there, _by_place(parts, len(there)), strict=True))
+            predictions = [answers.get(n) for n in range(len(rows))]
+            said = {**known, "ledger_line": release.entry.seq, **noted, "predictions": predictions}
+            return JSONResponse(said, headers={_REQUEST: name})
+
+        return await aside(_size(parts), answer)
 
     async def _rows(self, asked: Any) -> Sequence[dict[str, Any] | None]:
         """Feature rows; None for an entity that has none."""
         kind = next(iter(asked)) if isinstance(asked, dict) and len(asked) == 1 else None
         given = asked[kind] if kind in ("rows", "entities") else None
+        self._require_room(len(given) if isinstance(given, list) else 0)
         if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
             raise RowsRefused(
                 'Send {"rows": [{column: value}]} or {"entities": [{column: value}]}.'
@@ -216,8 +220,13 @@ class Server:
     async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[Part]:
         if not rows:
             return []
-        names = dict.fromkeys(name for row in rows for name in row)
-        columns = {name: [row.get(name) for row in rows] for name in names}
+        most, names = 2 * self._served(None).encoder.columns + _MORE, dict[str, None]()
+        for row in rows:
+            names.update(dict.fromkeys(row))
+            if len(names) > most:
+                raise TooLarge(f"The rows name {len(names):,} columns and more: send the model's.")
+        size = len(names) * len(rows)
+        columns = await aside(size, lambda: {n: [row.get(n) for row in rows] for n in names})
         return await self._predicted(request, columns, len(rows), None)
 
     # --- both ---------------------------------------------------------------------------------
@@ -242,9 +251,12 @@ class Server:
     async def _predicted(
         self, request: str, columns: Columns, count: int, pinned: ServedModel | None
     ) -> list[Part]:
-        if count > self.limits.queue_rows:
-            raise TooLarge(f"{count} rows at once, {self.limits.queue_rows} are taken: send fewer.")
+        self._require_room(count)
         return await self.traffic.predict(columns, count, request, pinned)
+
+    def _require_room(self, rows: int) -> None:
+        if rows > self.limits.queue_rows:
+            raise TooLarge(f"{rows} rows at once, {self.limits.queue_rows} are taken: send fewer.")
 
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity") != "identity":
@@ -257,14 +269,15 @@ class Server:
         return bytes(body)
 
 
-async def _read(body: bytes, reading: Callable[[], T]) -> T:
-    return await asyncio.to_thread(reading) if len(body) > _LARGE else reading()
-
-
 def _name_of(request: Request, said: str | None = None) -> str:
     """What the caller calls a request, in its body or its header; else a name of our own."""
     given = said or request.headers.get(_REQUEST, "")
     return given if _IS_NAME.fullmatch(given) else uuid.uuid4().hex
+
+
+def _size(parts: Sequence[Part]) -> int:
+    """How many numbers an answer has."""
+    return sum(part.found.size for part in parts)
 
 
 def _canary_of(parts: Sequence[Part]) -> Part | None:

@@ -102,8 +102,8 @@ class Batcher:
         return batch
 
     async def _compute(self, batch: list[_Waiting]) -> None:
-        together = Encoded.together([one.rows for one in batch])
         try:
+            together = Encoded.together([one.rows for one in batch])
             found = await self.predict(together)
         except Exception as error:  # whoever waits is told
             for one in batch:

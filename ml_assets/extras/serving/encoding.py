@@ -51,6 +51,11 @@ class Encoder:
     carried: frozenset[str]
     """Columns that a row may have, and the model does not read."""
 
+    @property
+    def columns(self) -> int:
+        """How many columns a row may have."""
+        return len(self._declared) + len(self.carried)
+
     def encode(self, columns: Columns, count: int) -> Encoded:
         """The rows as the model reads them.
 

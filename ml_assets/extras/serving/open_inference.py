@@ -6,6 +6,7 @@ tensors is spoken, since its clients use it unasked.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -83,6 +84,8 @@ def read_inference(body: bytes, header_length: str | None) -> Inference:
         raise RowsRefused("'outputs' has to be a list, and 'id' a text.")
     default = isinstance(parameters, dict) and parameters.get("binary_data_output") is True
     named = tuple(_wanted(output, default) for output in wanted)
+    if len({one.name for one in named}) < len(named):
+        raise RowsRefused("An output is named twice in 'outputs': name each once.")
     return Inference(name, columns, counts.pop(), named, default)
 
 
@@ -150,7 +153,7 @@ def model_metadata(name: str, versions: Sequence[str], manifest: ModelManifest) 
 def _cut(body: bytes, header_length: str | None) -> tuple[bytes, bytes]:
     if header_length is None:
         return body, b""
-    if not header_length.isascii() or not header_length.isdecimal():
+    if not re.fullmatch(r"[0-9]{1,20}", header_length):
         raise RowsRefused(f"Inference-Header-Content-Length is {quoted(header_length)}: no number.")
     length = int(header_length)
     if length > len(body):

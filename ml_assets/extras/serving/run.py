@@ -62,28 +62,28 @@ async def _answer(
         server_header=False,
     )
     http = _Http(config, server, listening.drain)
-    beside = [asyncio.create_task(one) for one in (_follow(following, http), traffic.run())]
+    beside = [asyncio.create_task(one) for one in (_follow(following), traffic.run())]
+    for one in beside:
+        one.add_done_callback(lambda _: http.end())  # a server whom nobody watches does not answer
     try:
         await http.serve()
     finally:
         for one in beside:
             one.cancel()
-        failed = (await asyncio.gather(*beside, return_exceptions=True))[0]
+        ended = await asyncio.gather(*beside, return_exceptions=True)
         await following.end()
         await traffic.end()
-    if isinstance(failed, Exception):
-        raise failed
+    for failed in ended:
+        if isinstance(failed, Exception):
+            raise failed
 
 
-async def _follow(following: Following, http: "_Http") -> None:
+async def _follow(following: Following) -> None:
     """The first release has to hold; what cannot be taken up later does not end the server."""
     try:
         await following.look()
     except CanaryNotServing as error:
         following.tell(f"not taken up: {error}")
-    except Exception:
-        http.should_exit = True
-        raise
     await following.run()
 
 
@@ -101,7 +101,7 @@ class _Http(uvicorn.Server):
             self.should_exit = True
             return
         self._server.draining = True
-        self._loop.call_soon_threadsafe(self._loop.call_later, self._drain, self._end)
+        self._loop.call_soon_threadsafe(self._loop.call_later, self._drain, self.end)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.should_exit = True

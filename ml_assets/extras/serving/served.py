@@ -1,7 +1,9 @@
 """One release that answers: its encoder, its warm model, its queue; tried before it answers."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ml_assets.assets.released_model.golden import GoldenVectors
 from ml_assets.assets.released_model.predict import carried_columns
@@ -17,6 +19,17 @@ from ml_assets.store.pipeline_context import Pipeline
 VERSION = 12
 """Characters of a model's digest that name its version to clients."""
 _IDLE_SECONDS = 0.05
+_LARGE = 16 << 10
+T = TypeVar("T")
+
+
+async def aside(size: int, work: Callable[[], T]) -> T:
+    """What work comes to: much of it is done in a thread, and the event loop answers others.
+
+    Args:
+        size: bytes or values that it goes through.
+    """
+    return await asyncio.to_thread(work) if size > _LARGE else work()
 
 
 @dataclass
@@ -29,6 +42,8 @@ class ServedModel:
     batcher: Batcher
     metrics: Metrics
     _computing: asyncio.Task[None] = field(init=False)
+    _asking: int = 0
+    """Requests that are encoded, wait or are computed."""
 
     def __post_init__(self) -> None:
         self._computing = asyncio.create_task(self.batcher.run())
@@ -61,7 +76,13 @@ class ServedModel:
             QueueFull: too many rows wait.
             MlAssetsError: the model cannot say.
         """
-        found = await self.batcher.ask(self.encoder.encode(columns, count))
+        self._asking += 1  # it is not ended between the encoding and the queue
+        try:
+            size = count * len(columns)
+            rows = await aside(size, lambda: self.encoder.encode(columns, count))
+            found = await self.batcher.ask(rows)
+        finally:
+            self._asking -= 1
         self.metrics.rows.labels(self.version).inc(count)
         return found
 
@@ -77,7 +98,7 @@ class ServedModel:
 
     async def close(self) -> None:
         """Answer whoever still waits, then end the process."""
-        while self.batcher.rows:
+        while self._asking or self.batcher.rows:
             await asyncio.sleep(_IDLE_SECONDS)
         self._computing.cancel()
         await self.warm.end()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from ml_assets.extras.serving.encoding import Columns
 from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.open_inference import Outputs
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
-from ml_assets.extras.serving.served import ServedModel
+from ml_assets.extras.serving.served import ServedModel, aside
 from ml_assets.extras.serving.watch import Watch
 from ml_assets.spec.gates import Target
 from ml_assets.spec.rollout import RolloutSpec
 
 _LOOK_SECONDS = 1.0
+_DRAW = 10
+"""To draw for an entity takes as long as to encode so many values."""
 _PATIENCE = 0.2
 """The share of a request's time in which the canary has to answer; the champion gets the rest."""
 
@@ -78,10 +81,11 @@ class Traffic:
             QueueFull: too many rows wait.
             MlAssetsError: the model cannot say.
         """
-        champion, canary = self.following.served, self.following.canary
         mine: list[int] = []
-        if version is None and canary is not None and self.rollout is not None:
-            mine = self._of_canary(self.rollout, columns, count, request)
+        if version is None and self.following.canary is not None and (rollout := self.rollout):
+            work = partial(self._of_canary, rollout, columns, count, request)
+            mine = await aside(_DRAW * count, work)
+        champion, canary = self.following.served, self.following.canary
         if canary is None or not mine:
             answering = version or champion
             parts = [await self._by(answering, self._stage(answering), columns, range(count))]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -31,6 +31,10 @@ class Ranks:
     """A group of its own for asynchronous checkpoints: their messages never mix with training's."""
     device: torch.device
     """The device that this rank computes on."""
+
+    def lanes(self, tensor: int) -> "Ranks":
+        """The ranks as rows see them: so many that share one network take the same rows."""
+        return replace(self, rank=self.rank // tensor, world=self.world // tensor)
 
 
 def join() -> Ranks:

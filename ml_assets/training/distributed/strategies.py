@@ -7,7 +7,7 @@ one of any other.
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -22,7 +22,9 @@ from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 
 from ml_assets.spec.training import Precision, TrainingSpec, split_of
+from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.distributed.ranks import Ranks, processes_here
+from ml_assets.training.distributed.tensor import part
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.stop import BadRequest
@@ -44,22 +46,30 @@ def parallelize(
         communication: times the collectives, which run inside the passes.
 
     Raises:
-        BadRequest: ``hybrid`` in a world that cannot be split.
+        BadRequest: a world that cannot be split as the spec says; no layer to compute again.
     """
+    recompute(network, spec.activation_checkpointing)
     if spec.strategy == "replicate":
         forward = lowered(network, spec.precision)
-        return _replica(forward, communication) if ranks.world > 1 else forward
+        return _replica(forward, spec, communication) if ranks.world > 1 else forward
     mesh = _mesh(spec, ranks)
-    for layer in network.units():
-        if sum(weight.numel() for weight in layer.parameters()) >= _UNIT:
-            fully_shard(layer, mesh=mesh, mp_policy=fsdp_policy(spec.precision, root=False))
-    fully_shard(network, mesh=mesh, mp_policy=fsdp_policy(spec.precision, root=True))
+    large = [unit for unit in network.units() if _size(unit) >= _UNIT]
+    if spec.parallel.tensor > 1:
+        part(network, mesh["tensor"], communication)
+        mesh = mesh["data"]
+    for layer in large:
+        fully_shard(layer, mesh=mesh, mp_policy=fsdp_policy(spec, root=False))
+    fully_shard(network, mesh=mesh, mp_policy=fsdp_policy(spec, root=True))
     for module in network.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
-    time_collectives(network, communication)
+    time_collectives(network, communication, replicas=spec.strategy == "hybrid")
     return network
+
+
+def _size(module: nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())
 
 
 @contextmanager
@@ -74,24 +84,26 @@ def summing(forward: nn.Module, *, now: bool) -> Iterator[None]:
     yield
 
 
-def local_gradients(network: nn.Module) -> list[torch.Tensor]:
+def local_gradients(parameters: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """The part of each gradient that lies on this rank; to change them is to change those."""
-    found = [p.grad for p in network.parameters() if p.grad is not None]
+    found = [p.grad for p in parameters if p.grad is not None]
     return [g.to_local() if isinstance(g, DTensor) else g for g in found]
 
 
-def copies(network: nn.Module, world: int) -> int:
-    """The number of ranks that hold the same part of a gradient."""
-    first = next(iter(network.parameters()))
-    if not isinstance(first, DTensor):
+def copies(parameter: torch.Tensor, world: int) -> int:
+    """The number of ranks that hold the same part of a parameter, and of its gradient."""
+    if not isinstance(parameter, DTensor):
         return world
-    sizes = zip(first.placements, first.device_mesh.shape, strict=True)
-    return math.prod(size for placement, size in sizes if placement.is_replicate())
+    mesh = parameter.device_mesh
+    sizes = zip(parameter.placements, mesh.shape, strict=True)
+    same = math.prod(size for placement, size in sizes if placement.is_replicate())
+    return same * (world // mesh.size())  # other ranks may have a mesh of their own
 
 
-def _replica(forward: nn.Module, communication: Stopwatch) -> nn.Module:
+def _replica(forward: nn.Module, spec: TrainingSpec, communication: Stopwatch) -> nn.Module:
     replica = DistributedDataParallel(forward, gradient_as_bucket_view=True)
-    replica.register_comm_hook(communication, _sum)
+    low = spec.gradient_precision == "bf16"
+    replica.register_comm_hook(communication, _sum_rounded if low else _sum)
     return replica
 
 
@@ -103,7 +115,26 @@ def _sum(communication: Stopwatch, bucket: GradBucket) -> torch.futures.Future[t
     return work.get_future().then(lambda done: done.value()[0])
 
 
+def _sum_rounded(
+    communication: Stopwatch, bucket: GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """The same, sent and summed in bf16."""
+    communication.asked()
+    work = dist.all_reduce(bucket.buffer().to(torch.bfloat16), async_op=True)
+    assert work is not None
+    return work.get_future().then(lambda done: bucket.buffer().copy_(done.value()[0]))
+
+
 def _mesh(spec: TrainingSpec, ranks: Ranks) -> DeviceMesh:
+    tensor = spec.parallel.tensor
+    if ranks.world % tensor:
+        raise BadRequest(
+            f"training.parallel.tensor {tensor} must divide the {ranks.world} processes. Start a"
+            " multiple of it, or remove it."
+        )
+    if tensor > 1:
+        shape, names = (ranks.world // tensor, tensor), ("data", "tensor")
+        return init_device_mesh(ranks.device.type, shape, mesh_dim_names=names)
     if spec.strategy == "shard":
         return init_device_mesh(ranks.device.type, (ranks.world,), mesh_dim_names=("data",))
     split = split_of(ranks.world, processes_here())
@@ -143,20 +174,20 @@ def lowered(network: Network, precision: Precision) -> nn.Module:
     return network if precision == "fp32" else Lowered(network, _DTYPES[precision])
 
 
-def fsdp_policy(precision: Precision, *, root: bool) -> MixedPrecisionPolicy:
-    """Weights are gathered and used in the precision; gradients are summed, and logits, fp32."""
-    if precision == "fp32":
-        return MixedPrecisionPolicy()
+def fsdp_policy(spec: TrainingSpec, *, root: bool) -> MixedPrecisionPolicy:
+    """Weights are gathered and used in the precision, gradients summed in theirs; logits fp32."""
+    summed = _DTYPES[spec.gradient_precision]
+    if spec.precision == "fp32":
+        return MixedPrecisionPolicy(reduce_dtype=None if summed == torch.float32 else summed)
     logits = torch.float32 if root else None
-    return MixedPrecisionPolicy(_DTYPES[precision], torch.float32, logits)
+    return MixedPrecisionPolicy(_DTYPES[spec.precision], summed, logits)
 
 
-def time_collectives(network: Network, communication: Stopwatch) -> None:
+def time_collectives(network: Network, communication: Stopwatch, *, replicas: bool) -> None:
     """Time the collectives of a sharded network; of another one, nothing.
 
     On the CPU the caller waits for each, so this is the time that a step loses by them.
     """
-    replicas = any(isinstance(p, DTensor) and p.device_mesh.ndim > 1 for p in network.parameters())
     for module in network.modules():
         if isinstance(module, FSDPModule):
             scatter = TimedReduceScatter(communication)

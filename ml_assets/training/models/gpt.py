@@ -6,32 +6,20 @@ says of each window how many nats its targets take: no logits of a whole window 
 
 import math
 from collections.abc import Sequence
+from types import MappingProxyType
 
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, gelu, linear, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from ml_assets.spec.gpt import Gpt
+from ml_assets.spec.gpt import Gpt, padded
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 
-_PADDED_TO = 64
-"""The output has a multiple of so many words: matrices of such a size are fast everywhere."""
 _LOGITS_AT_ONCE = 1 << 23
 """Numbers of logits that are held at once."""
 _ROTARY_BASE = 10_000.0
-
-
-def padded(vocabulary: int) -> int:
-    """The words of the output, those that no token has among them."""
-    return -(-vocabulary // _PADDED_TO) * _PADDED_TO
-
-
-def parameter_count(spec: Gpt, vocabulary: int) -> int:
-    """The parameters of a network, the output's bias of each word included."""
-    of_block = 12 * spec.width**2 + 2 * spec.width
-    return padded(vocabulary) * (spec.width + 1) + spec.depth * of_block + spec.width
 
 
 def flops_per_token(spec: Gpt, vocabulary: int, context: int) -> int:
@@ -92,6 +80,9 @@ class GptNetwork(Network):
 
     not_decayed = ("output_bias",)
     inputs_by_name = False
+    parts = MappingProxyType(
+        {"mixing": "heads", "mixed": "rows", "wider": "columns", "narrower": "rows"}
+    )
 
     def __init__(self, spec: Gpt, vocabulary: int) -> None:
         super().__init__()

@@ -1,12 +1,17 @@
 """What training knows of a network, whatever its family: the interface that each family fills."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from ml_assets.training.models.layers import Masks
+
+Part = Literal["heads", "columns", "rows"]
+"""Of a layer that ranks share: the outputs of its heads (queries, keys and values on top of each
+other), its outputs, or its inputs."""
 
 
 class Network(nn.Module):
@@ -23,6 +28,9 @@ class Network(nn.Module):
     inputs_by_name = True
     """Weights of other columns and words fit by their names: ``embeddings`` and ``layers.0`` are
     there."""
+    parts: Mapping[str, Part] = MappingProxyType({})
+    """Layer of each unit -> how ranks share it; every matrix that decays is among them. Empty: the
+    network cannot be shared so."""
 
     def forward(
         self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None

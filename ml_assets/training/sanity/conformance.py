@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
+from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.program import MeasureRequest, SanityRequest, ShardSchema
 from ml_assets.spec.sanity import SanityCheck, SanityName
 from ml_assets.spec.training import TrainingSpec, outputs_of
@@ -287,8 +288,10 @@ class _Trials:
         return verdict("resumes", float(whole != resumed), 0.0, saw, remedy)
 
     def _spec(self, strategy: str) -> TrainingSpec:
-        update = {"strategy": strategy, "precision": "fp32", "profile": None}
-        return self._subject.spec.model_copy(update=update)
+        spec = self._subject.spec
+        parallel = spec.parallel.over(self._ranks.world) if strategy == "shard" else Parallel()
+        exact = {"precision": "fp32", "gradient_precision": "fp32", "profile": None}
+        return spec.model_copy(update={**exact, "strategy": strategy, "parallel": parallel})
 
     def _network(self) -> Network:
         seed = self._subject.spec.seed

@@ -155,8 +155,20 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
     assert "body.pipeline_id" in api.problems({"config": {}})
     unknown = {"pipeline_id": "irises", "config": {"gates": []}, "run_config": {}}
     assert api.problems(unknown).keys() == {"body.config.gates", "body.run_config"}
-    assert api.ask(RUNS, b"{")[0] == 422
-    assert api.ask(RUNS, b"\xff")[1].keys() == {"error", "problems"}
+    for body, said in (
+        (b"{", "line 1"),
+        (b"\xff", "UTF-8"),
+        (b'{"pipeline_id": "irises", "pipeline_id": "tulips"}', "stands twice"),
+        (b'{"pipeline_id": "\\ud800"}', "half a sign"),
+        (b'{"config": ' + b"[" * 5000 + b"]" * 5000 + b"}", "deep"),
+        (b'{"config": ' + b"9" * 5000 + b"}", "digits"),
+    ):
+        status, answer = api.ask(RUNS, body)
+        assert (status, answer.keys()) == (400, {"error", "problems"})
+        assert said in answer["error"]
+    for method, path, code in (("DELETE", RUNS, 405), ("GET", "/api/v2", 404)):
+        status, answer = api.send(method, path, None)
+        assert (status, answer.keys()) == (code, {"error", "problems"})
     assert api.ask(RUNS, b'"' + b"x" * (2 << 20) + b'"')[0] == 413
 
 

@@ -21,6 +21,7 @@ ROWS = [
     {**MEASURES, "petal_length": 4.9, "petal_width": None, "flower": 77},
     {"sepal_length": 7, "sepal_width": 3.0, "petal_length": 6, "petal_width": 2.5},
 ]
+INFER = {"inputs": [{"name": "x", "datatype": "FP64", "shape": [1], "data": [1]}]}
 TOKEN = "a-token-of-more-than-sixteen"
 
 
@@ -94,7 +95,10 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
             "«'wide'» is not float64",
         ),
         ("/predict", {"rows": []}, 400, "is empty"),
-        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, r"petal\ud800"),
+        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, "half a sign"),
+        ("/v2/models/irises/infer", {**INFER, "id": 123}, 400, "'id' a text"),
+        ("/predict", {"rows": [{f"c{n}": 1} for n in range(64)]}, 400, "«'c0'»"),
+        ("/predict", {"rows": [{f"c{n}": 1 for n in range(4000)}]}, 413, "send the model's"),
         ("/predict", [MEASURES], 400, 'Send {"rows"'),
         ("/predict", b"{", 400, "no JSON"),
         ("/predict", {"entities": [{"flower": 1}]}, 400, "serves no features online"),
@@ -119,7 +123,12 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
 def test_pages_of_other_sites_are_sent_away(irises: Serving) -> None:
     assert irises.ask("/predict", {"rows": ROWS}, origin="http://evil.example").status == 403
     assert irises.ask("/metrics", None, sec_fetch_site="cross-site").status == 403
+    assert irises.ask("/predict", {"rows": ROWS}, origin="http://[evil").status == 403
     assert irises.ask("/v2", None, host="evil.example").status == 400
+    assert irises.ask("/redoc").status == 404  # its scripts would come from elsewhere
+    with socket.create_connection(("127.0.0.1", irises.port)) as two:
+        two.sendall(b"GET /v2 HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n")
+        assert two.recv(100).startswith(b"HTTP/1.1 403 ")
 
 
 def test_a_model_that_dies_is_started_again_and_no_request_fails(irises: Serving) -> None:

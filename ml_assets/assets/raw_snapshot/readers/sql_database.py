@@ -57,7 +57,7 @@ def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Datab
             " such as sqlite:////data/weather.db"
         ) from None
     title = f"{name}: the {url.get_backend_name()} database of {setting}"
-    _check_file(url, title, setting)
+    _check_file(url, name, setting)
     try:
         engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
@@ -80,15 +80,15 @@ def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Datab
         engine.dispose()
 
 
-def _check_file(url: "sa.URL", title: str, setting: str) -> None:
+def _check_file(url: "sa.URL", name: str, setting: str) -> None:
     """SQLite would create a missing file; here it is a mistake."""
     if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
         return
     if not url.database.startswith("file:") and not Path(url.database).is_file():
         raise SourceError(
-            f"{title} does not exist: there is no file {url.database}. Set {setting} to the"
-            " database's URL, or ML_ASSETS_SOURCES to the folder that holds it; the demo's is laid"
-            " out by: ml-assets demo"
+            f"{name}: {setting} is not set, or names a file that is not there: {url.database}. Set"
+            f" {setting} to the database's URL, or ML_ASSETS_SOURCES to the folder that holds it;"
+            " the demo's is laid out by: ml-assets demo"
         )
 
 

@@ -139,6 +139,7 @@ def _outputs(spec: PipelineSpec) -> list[str]:
         "binary": "probability",
         "regression": "prediction",
         "ranking": "score",
+        "language_model": "nats",
     }
     label = spec.label
     if label.task == "multiclass":
