@@ -32,6 +32,7 @@ PROGRAM = "ml_assets.training"
 _LOADED = ("ml_assets.training.train", "torch._dynamo")
 """What a rank would load; DDP and checkpoints ask torch's compiler whether it is on."""
 _LOADED_IN_PODS = ("boto3.s3.transfer", "ml_assets.store.s3.checkpoints")
+_execute = SubprocessHandler._popen
 _HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that torchrun handles and a new process does not; Python handles SIGINT in each."""
 
@@ -59,7 +60,9 @@ def main(arguments: Sequence[str]) -> None:
 def fork_rank(
     self: SubprocessHandler, args: tuple[Any, ...], env: dict[str, str]
 ) -> "subprocess.Popen[Any]":
-    """Begin a rank as a fork of this process, where torchrun would begin the command."""
+    """Begin a rank as a fork of this process, and another program as torchrun does."""
+    if PROGRAM not in args:
+        return _execute(self, args, env)
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # until the agent's handlers are gone
     try:
         return subprocess.Popen(
@@ -67,6 +70,7 @@ def fork_rank(
             env=env,
             stdout=self._stdout,
             stderr=self._stderr,
+            restore_signals=False,  # a rank ignores those that Python ignores
             start_new_session=True,
             preexec_fn=partial(_become_rank, args, env),
         )
@@ -80,7 +84,6 @@ def _become_rank(command: Sequence[str], environment: Mapping[str, str]) -> None
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     last = max(int(file.name) for file in Path("/proc/self/fd").iterdir())
     os.closerange(3, last + 1)  # the agent's own; Popen waits until one of them is closed
     sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.program.events import Failed
-from ml_assets.spec.program.start import TORCHRUN
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
 from ml_assets.training.diagnosis import Evaluated, advise, is_out_of_memory
 from ml_assets.training.rows.arrays import Rows, SplitArrays
@@ -121,8 +120,6 @@ def test_memory_that_ran_out_is_known_in_all_its_words(error: Exception, is_memo
 def planted(attempt: Attempt, fault: str) -> int:
     """Run with a fault in the network."""
     command = attempt.command()
-    program = "torch.distributed.run"  # which starts another program than ours, with the fault
-    command = [program if word == TORCHRUN[-1] else word for word in command]
     place = command.index("ml_assets.training")
     command[place - 1 : place + 1] = [str(Path(__file__).with_name("plants.py")), fault]
     done = subprocess.run(command, capture_output=True, timeout=120, check=False, cwd=Path.cwd())
