@@ -5,6 +5,7 @@ from typing import Any
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
+from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.replay import refused_by_same_margin
@@ -129,7 +130,10 @@ def _release(
 
 def _simpler(pipeline: Pipeline, model: str) -> str | None:
     """What the report says for a simpler model than the released one; None: keep it."""
-    report = read_report(pipeline.at(pipeline.store.resolve("main")))
+    try:
+        report = read_report(pipeline.now())
+    except StorageError:  # recalled or damaged, which is told where the release is loaded
+        return None
     said = report.recommendation
     return said.reason if said and not said.keep and report.model == model else None
 

@@ -25,7 +25,7 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": "[flight_delays|code_lm] --plant",
-    "new": "NAME --from --label --ahead --key --time --network --timezone --into",
+    "new": "NAME --from --label --ahead --key --time --network --timezone --dates --into",
     "check": "[PIPELINE] --deep",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
     " --hypothesis --goal --verbose",
@@ -68,7 +68,7 @@ OPTIONS = {
     "release prove": "PIPELINE|RUN|MODEL [RUN|MODEL] --despite-code --from-snapshots --keep"
     " --study --json",
     "release export": "PIPELINE --to",
-    "release render": "FOLDER --for --storage --crd --image --prometheus",
+    "release render": "FOLDER --for --storage --crd --key --image --prometheus",
     "ops logs": "RUN --follow",
     "ops reliability": "[PIPELINE] --days --json",
     "ops alerts test": "",

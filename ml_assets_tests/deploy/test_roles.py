@@ -81,7 +81,7 @@ class Everything:
 def test_the_launcher_may_do_what_it_does_and_no_more(server: ApiServer, tmp_path: Path) -> None:
     environment = {"KUBECONFIG": str(kubeconfig(server, "training-launcher", tmp_path))}
     every = Everything(KubernetesApi(server.namespace, 20, environment))
-    job = every.ask("create_job", a_job("one")).job
+    job = every.ask("create_job", a_job("one"))
     every.ask("create_service", a_service())
     every.ask("job", "one")
     every.ask("jobs", SELECTOR)

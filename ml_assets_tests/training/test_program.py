@@ -107,7 +107,7 @@ def scored(attempt: Attempt, folder: Path) -> tuple[ScoreResult, np.ndarray]:
 
 
 def array(attempt: Attempt, kind: str) -> np.ndarray:
-    return np.load(Path(attempt.request.data.uri) / "validation" / f"{kind}.npy")
+    return np.load(shard_of(attempt.request.data, "validation") / f"{kind}.npy")
 
 
 def test_an_exported_model_scores_rows_in_their_order(whole: Attempt, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def type_text(frame: pl.DataFrame, declared: Columns, written: Written = PLAINLY
         if bad.any():
             problems.append(_first_bad(bad, text, name))
         typed.append(values)
-    return Typed(pl.DataFrame(typed), problems, declared)
+    return Typed(pl.DataFrame(dict(zip(declared, typed, strict=True))), problems, declared)
 
 
 def type_values(

@@ -1,7 +1,5 @@
 """Training sessions as Jobs of a cluster: faults do not show in the weights, and nothing stays."""
 
-from pathlib import Path
-
 import pytest
 
 from ml_assets.launch.kubernetes.names import SESSION_LABEL, selector_of, slug_of
@@ -12,6 +10,7 @@ from ml_assets.store.open import mark_of
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
 from ml_assets_tests.store.s3_rights import PODS
+from ml_assets_tests.worlds.shards import shard_of
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(stage, un
     furthest = max(mark.step for mark in used.marks)
     assert (used.end, furthest, held.nodes, held.gpus_per_node) == ("done", STEPS, 2, 0)
     assert held.created <= held.scheduled <= held.started <= held.ended
-    rows = sum(f.stat().st_size for f in (Path(job.data.uri) / "train").rglob("*.npy"))
+    rows = sum(f.stat().st_size for f in shard_of(job.data, "train").glob("*.npy"))
     assert held.staged_bytes > 2 * rows > 0, "each pod fetched the training set"
     used = stage.store.rights[PODS].used
     assert {("s3:GetObject", "shards"), ("s3:PutObject", "sessions")} <= used
