@@ -39,7 +39,7 @@ def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
     assert tiles["last decision"].value == "refused"  # a stricter floor refused the model since
     assert "accuracy_floor" in tiles["last decision"].below
     assert tiles["drift"].value == "not watched"
-    assert tiles["machines this month"].value.endswith("node-hours")
+    assert tiles["machines this month"].value.endswith(" minutes")
     assert "ML_ASSETS_PRICES" in tiles["machines this month"].below
     assert {tile.name: tile.value for tile in found["deliveries"].tiles}[
         "newest features"

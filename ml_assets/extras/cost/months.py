@@ -58,10 +58,11 @@ def this_month(pipeline: Pipeline, now: datetime) -> tuple[str, str]:
     line = next((one for one in lines if one.name == f"{now:%Y-%m}"), None)
     if line is None:
         return "nothing", "no machine was used"
-    hours, jobs = f"{number(line.node_time / HOUR)} node-hours", f"in {counted(line.jobs, 'job')}"
+    hours, jobs = line.node_time / HOUR, f"in {counted(line.jobs, 'job')}"
+    spent = f"{number(hours)} node-hours" if hours >= 1 else f"{float(hours * 60):.1f} minutes"
     if line.unpriced or line.machines is None:
-        return hours, f"{jobs}; their price is not known (ML_ASSETS_PRICES)"
-    return f"{float(line.machines):,.2f}", f"{hours} {jobs}"
+        return spent, f"{jobs}; their price is not known (ML_ASSETS_PRICES)"
+    return f"{float(line.machines):,.2f}", f"{spent} {jobs}"
 
 
 def months(lines: Sequence[Line]) -> list[Month]:
