@@ -66,7 +66,7 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
     found = said(folder, spec, LEARNING_RATE, line)
     assert expected in found
     assert "search.yaml:5" in found
-    assert "remedy" in found
+    assert "    rule:   parameters." in found
 
 
 @pytest.mark.parametrize(

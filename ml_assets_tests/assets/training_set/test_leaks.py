@@ -426,7 +426,7 @@ def test_the_label_of_every_task_is_counted_again(task: Task, tmp_path: Path) ->
             "split: {kind: time+group, groups: [late],",
             "has the label 'late'",
         ),
-        ("split: {kind: time,", "split: {kind: time+group,", "Field required"),
+        ("split: {kind: time,", "split: {kind: time+group,", "the key is needed"),
         (
             "contract: orders.json",
             "contract: orders.json\n      after_event: [load]",
