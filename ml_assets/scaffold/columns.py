@@ -139,7 +139,7 @@ def odd_texts(frame: pl.DataFrame, written: Written) -> tuple[str, ...]:
             odd = text.filter(read.is_null())
             if 0 < len(odd) < len(text) / 2:
                 said.append(
-                    f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, as"
+                    f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, and"
                     f" {len(text) - len(odd):,} of its {len(text):,} values are"
                 )
     return tuple(said)

@@ -200,7 +200,8 @@ def _rule(details: ErrorDetails) -> str:
         case "string_pattern_mismatch":
             return f"it must be written as the pattern {context['pattern']} says"
         case "union_tag_invalid":
-            return f"{context['discriminator']} must be one of {context['expected_tags']}"
+            key = context["discriminator"].strip("'")
+            return f"there is no {key} {context['tag']!r}"
         case _:
             return details["msg"].removeprefix("Value error, ")
 

@@ -158,4 +158,5 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
     edit(folder, ("family: mlp", "family: oak"), ("  owner: nobody here\n", ""))
     found = {one.key: one for one in check_spec(folder)[1]}
     assert found["owner"].rule == "the key is needed"
-    assert found["model"].rule.startswith("'family' must be one of 'tabm', ")
+    assert found["model"].rule == "there is no family 'oak'"
+    assert found["model"].remedy.startswith("use one of 'tabm', ")
