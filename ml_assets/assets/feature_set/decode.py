@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.feature_set.function import FeatureFunction, load_function
 from ml_assets.assets.raw_snapshot.readers.references import ReferredFiles
-from ml_assets.errors import MlAssetsError, SpecError
+from ml_assets.errors import MlAssetsError, SpecError, quoted
 from ml_assets.spec.features import DecodeSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.pipeline_context import Pipeline
@@ -105,7 +105,7 @@ class WithDecoded:
         except MlAssetsError:
             raise
         except Exception as error:  # a team's code may raise anything
-            raise SpecError(f"{span} raised {type(error).__name__}: {error}") from error
+            raise SpecError(f"{span} raised {type(error).__name__}: {quoted(error)}") from error
         if numbers.shape != (len(contents), self._spec.width):
             raise SpecError(
                 f"{span} returned numbers of the shape {numbers.shape}; expected"
