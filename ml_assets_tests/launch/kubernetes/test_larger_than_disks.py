@@ -175,6 +175,7 @@ def _unnamed(folder: str) -> int:
 def _tell(stage: Stage, held: dict[str, int], times: float, seconds: float) -> None:
     told = [one.metrics for one in named(stage.events, "metrics")]
     waits = [one["fetch_wait_share"] for one in told if "fetch_wait_share" in one]
+    assert waits and all(0 <= share <= 1 for share in waits), waits
     print(
         f"\nset_gb {GIGABYTES:g}\ndisk_of_a_pod_mb {DISK / 1e6:.0f}"
         f"\nmost_of_it_held_mb {max(held.values()) / 1e6:.0f}\nblocks_fetched_times {times:.2f}"
