@@ -12,7 +12,7 @@ from typing import Any
 from ml_assets.launch.events import session_events
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
-from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
+from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
 from ml_assets.settings import Cluster
@@ -29,7 +29,6 @@ IMAGE = "registry.example/training@sha256:" + "5" * 64
 ONE_NODE = ClusterSpec(cpu="100m", memory="2Gi")
 TWO_NODES = ClusterSpec(nodes=2, cpu="100m", memory="2Gi")
 SECRET = "ml-assets-training"
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass
@@ -135,9 +134,8 @@ class Stage:
 
     def pod(self, index: int) -> str:
         """The name of the newest attempt's pod of this index."""
-        there = self.core.list_namespaced_pod(self.cluster.namespace, label_selector=selector_of())
-        pods = [pod.metadata for pod in there.items if pod.metadata.labels[INDEX] == str(index)]
-        return max(pods, key=lambda pod: int(pod.labels[ATTEMPT_LABEL])).name
+        pods = [pod for pod in self.api().pods(selector_of()) if pod.index == index]
+        return max(pods, key=lambda pod: int(pod.job.rpartition("-a")[2])).name
 
 
 def weights(result: Any) -> str:
