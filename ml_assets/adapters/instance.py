@@ -156,7 +156,7 @@ class _OpenLogs:
 
 
 def _reader(path: str) -> sqlite3.Connection:
-    reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+    reader = sqlite3.connect(f"file:{path}?mode=rw", uri=True, check_same_thread=False)
     reader.execute("SELECT 1 FROM sqlite_master").fetchone()  # only now is the log opened
     return reader
 
