@@ -302,8 +302,8 @@ class Reflector:
         refused = refused or (isinstance(error, NoAnswer) and error.trouble.status == _UNKNOWN_US)
         if refused and self.silent() > REFUSED_SECONDS:
             raise ClusterAway(
-                f"{error} That has been so for {REFUSED_SECONDS / 60:.0f} minutes. What runs in the"
-                " cluster goes on: run again to follow it, once we may see it."
+                f"{error} This has lasted {REFUSED_SECONDS / 60:.0f} minutes. What runs in the"
+                " cluster goes on. Once access is restored, run the command again to follow it."
             ) from error
 
 
