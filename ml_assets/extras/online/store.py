@@ -59,7 +59,7 @@ class Found:
 
 
 class OnlineStore(Protocol):
-    """One is for one thread of one process."""
+    """A store of the newest feature row of each entity; each thread needs one of its own."""
 
     def current(self, pipeline: str) -> Served | None:
         """What is served; None: nothing yet, or its rows are lost.
