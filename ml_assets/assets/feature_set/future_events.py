@@ -75,7 +75,7 @@ class FutureGuard:
         found = examine_future(self.reads, state, address.partition, build, rows)
         refused = refusal((found,), pipeline.spec, str(address))
         if refused:
-            self.leaking = LeakError(f"not published, for {address} leaks")
+            self.leaking = LeakError(f"not published, because {address} leaks")
         return (outcome(pipeline, found),), LeakError(refused) if refused else None
 
 

@@ -28,7 +28,7 @@ MOST_ROWS = 50
 
 @dataclass(frozen=True)
 class Parity:
-    """What a replay found."""
+    """The result of replaying one partition's rows with what was known at their decision."""
 
     rows: int
     """How many were compared: all of one moment."""
@@ -53,7 +53,8 @@ class Parity:
         if self.difference:
             return (
                 f"of {what}, replayed with what was known then, {self.difference}. The function"
-                " uses what was not known yet, other rows of its partition, or no fixed order."
+                " uses what was not known yet, or other rows of its partition, or rows in no fixed"
+                " order."
             )
         if self.counting:
             return (
