@@ -124,7 +124,7 @@ class Asked:
     dates: "DateOrder | None" = None
 
     def table(self, name: str, settings: Settings) -> "Table":
-        """The table, described.
+        """Find and describe the table.
 
         Raises:
             SpecError: it is not there, or something is to be said about it.

@@ -140,11 +140,10 @@ def describe(
     if time:
         uses[time] = "key and time" if time in keys else "time"
     columns = tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
-    if not ahead and not any(column.use in ("numeric", "categorical") for column in columns):
+    if not ahead and not _learned(columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
-    learned = [column.name for column in columns if column.use in ("numeric", "categorical")]
-    copies = 0 if series else count_copies(typed, learned, label)
+    copies = 0 if series else count_copies(typed, _learned(columns), label)
     said = (
         *notes,
         *given.notes,
@@ -154,6 +153,11 @@ def describe(
     )
     kept = replace(given, frame=typed, notes=())
     return Table(typed, columns, keys, task, classes, said, kept, moments, ahead, copies)
+
+
+def _learned(columns: Sequence[Column]) -> list[str]:
+    """The names of the columns that a model learns from."""
+    return [column.name for column in columns if column.use in ("numeric", "categorical")]
 
 
 def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> tuple[pl.DataFrame, Given]:

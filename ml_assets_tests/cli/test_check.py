@@ -143,7 +143,7 @@ def test_a_column_that_the_function_does_not_return_is_a_mistake(tmp_path):
     spec = world.pipelines / "irises" / "defs.yaml"
     plain = spec.read_text()
     line = next(n for n, line in enumerate(plain.splitlines(), 1) if "numeric:" in line)
-    spec.write_text(plain.replace("petal_length, petal_width]", "petal_widht, species]"))
+    spec.write_text(plain.replace("petal_length, petal_width]", "petal_widht]"))
     told = world.cli("check", "irises", code=1)
     assert f"defs.yaml:{line}: features.numeric is 'petal_widht'" in told
     assert "Did you mean 'petal_width'? It returns flower, sepal_length, " in told
