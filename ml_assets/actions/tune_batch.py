@@ -42,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of a setting."""
+    """The measured speed and memory of one setting, or why it could not be measured."""
 
     setting: Setting
     measured: MeasureResult | None

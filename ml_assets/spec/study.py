@@ -75,7 +75,7 @@ class Study(Frozen):
 
     @property
     def judged_by(self) -> str:
-        """What the losses of its trials are, in words."""
+        """The name of the loss that its trials are judged by."""
         return judged_by(str(self.search.get("metric", "validation_loss")))
 
     @property

@@ -48,7 +48,7 @@ class Stopwatch:
         self._asked = time.perf_counter()
 
     def answered(self) -> None:
-        """All of it is there, and no other work was left since it was asked for last."""
+        """Note that all that was asked for is there, and that no other work was left meanwhile."""
         if self._asked is not None:
             self.add(time.perf_counter() - self._asked)
             self._asked = None

@@ -46,7 +46,7 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
 
 
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
-    """Whether MLflow was not told of the newest move; MLflow itself is not asked, nor loaded."""
+    """Whether MLflow was not told of the newest move, by our own record: MLflow is not asked."""
     newest = _newest_move(read(store, pipeline))
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""

@@ -161,7 +161,7 @@ class EmbeddedStore:
         return self._blobs.write_file(file)
 
     def move_main(self, expected: CommitId, new: CommitId) -> bool:
-        """Compare-and-swap of ``main``."""
+        """Move ``main`` from one commit to another by compare-and-swap."""
         return self._refs.move(MAIN, expected, new, self._trust.sign(new))
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:

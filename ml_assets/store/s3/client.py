@@ -364,5 +364,5 @@ def _refused(uri: str, error: Any) -> StoreAway:
 
 
 def code_of(error: Any) -> str:
-    """The word of S3 for what went wrong."""
+    """The error code of S3 for what went wrong."""
     return str(error.response.get("Error", {}).get("Code", "?"))

@@ -127,7 +127,7 @@ class Classified:
         return of_rows
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
-        """Metric -> [samples] its value on each draw of the bootstrap.
+        """The values of each metric on the draws of the bootstrap: metric -> [samples].
 
         The AUC of several classes is the mean of each against the rest.
         """
