@@ -102,18 +102,19 @@ def _returned(folder: Path, spec: PipelineSpec) -> pl.Schema:
 
 def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     """Key of the spec -> the columns that it asks of the feature function."""
-    features, label = spec.features, spec.label
-    named: dict[str, tuple[str, ...]] = {
+    features, label, decode = spec.features, spec.label, spec.features.decode
+    decoded = decode.columns if decode else ()
+    return {
         "features.key": features.key,
         "features.decision_at": (features.decision_at,),
-        "features.numeric": features.numeric,
+        "features.numeric": tuple(name for name in features.numeric if name not in decoded),
+        "features.decode": (decode.path, decode.etag) if decode else (),
         "features.categorical": features.categorical,
         "features.tokens": (features.tokens.column,) if features.tokens else (),
         "label.query": (label.query,) if label.query else (),
         "label": (label.of or label.column,),
         "split.groups": groups_of(spec.split),
     }
-    return named
 
 
 def _text_as_numbers(file: Path, features: FeaturesSpec, found: pl.Schema) -> Iterator[Mistake]:
