@@ -146,8 +146,8 @@ class Tables:
         """
         if number is not None and number < look_back:
             raise WindowError(
-                f"{self.pipeline.name} looks back {look_back} partitions, but only {number} come"
-                f" before {self.known[number].key}: later rows can be predicted."
+                f"{self.pipeline.name} looks back {counted(look_back, 'partition')}, and there are"
+                f" only {number} before {self.known[number].key}: later rows can be predicted."
             )
         found: dict[str, pl.LazyFrame] = {}
         for name in names:

@@ -167,7 +167,8 @@ def difference(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec) -> 
     made = left.select(spec.key).join(again, on=spec.key, how="semi")
     if len(made) < len(left):
         lost = left.select(spec.key).join(again, on=spec.key, how="anti")
-        return f"{len(left) - len(made)} are not there, {_named(lost, 0)} for one"
+        verb = "is" if len(lost) == 1 else "are"
+        return f"{len(lost)} {verb} not there, {_named(lost, 0)} for one"
     for name in (spec.decision_at, *spec.numeric, *spec.categorical):
         unlike = np.flatnonzero(_differs(left[name], right[name]))
         if unlike.size:

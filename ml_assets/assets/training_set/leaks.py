@@ -95,8 +95,9 @@ def find_shared_keys(rows: Rows, spec: PipelineSpec, scratch: Path | None = None
             if len(both):
                 shared += len(both)
                 named += [str(value) for value in both.head(3).rows()]
+                are = "is" if len(both) == 1 else "are"
                 reasons.append(
-                    f"{len(both):,} values of {columns} are in {name} and in {other},"
+                    f"{counted(len(both), 'value')} of {columns} {are} in {name} and in {other},"
                     f" {quoted(both.row(0))} for one"
                 )
     said = f"no value of {' or of '.join(str(columns) for columns in apart)} is in two splits"
@@ -271,8 +272,8 @@ def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) ->
     if wrong:
         told = "; ".join(f"{name}: {words}" for name, words in list(wrong.items())[:5])
         said = (
-            f"{len(wrong)} columns were not fitted on the training rows alone: {told}. Fit on the"
-            " training rows, and apply that to the other splits"
+            f"Not fitted on the training rows alone: {counted(len(wrong), 'column')}, {told}. Fit"
+            " on the training rows, and apply that to the other splits"
         )
     return LeakFinding(
         name="fitted_on_train",
