@@ -18,14 +18,14 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs and what differs."""
+    """A comparison of two runs: what each has, and what differs."""
 
     before: RunStory
     after: RunStory
     changes: Sequence[Change]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The comparison as a JSON document."""
         sides = {"before": self.before, "after": self.after}
         return {
             "schema": SCHEMA,

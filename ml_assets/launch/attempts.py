@@ -91,7 +91,7 @@ class Follower:
             self.on_event(event)
 
     def wait(self) -> None:
-        """Another process has the session: pass on what its attempts tell.
+        """Pass on what the attempts of a session tell that another process has.
 
         Raises:
             TrainingInterrupted: this follower was told to stop; the other process goes on.

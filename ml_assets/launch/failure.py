@@ -97,7 +97,7 @@ class Ending:
         return self.what if self.of_program or not self.words else f"{self.what}: {self.words}"
 
     def report(self, attempt: str) -> str:
-        """For an operator: what happened, what was said, what to do.
+        """The failure as an operator reads it: what happened, what was said, what to do.
 
         Args:
             attempt: its name for an operator.

@@ -33,7 +33,7 @@ class FailedPartition(Frozen):
 
 
 class FailedPartitions(Frozen):
-    """Those of one asset."""
+    """The partitions of one asset that could not be made."""
 
     schema_version: Literal[1] = 1
     key: str

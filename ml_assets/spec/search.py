@@ -122,7 +122,7 @@ class SearchSpec(Frozen):
 
     @property
     def searched(self) -> dict[str, Parameter]:
-        """Those that are not fixed."""
+        """The parameters that are searched: those that are not fixed."""
         return {path: one for path, one in self.parameters.items() if one.kind is not None}
 
     @property

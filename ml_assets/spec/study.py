@@ -105,5 +105,5 @@ class Study(Frozen):
 
     @property
     def machine_hours(self) -> float:
-        """Of all trials; the trainings by other seeds are not in it."""
+        """The machine hours of all trials, without the trainings by other seeds."""
         return sum(one.machine_hours for one in self.trials)

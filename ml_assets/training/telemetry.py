@@ -44,7 +44,7 @@ class Stopwatch:
         self._seconds += seconds
 
     def asked(self) -> None:
-        """Something was asked for and comes while other work goes on; the last such call counts."""
+        """Note that something was asked for and comes beside other work; the last call counts."""
         self._asked = time.perf_counter()
 
     def answered(self) -> None:
@@ -98,7 +98,7 @@ class Spent(NamedTuple):
 
 @dataclass
 class Window:
-    """Some steps in a row, added up, as this rank lived them."""
+    """The times of some steps in a row, added up, as this rank measured them."""
 
     losses: list[float] = field(default_factory=list)
     rows: float = 0.0

@@ -112,7 +112,7 @@ def examine_future(
 
 
 def sampled(keys: Sequence[str | None], count: int) -> frozenset[str | None]:
-    """So many of the partitions, evenly spread: the first, then the last, then some between."""
+    """Choose so many partitions, evenly spread: the first, then the last, then some between."""
     if count >= len(keys):
         return frozenset(keys)
     steps = max(1, count - 1)

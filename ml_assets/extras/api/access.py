@@ -11,7 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 @dataclass(frozen=True)
 class Caller:
-    """Who holds a token."""
+    """The holder of a token, and what the token allows."""
 
     name: str
     """Written into the ledger and the tags of runs."""

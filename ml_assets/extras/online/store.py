@@ -37,7 +37,7 @@ class Served:
     rows: int
 
     def as_json(self) -> str:
-        """For a store to keep."""
+        """What is served, as the JSON that a store keeps."""
         return json.dumps(asdict(self))
 
     @classmethod

@@ -91,7 +91,7 @@ class Cache:
             self._tell()
 
     def put_all(self, kind: Watched, items: Sequence[Json]) -> bool:
-        """These are all there are now; whether that is news."""
+        """Take all objects that there are now for those known; return whether that is news."""
         with self._changed:
             before = (dict(self._jobs), dict(self._pods))
             known = self._jobs if kind == "jobs" else self._pods

@@ -192,7 +192,7 @@ class EmbeddedStore:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Held, shared, by everyone who writes: a collection waits for its turn."""
+        """Hold the shared lock of everyone who writes: a collection waits for its turn."""
         with told(self._root):
             handle = (self._root / "writers.lock").open("a")
         with handle:

@@ -77,7 +77,7 @@ class Audit:
         return self._parts.quarantined
 
     def with_result(self, result: ExpectationResult) -> "Audit":
-        """With a verdict on the whole table beside the contract's; a critical failure keeps it."""
+        """Add a verdict on the whole table to the contract's; a critical failure keeps it back."""
         return replace(self, results=(*self.results, result))
 
     @property
