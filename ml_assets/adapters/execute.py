@@ -125,8 +125,10 @@ def execute(
                 raise
             raise told from error
         progress.follow_to_the_end(result.run_id)
+        if interrupted:  # also where all was made: a library may have swallowed what was raised
+            raise Interrupted(_INTERRUPTED)
         if not result.success:
-            raise Interrupted(_INTERRUPTED) if interrupted else _failure(result, pipeline)
+            raise _failure(result, pipeline)
     return result.run_id
 
 
