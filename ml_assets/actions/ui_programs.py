@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import ml_assets
 from ml_assets.actions.servers import Program
 from ml_assets.settings import Settings
 from ml_assets.settings.addresses import require_free
@@ -29,6 +30,7 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
     location = {"socket": str(socket), "location_name": "ml_assets"}
     workspace.write_text(json.dumps({"load_from": [{"grpc_server": location}]}))
     start = ("code-server", "start", *_QUIET, "-m", module, "--location-name", "ml_assets")
+    start += ("-d", str(Path(ml_assets.__path__[0]).parent))  # else modules come from where we are
     yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
     where = (*_QUIET_WEB, "-h", host, "-p", str(port), "-w", str(workspace))
     names = (*settings.ui_hosts, host)
