@@ -195,7 +195,9 @@ def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -
     """Whether the gates of this process come to the same decision on the report that was decided
     on: those of the process that decided may have been changed by code that ran in it."""
     decision, spec = found.line.decision, state.spec
-    if decision is None or decision.canary or decision.evidence.report != origin.report.data_version:
+    if decision is None or decision.canary:
+        return Check("gates", "note", "what a canary was decided on is not decided again")
+    if decision.evidence.report != origin.report.data_version:
         return Check("gates", "note", "the report that was decided on is not kept any more")
     if decision.evidence.policy != policy_digest(spec.gates, spec.release):
         return Check("gates", "note", "the spec has other gates now, so it is not decided again")
@@ -210,8 +212,8 @@ def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -
     other = [gate.name for gate in again if was.get(gate.name) is not gate.passed]
     if other:
         said = (
-            f"decided again on the same report, by the gates of here, {', '.join(other)} has another"
-            " outcome: the process that decided ran other gates"
+            f"decided again on the same report, by the gates of here, {', '.join(other)} has"
+            " another outcome: the process that decided ran other gates"
         )
         return Check("gates", "refused", said)
     return Check("gates", "ok", "decided again on the same report, each has the same outcome")

@@ -1,5 +1,7 @@
-"""A release, a rollback and a recall at once, each a command as people type it: one story comes of it,
-and nothing that was recalled is released after it."""
+"""A release, a rollback and a recall at once, each a command as people type it.
+
+One story comes of it, and nothing that was recalled is released after it.
+"""
 
 import random
 import shutil
