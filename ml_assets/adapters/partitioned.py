@@ -19,6 +19,10 @@ BETWEEN_LINES = 1.0
 """Seconds between two lines of progress: a line in Dagster's log costs more than a small table."""
 
 
+_REPORTED = {"__source_asset_observation__": True}
+"""Dagster's own word, for sources that are observed, that a step has reported its partitions."""
+
+
 @dataclass(frozen=True)
 class Made:
     """What became of one (asset, partition): published, or rejected with an error."""
@@ -49,9 +53,12 @@ def make_partitions(
     """
     keys = step_partitions(context)
     made: dict[str | None, Made] = {}
+    page: Callable[[], Mapping[str, Any]] = dict
     told = monotonic()
     for number, key in enumerate(keys, start=1):
-        made[key] = _try(make, address.at(key))
+        one = _try(make, address.at(key))
+        page = one.page if one.published else page
+        made[key] = replace(one, page=dict)  # a page holds a data card: only the newest is shown
         is_due = number == len(keys) or monotonic() - told >= BETWEEN_LINES
         if len(keys) > 1 and (is_due or made[key].error):
             _log_progress(context, address.at(key), made[key], number, len(keys))
@@ -61,7 +68,7 @@ def make_partitions(
     whole = {key: item for key, item in made.items() if item.published is not None}
     if whole:
         newest = list(whole)[-1]
-        shown = {**history(), **whole[newest].page()}
+        shown = {**history(), **page()}
         made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
     if failed:
         # a failed step's output is not stored, nor what it logs: what was published is yielded
@@ -72,9 +79,8 @@ def make_partitions(
     if len(keys) == 1:
         yield materialize_result(asset_key, made[keys[0]])
     else:
-        # a range's result stamps one version on all partitions, and is reported for each of them:
-        # so it says nothing, and each is given its own
-        yield dg.MaterializeResult(asset_key=asset_key)
+        # Dagster would report a range's result for each partition, with one version for all
+        yield dg.MaterializeResult(asset_key=asset_key, metadata=_REPORTED)
         for event in _each(asset_key, made):
             context.log_event(event)
 
