@@ -128,7 +128,10 @@ def execute(
         progress.follow_to_the_end(result.run_id)
         if not result.success:
             _say_not_asked(instance, result)
-            raise Interrupted(_INTERRUPTED) if interrupted else _failure(result, pipeline)
+        if interrupted:  # also where all was made: a library may have swallowed what was raised
+            raise Interrupted(_INTERRUPTED)
+        if not result.success:
+            raise _failure(result, pipeline)
     return result.run_id
 
 

@@ -20,6 +20,10 @@ BETWEEN_LINES = 1.0
 """Seconds between two lines of progress: a line in Dagster's log costs more than a small table."""
 
 
+_REPORTED = {"__source_asset_observation__": True}
+"""Dagster's own word, for sources that are observed, that a step has reported its partitions."""
+
+
 @dataclass(frozen=True)
 class Made:
     """What became of one (asset, partition): published, or rejected with an error."""
@@ -79,9 +83,8 @@ def make_partitions(
     if len(keys) == 1:
         yield materialize_result(asset_key, made[keys[0]])
     else:
-        # a range's result stamps one version on all partitions, and is reported for each of them:
-        # so it says nothing, and each is given its own
-        yield dg.MaterializeResult(asset_key=asset_key)
+        # Dagster would report a range's result for each partition, with one version for all
+        yield dg.MaterializeResult(asset_key=asset_key, metadata=_REPORTED)
         for event in _each(asset_key, made):
             context.log_event(event)
 

@@ -286,7 +286,7 @@ def pruner(prune: Prune | None) -> "BasePruner":
     least = max(1, round(prune.min_share * FULL))
     match prune.kind:
         case "successive_halving":
-            return SuccessiveHalvingPruner(min_resource=least, reduction_factor=2)
+            return SuccessiveHalvingPruner(min_resource=least, reduction_factor=3)
         case "hyperband":
             return HyperbandPruner(min_resource=least, max_resource=FULL, reduction_factor=3)
         case "median":

@@ -19,7 +19,7 @@ _SWEEP_SECONDS = 5.0
 _PASSED_ON = {"PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
 _PASSED_ON |= {"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TORCH_LOGS"}
 _PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
-_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Else Python imports what lies in the folder that a command is called in before all else: a
 ``numpy.py`` that came with somebody's data would be run."""
 S3_KEYS = "AWS_"
@@ -37,7 +37,7 @@ def environment(
         for name, value in env.items()
         if name in _PASSED_ON or name.startswith(prefixes)
     }
-    return {**passed, **({} if _in_checkout() else _SAFE_PATH), **variables(threads)}
+    return {**passed, **({} if _in_checkout() else SAFE_PATH), **variables(threads)}
 
 
 def _in_checkout() -> bool:
