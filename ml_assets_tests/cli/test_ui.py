@@ -222,6 +222,7 @@ def test_the_log_says_where_each_is_served(served: Served, released: World) -> N
     assert f"Dagster: {served.dagster}  (Ctrl-C stops all)" in said
     assert f"MLflow:  {served.mlflow}" in said
     assert f"Reports: {served.reports}" in said
+    assert "DEBUG" not in said
 
 
 def empty_world(root: Path, **urls: str) -> World:

@@ -131,7 +131,7 @@ class Sampler:
         return None
 
     def reports(self, number: int, share: float, loss: float) -> bool:
-        """A trial that runs was judged; whether it has no prospect.
+        """Note how a running trial was judged, and return whether it has no prospect.
 
         Args:
             share: of its training, above 0 and at most 1.

@@ -86,7 +86,7 @@ class ChildProcess:
         child.end()
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """The exit code of the process; None while it runs; negative: the signal that ended it."""
         code = self._process.poll()
         if code is None:
             return None

@@ -126,7 +126,7 @@ class Tracking:
     def link_model(
         self, pipeline: str, model: str, uri: str, session: str, run_id: str | None
     ) -> Logged | Unavailable:
-        """A version of the registered model of a pipeline that points to a model; one per model.
+        """Register a model as a version of its pipeline's registered model, one for each model.
 
         Args:
             model: its digest.

@@ -81,7 +81,7 @@ def _model(digest: str | None) -> str:
 
 
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
-    """Whether MLflow was not told of the newest move; MLflow itself is not asked, nor loaded."""
+    """Whether MLflow was not told of the newest move, by our own record: MLflow is not asked."""
     newest = _newest_move(read(store, pipeline))
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""
