@@ -17,7 +17,6 @@ from types import FrameType
 
 from ml_assets.errors import SettingsError
 from ml_assets.launch.local import supervisor
-from ml_assets.launch.local.process import SAFE_PATH
 from ml_assets.settings.addresses import require_free
 
 GRACE_SECONDS = 15.0
@@ -128,7 +127,7 @@ class Programs:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **SAFE_PATH, **program.environment},
+                env={**os.environ, **supervisor.safe_path(), **program.environment},
                 start_new_session=True,
             )
         self._running.append((program, process))
