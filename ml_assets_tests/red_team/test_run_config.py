@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from ml_assets.adapters.executor import executor
 from ml_assets.adapters.run_config import RunConfig, environment_fields
