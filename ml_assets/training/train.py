@@ -157,7 +157,7 @@ class Trainer:
         if state is None:
             if begun_with:
                 self.events.progress(0, self.steps, begun_with)
-            self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
+            self.events.first_rows(self.stepper.loader.first(FIRST_ROWS))
             return TrainerState()
         self.events.progress(
             state.step, self.steps, f"resumed at step {state.step} of {self.steps}"

@@ -82,6 +82,7 @@ def test_every_evaluation_tells_speed_waiting_memory_and_the_size_of_the_update(
         assert metrics["data_wait_share"] + metrics["communication_share"] < 1
         assert 0 < metrics["data_loading_latency_ms"] < metrics["step_time_ms"]
         assert metrics["memory_peak_mb"] < metrics["memory_total_mb"] < 10_000
+        assert 50 < metrics["memory_held_mb"] <= metrics["memory_peak_mb"]
     ratios = [metrics["update_ratio"] for metrics in told.values()]
     assert all(1e-6 < ratio < 0.5 for ratio in ratios[:-1])
     assert not [name for name in told[5] if name.startswith("gpu_")], "there is none"

@@ -14,6 +14,7 @@ import torch
 from ml_assets.spec.augmentation import Augmentation, Curriculum
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Augment
+from ml_assets.training.rows.arrays import Rows
 from ml_assets.training.rows.batches import Batches, Tensors
 from ml_assets.training.stop import BadRequest
 
@@ -178,6 +179,12 @@ class Loader:
         ends = self._next[0] >= self._steps
         self._coming = None if ends else self._thread.submit(self._read, *self._next)
         return found.to(self._lane.device)
+
+    def first(self, count: int) -> Rows:
+        """The first rows of the first batch, as they lie in the set."""
+        if self._thread is None:
+            return self._batches.first(count)
+        return self._thread.submit(self._batches.first, count).result()
 
     def _read(self, step: int, number: int) -> Share:
         rows, masks, counted = self._batches.share(step, self._lane.rank, self._lane.world, number)
