@@ -45,17 +45,13 @@ _SAMPLES, _SAMPLE_TOKENS = 4, 64
 
 
 def gathered(network: Network) -> dict[str, torch.Tensor]:
-    """All weights on rank 0, and nothing on the others; they may be the network's own memory.
-
-    All ranks must call it.
-    """
+    """All weights, maybe in the network's memory; {} but on rank 0. All ranks must call it."""
     # a second to load, which a process that only scores does not wait for
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
     options = StateDictOptions(full_state_dict=True, cpu_offload=True)
     state = get_model_state_dict(network, options=options)
-    tensors_of = {n: t for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)}
-    return _apart(tensors_of)
+    return _apart({n: t for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)})
 
 
 def export(
