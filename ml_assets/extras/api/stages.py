@@ -17,6 +17,8 @@ from ml_assets.errors import EvidenceError, one_line
 from ml_assets.extras.api.shapes import StageMoved, StageRequest
 from ml_assets.records.ledger.chain import read_head
 from ml_assets.records.ledger.stages import decided_move, find_model, stage_line, stage_of
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.records.tracking.projection import project_stages
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -74,6 +76,7 @@ def _archive(
         return told.model_copy(update={"status": "there already"})
     line = abort(pipeline, told.version, asked.author, asked.reason)
     if line is not None:
+        project_stages(pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
         return told.model_copy(update={"status": "moved", "ledger_line": line.seq})
     raise EvidenceError(
         f"Model {told.version[:12]} is in {stage or 'no stage'}: only staging and canary can be"

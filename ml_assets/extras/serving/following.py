@@ -49,6 +49,8 @@ class Following:
     _why_not: str = "the release is being verified and tried"
     seen: frozenset[tuple[str, str]] | None = None
     """The lines and recalls that were looked at; None: none yet."""
+    _commit: str = ""
+    """The newest one of which it is known that it says what was seen."""
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
     _store: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     """One thread reads the stores, so that no look waits in the way of a request."""
@@ -129,10 +131,15 @@ class Following:
         """The release, verified, where the ledger or the recalls have changed; else None."""
         name, store = self.pipeline.name, self.pipeline.store
         commit = store.resolve()
+        if commit == self._commit and self.seen is not None:
+            return None
         folders = (f"ledger/{name}/", f"certificates/{name}/", "recalls/")
         files = (entry for folder in folders for entry in store.list(commit, folder))
         found = frozenset((entry.path, entry.digest) for entry in files)
-        return None if found == self.seen else (find_release(self.pipeline), found)
+        if found != self.seen:
+            return find_release(self.pipeline), found
+        self._commit = commit
+        return None
 
     async def _take_up(self, release: LoadedRelease) -> None:
         if self.canary is not None and self.canary.release.model == release.model:

@@ -9,11 +9,12 @@ import io
 import os
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from ml_assets.spec.gates import Target
 from ml_assets.store.objects import LocalObjects
@@ -34,7 +35,7 @@ _SETTLED = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class Answered:
-    """Rows of one request that one model answered."""
+    """The rows of one request that one model answered."""
 
     moment: datetime
     request: str
@@ -91,35 +92,39 @@ class PredictionLog:
         self._writer.shutdown()
 
     def _write(self, hour: str, answered: Sequence[Answered]) -> None:
-        import polars as pl
-
         content = io.BytesIO()
-        frames = [_frame(one, self.pipeline.spec.features.key) for one in answered]
-        pl.concat(frames, how="diagonal").write_parquet(content)
+        _frame(answered, self.pipeline.spec.features.key).write_parquet(content)
         self._parts += 1
         part = f"{self._server}-{os.getpid()}-{self._parts:06d}.parquet"
         place = (FOLDER, self.pipeline.name, hour, part)
         self.pipeline.objects.write_bytes(content.getvalue(), *place)
 
 
-def _frame(answered: Answered, names: Sequence[str]) -> "pl.DataFrame":
-    """One row for each prediction; values of the key as text, whatever the request calls them."""
+def _frame(answered: Sequence[Answered], names: Sequence[str]) -> "pl.DataFrame":
+    """One row for each prediction; values of the key as text, whatever the request calls them.
+
+    One frame for all of them: one for each request holds the interpreter for a second of a busy
+    server's five.
+    """
     import polars as pl
 
-    count = len(answered.rows)
-    key = {name: answered.key.get(name) or [None] * count for name in names}
-    text = {name: [*map(_text, values)] for name, values in key.items()}
-    moment = pl.Series([answered.moment] * count, dtype=pl.Datetime("us", "UTC"))
+    rows = [(one, place) for one in answered for place in range(len(one.rows))]
+    outputs = dict.fromkeys(name for one in answered for name in one.outputs)
+
+    def values(of: Callable[[Answered], Mapping[str, Sequence[Any]]], name: str) -> list[Any]:
+        return [of(one)[name][place] if name in of(one) else None for one, place in rows]
+
+    text = {name: [*map(_text, values(attrgetter("key"), name))] for name in names}
     return pl.DataFrame(
         {
-            "moment": moment,
-            "request": [answered.request] * count,
-            "row": pl.Series(answered.rows, dtype=pl.Int32),
-            "stage": [answered.stage] * count,
-            "model": [answered.model] * count,
-            "seconds": pl.Series([answered.seconds] * count, dtype=pl.Float64),
+            "moment": pl.Series([one.moment for one, _ in rows], dtype=pl.Datetime("us", "UTC")),
+            "request": [one.request for one, _ in rows],
+            "row": pl.Series([one.rows[place] for one, place in rows], dtype=pl.Int32),
+            "stage": [one.stage for one, _ in rows],
+            "model": [one.model for one, _ in rows],
+            "seconds": pl.Series([one.seconds for one, _ in rows], dtype=pl.Float64),
             "key": pl.DataFrame(text, schema=dict.fromkeys(names, pl.String)).to_struct("key"),
-            **{name: list(values) for name, values in answered.outputs.items()},
+            **{name: values(attrgetter("outputs"), name) for name in outputs},
         }
     )
 

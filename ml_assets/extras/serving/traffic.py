@@ -69,7 +69,7 @@ class Traffic:
     async def predict(
         self, columns: Columns, count: int, request: str, version: ServedModel | None = None
     ) -> list[Part]:
-        """Who answered which rows what.
+        """Predict rows by the champion and the canary, and return which model answered which row.
 
         Args:
             columns: name -> the values of ``count`` rows.
@@ -176,8 +176,9 @@ class Traffic:
     def _observe(self, champion: ServedModel, canary: ServedModel, parts: Sequence[Part]) -> None:
         watch = self._watch_of(champion, canary)
         for part in parts:
-            seen = watch.canary if part.stage == "canary" else watch.champion
-            seen.answered(part.found, part.seconds)
+            by_canary = part.stage == "canary"
+            seen = watch.canary.answered if by_canary else watch.champion_answered
+            seen(part.found, part.seconds)
 
     def _watch_of(self, champion: ServedModel, canary: ServedModel) -> Watch:
         """What was seen of these two; it begins again where one of them is another."""
@@ -185,7 +186,8 @@ class Traffic:
         if self._watch is None or self._watched != both:
             assert self.rollout is not None
             task = self.following.pipeline.spec.label.task
-            self._watch, self._watched = Watch(self.rollout.abort, task), both
+            of = self.rollout
+            self._watch, self._watched = Watch(of.abort, task, share=of.share), both
         return self._watch
 
     def _note(self, parts: Sequence[Part], columns: Columns, request: str) -> None:

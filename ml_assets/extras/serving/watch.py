@@ -35,14 +35,18 @@ class Seen:
     """[outputs] of each row."""
     failed: deque[bool] = field(default_factory=lambda: deque(maxlen=_MOST))
 
-    def answered(self, predictions: Floats, seconds: float) -> None:
-        """Rows [rows, outputs] of one request."""
+    def answered(self, predictions: Floats, seconds: float, times: int | None = None) -> None:
+        """Rows [rows, outputs] of one request.
+
+        Args:
+            times: how often its time is remembered; None: once for each row.
+        """
         self.predictions.extend(predictions)
-        self.seconds.extend([seconds] * len(predictions))
+        self.seconds.extend([seconds] * (len(predictions) if times is None else times))
         self.failed.extend([False] * len(predictions))
 
     def could_not(self, rows: int, seconds: float) -> None:
-        """It had no answer for the rows of a request."""
+        """Count the rows of a request that got no answer."""
         self.seconds.extend([seconds] * rows)
         self.failed.extend([True] * rows)
 
@@ -55,6 +59,21 @@ class Watch:
     task: Task
     champion: Seen = field(default_factory=Seen)
     canary: Seen = field(default_factory=Seen)
+    share: float = 0.05
+    """Of the rows, which the canary answers."""
+    _owed: float = 0.0
+    """Times of the champion that are to be remembered, and parts of one."""
+
+    def champion_answered(self, predictions: Floats, seconds: float) -> None:
+        """Rows [rows, outputs] of one request.
+
+        As many of its times are remembered as of the canary's, so that both are of the same
+        minutes: a machine that was slow for a moment was slow for both.
+        """
+        self._owed += len(predictions) * min(1.0, self.share / (1 - self.share))
+        times = int(self._owed)
+        self._owed -= times
+        self.champion.answered(predictions, seconds, times)
 
     def reason(self) -> str | None:
         """Why the canary is bad, in a sentence; None where nothing shows that it is."""
@@ -72,6 +91,8 @@ class Watch:
         )
 
     def _latency(self) -> str | None:
+        if len(self.champion.seconds) < self.limits.rows:
+            return None
         usual = float(np.quantile(np.array(self.champion.seconds), _SLOW))
         bound = self.limits.slower * usual
         slow, rows = sum(one > bound for one in self.canary.seconds), len(self.canary.seconds)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import mlflow
 from fastapi.testclient import TestClient
 
 from ml_assets.assets.released_model.promote import Released, release
@@ -10,6 +11,8 @@ from ml_assets.extras.api.app import Api
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import stages
+from ml_assets.records.tracking.mlflow import MODEL_TAG, STAGE_TAG, Logged, Tracking
+from ml_assets.records.tracking.projection import project_stages
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
 from ml_assets.spec.records import Evidence
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
@@ -25,6 +28,13 @@ def released(pipeline: Pipeline, about: Evidence, spec: ReleaseSpec) -> None:
     assert isinstance(outcome, Released)
 
 
+def in_mlflow(world: World) -> dict[str, str]:
+    """Model -> the stage that MLflow shows."""
+    client = mlflow.MlflowClient(world.settings.tracking_uri, world.settings.tracking_uri)
+    found = client.search_model_versions("name = 'irises'")
+    return {one.tags[MODEL_TAG]: one.tags.get(STAGE_TAG, "") for one in found}
+
+
 def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> None:
     world = World(tmp_path)
     irises.plant(world.pipelines, world.sources)
@@ -32,6 +42,13 @@ def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> No
     released(pipeline, evidence(A), ReleaseSpec())
     released(pipeline, evidence(B, champion=A), ReleaseSpec(canary=CanarySpec()))
     released(pipeline, evidence(C), ReleaseSpec(to="staging"))
+    tracking = Tracking.of(world.settings)
+    tracking.ensure_database()
+    for model in (A, B, C):
+        assert tracking.link_model("irises", model, f"/objects/{model}", "s" * 64, None) == Logged()
+    assert project_stages(pipeline.store, tracking, "irises") == Logged()
+    shown = {A: "production", B: "canary", C: "staging"}
+    assert in_mlflow(world) == shown
     with TestClient(Api(world.settings).app({"t": Caller("olga", operator=True)})) as client:
 
         def archive(model: str) -> tuple[int, dict[str, str]]:
@@ -47,6 +64,8 @@ def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> No
                 "moved",
                 "there already",
             )
+            shown[model] = "archived"
+            assert in_mlflow(world) == shown
     entries = read(pipeline.store, "irises")
     assert [(one.author, one.reason) for one in entries[-2:]] == [("olga", "complaints")] * 2
     assert stages(entries) == {"production": A}

@@ -29,6 +29,19 @@ def test_a_canary_like_the_champion_is_never_out() -> None:
             assert watch(canary, champion).reason() is None
 
 
+def test_a_moment_in_which_the_machine_was_slow_for_both_puts_none_out() -> None:
+    """Of twenty rows one is the canary's: its last thousand are of twenty times as long."""
+    draw = np.random.default_rng(7)
+    both = Watch(AbortSpec(), "binary")
+    for number in range(40_000):
+        slow = 50.0 if 10_000 < number < 13_000 else 1.0
+        answer, seconds = draw.beta(2, 5, (1, 1)), slow * draw.lognormal(-5, 0.4)
+        by_canary = number % 20 == 0
+        (both.canary.answered if by_canary else both.champion_answered)(answer, seconds)
+        if by_canary:
+            assert both.reason() is None, number
+
+
 @pytest.mark.parametrize(
     ("planted", "said"),
     [
