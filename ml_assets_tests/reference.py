@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 from ml_assets.assets.feature_set import history
 from ml_assets.reports.wording import TITLES
 from ml_assets.spec import (
+    augmentation,
     automation,
     cluster,
     drift,
@@ -62,7 +63,18 @@ PARTS: tuple[tuple[str, object], ...] = (
     ("Label", (label.LabelSpec,)),
     ("Split", split.SplitSpec),
     ("Model", training.ModelSpec),
-    ("Training", (training.TrainingSpec, parallel.Parallel, training.ProfileSpec, training.Spot)),
+    (
+        "Training",
+        (
+            training.TrainingSpec,
+            augmentation.Augmentation,
+            augmentation.Curriculum,
+            parallel.Parallel,
+            training.Ensemble,
+            training.ProfileSpec,
+            training.Spot,
+        ),
+    ),
     ("Evaluation", (evaluation.EvaluationSpec, evaluation.SimpleModel)),
     ("Rolling origin", (evaluation.OriginsSpec,)),
     ("Baselines", gates.BaselineSpec),

@@ -29,7 +29,7 @@ class Instance(dg.DagsterInstance):
 
     @staticmethod
     def config_schema() -> Mapping[str, Any]:
-        """Nothing more than Dagster's own keys."""
+        """The keys of the configuration: Dagster's own and no more."""
         return {}
 
     @staticmethod

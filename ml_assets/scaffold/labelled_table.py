@@ -11,8 +11,17 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.scaffold.columns import odd_texts
+from ml_assets.scaffold.copies import count_copies
 from ml_assets.scaffold.given import Given
-from ml_assets.scaffold.moments import Moments, find_key, find_time, in_their_partitions, step_of
+from ml_assets.scaffold.moments import (
+    RARE,
+    Moments,
+    find_key,
+    find_time,
+    in_their_partitions,
+    repeated_rows,
+    step_of,
+)
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import DType
 from ml_assets.spec.training import Task
@@ -52,6 +61,8 @@ class Table:
     """When its rows are; None: nothing in it says so."""
     ahead: timedelta | None = None
     """How long after a row its outcome is seen; None: in the row itself."""
+    copies: int = 0
+    """Rows that repeat another one under another key, more than chance explains."""
 
     @property
     def decision_at(self) -> str:
@@ -123,7 +134,7 @@ def describe(
         given, more = in_their_partitions(typed, time, given)
         notes += more
     keys = tuple(key) or find_key(typed, label, time, ahead)
-    _check_key(typed.select(keys))
+    repeated = _check_key(typed.select(keys))
     if time and (given.calendar or time in keys):
         typed, given = _as_moments(typed, time, given)
     series = time in keys and typed.schema[time] != pl.Date()
@@ -137,17 +148,25 @@ def describe(
     if time:
         uses[time] = "key and time" if time in keys else "time"
     columns = tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
-    if not ahead and not any(column.use in ("numeric", "categorical") for column in columns):
+    if not ahead and not _learned(columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
+    copies = 0 if series else count_copies(typed, _learned(columns), label)
     said = (
         *notes,
         *given.notes,
         *odd_texts(typed, Written(None, given.dialect.decimal, given.dialect.dates)),
+        *repeated,
         *_unlabelled(typed[label]),
+        *_copied(copies, len(typed), keys, whole=given.calendar is None),
     )
     kept = replace(given, frame=typed, notes=())
-    return Table(typed, columns, keys, task, classes, said, kept, moments, ahead)
+    return Table(typed, columns, keys, task, classes, said, kept, moments, ahead, copies)
+
+
+def _learned(columns: Sequence[Column]) -> list[str]:
+    """The names of the columns that a model learns from."""
+    return [column.name for column in columns if column.use in ("numeric", "categorical")]
 
 
 def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> tuple[pl.DataFrame, Given]:
@@ -177,6 +196,19 @@ def _unlabelled(label: pl.Series) -> tuple[str, ...]:
             return (f"{unknown:,} of {rows:,} rows have no label: they are not trained on",)
 
 
+def _copied(copies: int, rows: int, key: Sequence[str], *, whole: bool) -> tuple[str, ...]:
+    """What is to be said of copies, and what was written for them."""
+    if not copies:
+        return ()
+    mended = (
+        "features.py learns from one of each, because a copy in the holdout would be no test"
+        if whole
+        else "training refuses copies in two of its splits: take them out of the files"
+    )
+    told = f"{copies:,} of {counted(rows, 'row')} are copies of others under another"
+    return (f"{told} {', '.join(key)}: {mended}",)
+
+
 _DTYPES: dict[pl.DataType, DType] = {
     pl.Int64(): "int64",
     pl.Float64(): "float64",
@@ -199,24 +231,40 @@ def _typed(values: pl.Series) -> pl.Series:
     return values if dtype in _DTYPES else values.cast(pl.String, strict=False)
 
 
-def _check_key(keys: pl.DataFrame) -> None:
+def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
+    """What is to be said of the few rows whose keys are there more than once.
+
+    Raises:
+        SpecError: they are more than a few, or a key is empty.
+    """
     names = keys.columns
     if unknown := keys.select(pl.any_horizontal(pl.all().is_null()).sum()).item():
         raise SpecError(
             f"The key {names} is empty in {unknown} of {len(keys)} rows: it has to tell each row"
             " from the others. Fill it, or leave these rows out."
         )
-    twice = keys.group_by(names, maintain_order=True).len("rows").filter(pl.col("rows") > 1)
-    if twice.is_empty():
-        return
+    again = repeated_rows(keys, names)
+    if again.is_empty():
+        return ()
+    twice = again.group_by(names, maintain_order=True).len("rows")
     first = twice.row(0, named=True)
     rows = first.pop("rows")
-    example = ", ".join(f"{name} {value!r}" for name, value in first.items())
+    example = ", ".join(f"{name} {_plain(value)}" for name, value in first.items())
+    if len(again) <= RARE * len(keys):
+        return (
+            f"{len(again):,} rows share their key with another, those of {example} for one: the"
+            " contract keeps them back. Leave all but one of each out of the files; or, if a"
+            " column tells them apart, name it by --key, too",
+        )
     others = f", and so for {len(twice) - 1:,} more" if len(twice) > 1 else ""
     raise SpecError(
         f"The key {names} is there more than once: {rows:,} rows have {example}{others}. Name all"
-        " of its columns by --key."
+        " of its columns by --key, or leave all but one of these rows out."
     )
+
+
+def _plain(value: object) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def _check_time(values: pl.Series) -> None:
@@ -252,11 +300,13 @@ def _use(values: pl.Series) -> tuple[str, str]:
 
 
 def _almost_numbers(values: pl.Series) -> str:
-    """What keeps a column of text from being numbers, where most of its values are."""
+    """What is to be said of a column of text whose values, or most of them, are numbers."""
     text = values.drop_nulls()
     numbers = text.cast(pl.Float64, strict=False).is_not_null()
     count = int(numbers.sum())
-    if not len(text) / 2 < count < len(text):
+    if count == len(text):
+        return f"its numbers are text, {text[0]!r} for one: cast them in features.py if size counts"
+    if count <= len(text) / 2:
         return ""
     first = text.filter(~numbers)[0]
     return f"{count:,} of {len(text):,} are numbers, the first other is {first!r}"

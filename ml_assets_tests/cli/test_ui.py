@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 import subprocess
-import sys
+import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -97,12 +97,20 @@ class Served:
         return body
 
 
+STRAY = ("dagster", "mlflow", "polars", "sitecustomize", "sqlalchemy", "starlette", "yaml")
+
+
 def start(world: World, *options: str) -> subprocess.Popen[bytes]:
+    """As it is typed, in a folder with modules that came with somebody's data."""
+    folder = world.root / "data"
+    folder.mkdir(exist_ok=True)
+    for name in STRAY:
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'ran')!r}, 'a').write({name!r})")
     with (world.root / "ui.log").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "ml_assets.cli.main", "ui", *options],
+            [Path(sysconfig.get_path("scripts"), "ml-assets"), "ui", *options],
             env=world.environment,
-            cwd=world.root,
+            cwd=folder,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -140,6 +148,11 @@ def served(released: World) -> Iterator[Served]:
         server.wait()
 
 
+@pytest.mark.usefixtures("served")
+def test_nothing_is_imported_from_the_folder_that_it_is_called_in(released: World) -> None:
+    assert not (released.root / "data" / "ran").exists()
+
+
 def test_every_link_of_an_asset_page_opens(served: Served) -> None:
     links: dict[str, set[str]] = {}
     for node in served.graphql(ASSETS)["assetNodes"]:
@@ -159,6 +172,18 @@ def test_every_link_of_an_asset_page_opens(served: Served) -> None:
         "evaluation_report": {"report", "experiments", "mlflow_run"},
         "released_model": {"report", "mlflow_run", "mlflow_model"},
     }
+
+
+def test_the_first_page_says_what_is_in_production_and_leads_on(served: Served) -> None:
+    shown = get(served.reports)
+    assert shown.count(" is in production") == 2, "irises and deliveries"
+    ways = set(re.findall(r'<nav class="ways">(.*?)</nav>', shown, re.DOTALL))
+    links = {url for nav in ways for url in re.findall(r'href="(http[^"]+)"', nav)}
+    assert {urlsplit(url).netloc for url in links} == {
+        urlsplit(url).netloc for url in (served.dagster, served.reports, served.mlflow)
+    }
+    for url in links:
+        served.check(url)
 
 
 @pytest.mark.parametrize("pipeline", ["irises", "deliveries"])
@@ -209,6 +234,7 @@ def test_the_log_says_where_each_is_served(served: Served, released: World) -> N
     assert f"Dagster: {served.dagster}  (Ctrl-C stops all)" in said
     assert f"MLflow:  {served.mlflow}" in said
     assert f"Reports: {served.reports}" in said
+    assert "DEBUG" not in said
 
 
 def empty_world(root: Path, **urls: str) -> World:

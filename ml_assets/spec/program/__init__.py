@@ -147,11 +147,11 @@ class ShardSchema(Frozen):
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """Those of all splits, each once."""
+        """The shards of all splits, each once."""
         return self.shards_of(SPLITS)
 
     def shards_of(self, splits: Sequence[Split]) -> tuple[Shard, ...]:
-        """Those of some splits, each once."""
+        """The shards of some splits, each once."""
         found = (one for name in splits for one in self.splits.get(name, ()))
         return tuple({one.digest: one for one in found}.values())
 
@@ -169,6 +169,9 @@ class ModelManifest(Frozen):
     calibration: Calibration | None = Field(default=None, exclude_if=unset)
     code: Digest | None = Field(default=None, exclude_if=unset)
     """A team's own network: the digest of its code; with another it is not loaded."""
+    ensemble: int = Field(default=1, ge=1, le=20, exclude_if=lambda value: value == 1)
+    """Networks whose predictions are averaged. Of several each tensor's name begins with the
+    number of its network, ``0.`` the best."""
     weights: File
     step: Annotated[int, Field(ge=0)]
 
@@ -371,6 +374,10 @@ class MeasureResult(_Done):
     """The most that each process held, added up."""
     data_wait_share: float
     communication_share: float
+    flops_per_row: float = 0.0
+    """Floating-point operations of a row (of a language model a window), forward and backward."""
+    steps_planned: int = 0
+    """Of the whole training."""
 
 
 class SanityResult(_Done):
@@ -380,7 +387,7 @@ class SanityResult(_Done):
 
     @property
     def failed(self) -> tuple[SanityCheck, ...]:
-        """Those that training must not begin with."""
+        """The checks with which training must not begin."""
         return tuple(check for check in self.checks if check.outcome == "failed")
 
 

@@ -80,7 +80,7 @@ class TeamCode:
         return cls(folder.resolve(), code.digest)
 
     def function(self, path: str) -> Callable[..., Any]:
-        """Import ``file.py:name``.
+        """Import the function that ``file.py:name`` names.
 
         Raises:
             BadRequest: it cannot be imported, or has no such function.
@@ -129,6 +129,7 @@ class TeamNetwork(Network):
         self._outputs = columns.outputs
         self._probe(columns)
         self.own_loss = code.function(spec.loss) if spec.loss else None
+        self.own_augmentation = code.function(spec.augmentation) if spec.augmentation else None
 
     def forward(
         self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None

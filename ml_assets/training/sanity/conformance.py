@@ -290,7 +290,7 @@ class _Trials:
     def _spec(self, strategy: str) -> TrainingSpec:
         spec = self._subject.spec
         parallel = spec.parallel.over(self._ranks.world) if strategy == "shard" else Parallel()
-        exact = {"precision": "fp32", "gradient_precision": "fp32", "profile": None}
+        exact = {name: TrainingSpec.model_fields[name].default for name in _OTHER_NUMBERS}
         return spec.model_copy(update={**exact, "strategy": strategy, "parallel": parallel})
 
     def _network(self) -> Network:
@@ -337,11 +337,25 @@ class _Trials:
                     parameter.grad.div_(weight)
             norm = float(nn.utils.clip_grad_norm_(network.parameters(), spec.clip_norm))
             steps = batches.steps_per_epoch * spec.epochs
+            steps = min(steps, spec.max_steps or steps)
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * learning_rate(spec, step, steps)
             optimizer.step()
             found.append((loss / weight, norm))
         return found
+
+
+_OTHER_NUMBERS = (
+    "precision",
+    "gradient_precision",
+    "communication_hook",
+    "compile",
+    "cpu_offload",
+    "augmentation",
+    "curriculum",
+    "profile",
+)
+"""What a plain loop does not do, and another number of processes does otherwise."""
 
 
 def _taken(stepper: Stepper, first: int, last: int) -> list[tuple[float, float]]:

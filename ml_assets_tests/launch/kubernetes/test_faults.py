@@ -200,7 +200,7 @@ def test_what_cannot_be_cleared_away_costs_no_result(stage):
     result = stage.launcher().train(job, stage.events.append)
     assert (result.attempt, result.step) == (1, STEPS)
     (warned,) = named(stage.events, "warning")
-    assert "Not all could be cleared away" in warned.message
+    assert "Some objects of this session could not be deleted" in warned.message
     assert len(stage.left()) == 2, "the Job and its pod, until somebody may"
     stage.clear()
 
@@ -439,7 +439,7 @@ def test_a_pod_that_is_lost_while_the_store_is_away_is_followed_by_another_attem
 def test_a_forbidden_verb_is_one_message_and_leaves_nothing(stage):
     stage.cluster.server.faults.refuse(403, times=9, verb="create", resource="jobs")
     job = stage.job(cluster=ONE_NODE, processes=1)
-    with pytest.raises(ClusterRefused, match="does not allow that"):
+    with pytest.raises(ClusterRefused, match="has no right to do that"):
         stage.launcher().train(job, stage.events.append)
     assert stage.left() == []
 
