@@ -143,7 +143,7 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
         return "an input changed"
     if record.code_version == MADE_ELSEWHERE:
         return "the last candidate was made elsewhere"
-    return _other_winner(node, record) or "its code changed"
+    return _other_winner(node, record) or "its code or its part of the spec changed"
 
 
 def _other_winner(node: Node, record: StageRecord) -> str:
