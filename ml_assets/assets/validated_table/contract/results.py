@@ -58,8 +58,10 @@ def share_result(
     """
     share = (judged - broken) / judged if judged else 1.0
     mostly = expectation.kwargs.get("mostly", 1.0)
-    asked = "all" if mostly == 1 else f"a share of {mostly:.10g}"
-    verb = "are" if " must be " in words else "do"
+    kept, asked = judged - broken, "all" if mostly == 1 else f"{100 * mostly:.10g}%"
+    found = (
+        f"{kept:,} of {judged:,} rows, expected of {asked}" if broken else f"all {judged:,} rows"
+    )
     return ExpectationResult(
         check_name=expectation.check_name,
         type=expectation.type,
@@ -67,6 +69,5 @@ def share_result(
         passed=share >= mostly if passed is None else passed,
         rows_failed=broken,
         observed=share,
-        reason=f"{words}; {judged - broken:,} of {judged:,} {verb}, {asked} of them"
-        f" {'have to' if mostly == 1 else 'has to'}",
+        reason=f"{words}: true of {found}",
     )
