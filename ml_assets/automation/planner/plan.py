@@ -175,8 +175,8 @@ def retyped(found: Plan, records: Mapping[Address, StageRecord]) -> list[str]:
     rows = {key: sum(one.rows or 0 for one in made) for key, made in tables.items()}
     return [
         f"{key}: {counted(len(made), 'partition')} with {counted(rows[key], 'row')} made again for"
-        f" other columns, and {counted(after, 'table')} after them; the model follows where a"
-        " table's content changes"
+        f" other columns, and {counted(after, 'table')} after them. The model is trained"
+        " again if their rows change"
         for key, made in tables.items()
     ]
 
