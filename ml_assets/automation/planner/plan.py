@@ -143,7 +143,8 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
         return "an input changed"
     if record.code_version == MADE_ELSEWHERE:
         return "the last candidate was made elsewhere"
-    return _other_winner(node, record) or "its code changed"
+    what = "contract" if node.address.stage == "validated_table" else "part of the spec"
+    return _other_winner(node, record) or f"its code or its {what} changed"
 
 
 def _other_winner(node: Node, record: StageRecord) -> str:
