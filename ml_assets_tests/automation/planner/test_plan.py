@@ -75,7 +75,7 @@ def test_a_source_that_changed_makes_all_that_follows_due() -> None:
 
 def test_code_that_changed_is_due_and_what_comes_before_it_is_not() -> None:
     found = due(nodes(table_code="c9"), RECORDS)
-    assert found["validated_table"] == "its code or its part of the spec changed"
+    assert found["validated_table"] == "its code or its contract changed"
     assert "raw_snapshot" not in found
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ml_assets.assets.validated_table.contract.suite import Expectation, Severity
+from ml_assets.errors import counted
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,7 @@ def share_result(
     """
     share = (judged - broken) / judged if judged else 1.0
     mostly = expectation.kwargs.get("mostly", 1.0)
-    kept, asked = judged - broken, "all" if mostly == 1 else f"{100 * mostly:.10g}%"
-    found = (
-        f"{kept:,} of {judged:,} rows, expected of {asked}" if broken else f"all {judged:,} rows"
-    )
+    asked = "all must" if mostly == 1 else f"a share of {mostly:.10g} must"
     return ExpectationResult(
         check_name=expectation.check_name,
         type=expectation.type,
@@ -69,5 +67,5 @@ def share_result(
         passed=share >= mostly if passed is None else passed,
         rows_failed=broken,
         observed=share,
-        reason=f"{words}: true of {found}",
+        reason=f"{words}: {judged - broken:,} of {counted(judged, 'row')} meet this, {asked}",
     )
