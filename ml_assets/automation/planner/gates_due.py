@@ -8,6 +8,8 @@ from ml_assets.records.ledger.stages import decision_line, latest_decision, put_
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline
 
+CHAMPION_MOVED = "another model became champion"
+
 
 def gate_is_due(pipeline: Pipeline) -> str:
     """Why the gates have to decide again; empty when a decision stands."""
@@ -25,7 +27,7 @@ def gate_is_due(pipeline: Pipeline) -> str:
     if (was.report, was.data, was.code) != (evidence.report, evidence.data, evidence.code):
         return "the evidence changed"
     if evidence.champion not in (was.champion, evidence.model):
-        return "another model became champion"
+        return CHAMPION_MOVED
     return ""
 
 

@@ -12,7 +12,7 @@ from ml_assets.assets.feature_set.leak_checks import set_checks
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.window import resolve_window
 from ml_assets.automation.planner.due import plan_model
-from ml_assets.automation.planner.gates_due import gate_is_due, put_out
+from ml_assets.automation.planner.gates_due import CHAMPION_MOVED, gate_is_due, put_out
 from ml_assets.automation.planner.plan import Item, Plan, contiguous
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.layout import Address
@@ -89,8 +89,13 @@ def model_run(
     assets = list(_keys(pipeline, due))
     gates = ""
     if "evaluation_report" in stages:
-        report_is_due = asset_key(pipeline, "evaluation_report") in assets
-        gates = "the report is due" if report_is_due else gate_is_due(pipeline)
+        report = asset_key(pipeline, "evaluation_report")
+        if report in assets:
+            gates = "the report is due"
+        elif not held:  # what was rolled back from stays out, whatever the gates would say
+            gates = gate_is_due(pipeline)
+        if gates == CHAMPION_MOVED:
+            assets.insert(0, report)  # it compares with the champion of its day
     released = asset_key(pipeline, "released_model")
     if gates and "released_model" in stages and released not in assets and not held:
         assets.append(released)
