@@ -98,7 +98,7 @@ def test_the_next_run_leaves_out_the_model_that_was_rolled_back_from(world: Worl
     first, second = models(world)
     said = world.cli("run", "irises")
     assert f"skip  irises/released_model: ada rolled back from model {second[:12]}" in said
-    assert "gates" not in said, "what stays out is not judged again"
+    assert "make  gates" not in said, "what stays out is not judged again"
     assert all_say(world, first)
 
 
