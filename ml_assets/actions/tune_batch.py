@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ml_assets.assets.trained_model.training_job import data_ref
-from ml_assets.errors import SpecError, StorageError, TrainingFailed
+from ml_assets.errors import DoesNotFit, SpecError, StorageError, TrainingFailed
 from ml_assets.launch.ephemeral_session import EphemeralSession, ephemeral_launcher
 from ml_assets.launch.launcher import MeasureJob
 from ml_assets.spec.cluster import cluster_problems
@@ -115,6 +115,8 @@ class Sweep:
         job = MeasureJob(spec.name, spec.model, training, data, self.steps, spec.cluster, code)
         try:
             return Cell(setting, session.launcher.measure(job), "")
+        except DoesNotFit:  # it was counted before it began
+            return Cell(setting, None, "out of memory")
         except TrainingFailed as error:
             return Cell(setting, None, why_not(str(error)))
 
@@ -162,10 +164,10 @@ def next_share(
     if high is not None and high - low <= step:
         return None
     guess = _on_the_line({**over, **fits}, most_mb)
-    if guess is None:
-        guess = 4 * low if high is None else (low + high) // 2
-    if high is not None:
-        guess = min(guess, high - step)
+    if high is None:  # a line through noise leads anywhere
+        guess = min(4 * low, guess or 4 * low)
+    else:
+        guess = min((low + high) // 2 if guess is None else guess, high - step)
     return max(guess, low + step)
 
 
