@@ -1,6 +1,8 @@
 """Through a real Dagster: a run is launched once, is released by its gates, and is rolled back."""
 
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ml_assets.store.objects import describe
 from ml_assets.store.open import shared_snapshots
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.extras.api.calling import Api, api_of
+from ml_assets_tests.extras.api.test_stages import in_mlflow
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.ui import serving
 from ml_assets_tests.worlds.world import World
@@ -78,6 +81,11 @@ def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: P
         line = read(shared_snapshots(world.settings.snapshots), "irises")[-1]
         assert (line.because, line.author, line.reason) == ("rollback", "olga", "complaints")
         assert api.send("PUT", path, asked)[1]["status"] == "there already"
+        assert in_mlflow(world) == {first: "production", second: "archived"}
+        end = time.monotonic() + 60
+        while in_sql(world) != first:  # the API keeps the views fresh
+            assert time.monotonic() < end, "within a minute"
+            time.sleep(1)
 
         # a model that was made elsewhere: judged once, refused in words, whatever it claims
         asked = {
@@ -107,6 +115,16 @@ def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: P
         )
         assert (status, "made_elsewhere" in kept["error"]) == (409, True)
         assert now() == first
+
+
+def in_sql(world: World) -> str | None:
+    """The model in production, by the views."""
+    file = world.settings.home / "data_model.db"
+    if not file.is_file():
+        return None
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as views:
+        asked = "SELECT version FROM model_versions WHERE stage = 'production'"
+        return next((version for (version,) in views.execute(asked)), None)
 
 
 def made_elsewhere(world: World, folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """A release that does worse on what it served is trained again: log, labels, sensors, run."""
 
 import asyncio
+import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,6 +10,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
+from ml_assets.actions.export import export_release
+from ml_assets.actions.render_release import read_handover
 from ml_assets.extras.serving.door import served_tick
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
 from ml_assets.records.ledger.chain import read
@@ -95,6 +98,9 @@ def test_a_release_that_decays_on_its_traffic_is_trained_again(world: World, rig
     judge_what_was_served(world)
     if right:
         assert "within its bounds" in world.says("drift")
+        folder = export_release(pipeline, world.root / "export").folder
+        profile = hashlib.sha256((folder / "baseline.json").read_bytes()).hexdigest()
+        assert read_handover(folder).drift_profile == profile, "what new rows are compared with"
         return
     (request,) = world.asks_for("drift")
     assert (request.job_name, request.tags["trigger"]) == ("deliveries__refresh", "drift")

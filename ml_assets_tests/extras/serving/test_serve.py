@@ -3,7 +3,11 @@
 import json
 import signal
 import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,7 +17,7 @@ import tritonclient.http as triton
 
 from ml_assets.assets.released_model.predict import open_release
 from ml_assets_tests.extras.serving.serving import Serving, serving
-from ml_assets_tests.worlds.world import World
+from ml_assets_tests.worlds.world import World, free_ports
 
 MEASURES = {"sepal_length": 5.1, "sepal_width": 3.5, "petal_length": 1.4, "petal_width": 0.2}
 ROWS = [
@@ -131,17 +135,85 @@ def test_pages_of_other_sites_are_sent_away(irises: Serving) -> None:
         assert two.recv(100).startswith(b"HTTP/1.1 403 ")
 
 
-def test_a_model_that_dies_is_started_again_and_no_request_fails(irises: Serving) -> None:
+def model_of(server: Serving) -> psutil.Process:
+    """The process that computes."""
     (model,) = [
         child
-        for child in psutil.Process(irises.process.pid).children()
+        for child in psutil.Process(server.process.pid).children()
         if "ml_assets.training.warm" in " ".join(child.cmdline())
     ]
-    model.kill()
+    return model
+
+
+def counted(server: Serving, name: str) -> float:
+    """One of its metrics."""
+    lines = server.ask("/metrics").body.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+def wait_until_waiting(server: Serving, rows: int) -> None:
+    end = time.monotonic() + 8
+    while counted(server, "ml_assets_serving_waiting_rows") != rows:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_waits_is_computed_together_and_who_finds_the_queue_full_is_told_when_to_come(
+    irises: Serving,
+) -> None:
+    """The model is held while 64 rows come, as many as may wait."""
+    batches = "ml_assets_serving_batch_rows_count"
+    before, model = counted(irises, batches), model_of(irises)
+    model.suspend()
+    with ThreadPoolExecutor(9) as clients:
+        try:
+            asked = [clients.submit(irises.ask, "/predict", {"rows": [MEASURES]})]
+            wait_until_waiting(irises, 1)
+            asked += [clients.submit(irises.ask, "/predict", {"rows": ROWS}) for _ in range(7)]
+            asked.append(clients.submit(irises.ask, "/predict", {"rows": [MEASURES] * 42}))
+            wait_until_waiting(irises, 64)
+            full = irises.ask("/predict", {"rows": [MEASURES]})
+        finally:
+            model.resume()
+        assert {one.result().status for one in asked} == {200}
+    assert (full.status, full.headers["retry-after"]) == (429, "1")
+    assert "64 rows wait, and 64 may" in full.body["error"]
+    assert counted(irises, batches) - before == 2, "the one that came first, then all others"
+
+
+def test_a_model_that_dies_is_started_again_and_no_request_fails(irises: Serving) -> None:
+    model_of(irises).kill()
     assert irises.ask("/predict", {"rows": ROWS}).status == 200
-    counted = irises.ask("/metrics").body
-    assert "ml_assets_serving_model_restarts 1.0" in counted
-    assert 'ml_assets_serving_requests_total{code="200",route="/predict"}' in counted
+    assert counted(irises, "ml_assets_serving_model_restarts") == 1
+    answered = 'ml_assets_serving_requests_total{code="200",route="/predict"}'
+    assert answered in irises.ask("/metrics").body
+
+
+OTHERWISE = """
+import sys
+
+if "ml_assets.training.warm" in sys.orig_argv:
+    import ml_assets.training.score as score
+
+    load = score.load_predictor
+
+    def load_other(*given):
+        predict = load(*given)
+        return lambda rows: predict(rows) * 0.999
+
+    score.load_predictor = load_other
+"""
+"""Of a Python that computes a little otherwise than the one that judged the model."""
+
+
+def test_a_model_that_answers_its_golden_vectors_otherwise_serves_nobody(
+    released: World, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(OTHERWISE)
+    there = replace(released, extra={**released.extra, "PYTHONPATH": str(tmp_path)})
+    (port,) = free_ports(1)
+    said = there.cli("serve", "irises", "--port", str(port), code=1)
+    assert "does not say of its golden vectors what the program that judged it says" in said
 
 
 def test_no_torch_is_in_the_server(irises: Serving) -> None:
