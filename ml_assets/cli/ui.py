@@ -83,7 +83,7 @@ def ui(port: int | None, host: str) -> int:
 def _tell(here: str, settings: Settings, *, links_here: bool) -> None:
     print(f"Dagster: {here}  (Ctrl-C stops all)")
     print(f"MLflow:  {settings.mlflow_url}")
-    print(f"Reports: {settings.reports_url}", flush=True)
+    print(f"Reports: {settings.reports_url}  (begin here: the pipelines' state)", flush=True)
     if here != settings.ui_url and links_here:
         print(f"links lead to {settings.ui_url}: set ML_ASSETS_UI_URL={here}", flush=True)
 

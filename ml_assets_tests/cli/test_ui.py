@@ -161,6 +161,18 @@ def test_every_link_of_an_asset_page_opens(served: Served) -> None:
     }
 
 
+def test_the_first_page_says_what_is_in_production_and_leads_on(served: Served) -> None:
+    shown = get(served.reports)
+    assert shown.count(" is in production") == 2, "irises and deliveries"
+    ways = set(re.findall(r'<nav class="ways">(.*?)</nav>', shown, re.DOTALL))
+    links = {url for nav in ways for url in re.findall(r'href="(http[^"]+)"', nav)}
+    assert {urlsplit(url).netloc for url in links} == {
+        urlsplit(url).netloc for url in (served.dagster, served.reports, served.mlflow)
+    }
+    for url in links:
+        served.check(url)
+
+
 @pytest.mark.parametrize("pipeline", ["irises", "deliveries"])
 def test_every_link_of_an_mlflow_run_opens(served: Served, pipeline: str) -> None:
     found = json.loads(
