@@ -4,11 +4,12 @@
 
 ``read`` makes the table, ``look`` is what a tick of the landing sensor does. Each is measured in a
 process of its own, with the whole number and a tenth of it, so that what every process needs for
-its libraries is not counted.
+its libraries is not counted. Then `ml-assets run` takes as many in and publishes their table.
 """
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from figures import tell
 from ml_assets.assets.raw_snapshot.readers.read import look, read_source
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import FilesSource
+from ml_assets_tests.worlds import digits
 
 FOLDER = 1000
 """Files of one folder."""
@@ -65,16 +67,45 @@ def main() -> None:
         tenth, whole = found[what, "tenth"], found[what, "whole"]
         tell(f"references_{what}_us_per_object", whole["seconds"] / sizes["whole"] * 1e6, most)
         grown = (whole["peak"] - tenth["peak"]) / (sizes["whole"] - sizes["tenth"])
-        tell(f"references_{what}_bytes_per_object", grown, 500 if what == "read" else 20)
+        tell(f"references_{what}_bytes_per_object", grown, 300 if what == "read" else 20)
+    published(arguments.objects)
 
 
-def lay_out(folder: Path, count: int) -> None:
+def published(count: int) -> None:
+    """Seconds, memory and bytes of publishing the table of so many files by the command line."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        digits.plant(root / "pipelines", root / "sources")
+        lay_out(root / "sources" / "images", count, ".pgm")
+        places = {"HOME": "home", "SOURCES": "sources", "PIPELINES": "pipelines"}
+        asked = {f"ML_ASSETS_{name}": str(root / place) for name, place in places.items()}
+        command = [sys.executable, "-m", "ml_assets.cli.main", "run", "digits"]
+        began = time.monotonic()
+        process = subprocess.Popen(
+            [*command, "--through", "raw_snapshot"],
+            env=os.environ | asked,
+            stdout=subprocess.DEVNULL,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        if status:
+            raise SystemExit(f"ml-assets run ended with status {status}")
+        seconds = time.monotonic() - began
+        largest = max(f.stat().st_size for f in (root / "home").rglob("*") if f.is_file())
+    print(f"references_publish_seconds {seconds:.0f}")
+    print(
+        f"references_publish_cpu_us_per_object {(used.ru_utime + used.ru_stime) / count * 1e6:.1f}"
+    )
+    print(f"references_publish_peak_mib {used.ru_maxrss / 1024:.0f}")
+    tell("references_table_bytes_per_object", largest / count, 300)
+
+
+def lay_out(folder: Path, count: int, ending: str = ".jpg") -> None:
     """Empty files, a thousand a folder."""
     for begin in range(0, count, FOLDER):
         camera = folder / f"camera_{begin // FOLDER:05}"
         camera.mkdir(parents=True)
         for number in range(begin, min(begin + FOLDER, count)):
-            (camera / f"frame_{number:08}.jpg").touch()
+            (camera / f"frame_{number:08}{ending}").touch()
 
 
 def in_a_process(root: Path, partition: str, what: str) -> dict[str, float]:

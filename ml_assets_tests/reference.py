@@ -50,7 +50,13 @@ PARTS: tuple[tuple[str, object], ...] = (
     ("Partitions", (partitions.PartitionsSpec,)),
     (
         "Features",
-        (features.FeaturesSpec, features.SubjectSpec, features.TableSpec, texts.TokensSpec),
+        (
+            features.FeaturesSpec,
+            features.DecodeSpec,
+            features.SubjectSpec,
+            features.TableSpec,
+            texts.TokensSpec,
+        ),
     ),
     ("Features online", (features.OnlineSpec,)),
     ("Label", (label.LabelSpec,)),

@@ -49,9 +49,12 @@ def make_partitions(
     """
     keys = step_partitions(context)
     made: dict[str | None, Made] = {}
+    page: Callable[[], Mapping[str, Any]] = dict
     told = monotonic()
     for number, key in enumerate(keys, start=1):
-        made[key] = _try(make, address.at(key))
+        one = _try(make, address.at(key))
+        page = one.page if one.published else page
+        made[key] = replace(one, page=dict)  # a page holds a data card: only the newest is shown
         is_due = number == len(keys) or monotonic() - told >= BETWEEN_LINES
         if len(keys) > 1 and (is_due or made[key].error):
             _log_progress(context, address.at(key), made[key], number, len(keys))
@@ -61,7 +64,7 @@ def make_partitions(
     whole = {key: item for key, item in made.items() if item.published is not None}
     if whole:
         newest = list(whole)[-1]
-        shown = {**history(), **whole[newest].page()}
+        shown = {**history(), **page()}
         made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
     if failed:
         # a failed step's output is not stored, nor what it logs: what was published is yielded

@@ -109,8 +109,9 @@ def _file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[st
         function = pipeline.spec.tables[source].function
         return {function: function_code(pipeline.folder, function)}
     if stage == "feature_set":
-        function = pipeline.spec.features.function
-        return {function: function_code(pipeline.folder, function)}
+        features = pipeline.spec.features
+        functions = [features.function, *([features.decode.function] if features.decode else [])]
+        return {function: function_code(pipeline.folder, function) for function in functions}
     if stage == "evaluation_report":
         rules = {
             one.function

@@ -1,11 +1,11 @@
 """What a team's functions make: tables of its own, the features, what is served of them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from ml_assets.spec.base import Frozen, Misfit, Name, unset
+from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
 from ml_assets.spec.paths import inside
 from ml_assets.spec.texts import TokensSpec
 
@@ -41,6 +41,30 @@ class SubjectSpec(Frozen):
     """Its datetime column that says which partition a row is in; needed where there are any."""
 
 
+class DecodeSpec(Frozen):
+    """Each feature row refers to a file; a function of the team makes numeric features of it.
+
+    The feature function returns ``path`` and ``etag`` as the table of a source of
+    ``format: binary`` has them. A file that is another one now is an error.
+    """
+
+    function: FunctionPath
+    """(list of n files as bytes) -> [n, width] numbers."""
+    name: Name
+    """The features are called ``name_0``, ``name_1``, ...; they follow the other numeric ones."""
+    width: Positive
+    """How many there are."""
+    path: str = "path"
+    """The column that says where the file is."""
+    etag: str = "etag"
+    """The column that says which version of it is meant."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the features."""
+        return tuple(f"{self.name}_{place}" for place in range(self.width))
+
+
 class FeaturesSpec(Frozen):
     """The feature function and the columns it must return."""
 
@@ -55,6 +79,8 @@ class FeaturesSpec(Frozen):
     """Earlier partitions that the function reads to make one partition."""
     tokens: TokensSpec | None = Field(default=None, exclude_if=unset)
     """For a language model: the text, in the place of numeric and categorical features."""
+    decode: DecodeSpec | None = Field(default=None, exclude_if=unset)
+    """Numeric features that come of files (images, sounds) to which the rows refer."""
     subject: SubjectSpec | None = None
     """What is predicted; None: only whole feature rows can be."""
 
@@ -62,6 +88,16 @@ class FeaturesSpec(Frozen):
     def columns(self) -> tuple[str, ...]:
         """What a model reads, as the feature function returns it."""
         return (*self.numeric, *self.categorical, *([self.tokens.column] if self.tokens else []))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_decoded(cls, raw: Any) -> Any:
+        """What is made of files are numeric features like others, wherever they are read."""
+        if not isinstance(raw, dict) or not raw.get("decode"):
+            return raw
+        decoded = DecodeSpec.model_validate(raw["decode"]).columns
+        given = raw.get("numeric") or ()
+        return {**raw, "numeric": (*(name for name in given if name not in decoded), *decoded)}
 
     @model_validator(mode="after")
     def _has_columns(self) -> Self:

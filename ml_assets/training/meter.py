@@ -41,6 +41,7 @@ class Meter:
             weigh: compare the weights after it with those before: asked before an evaluation.
         """
         before = _local(self.network) if weigh else None
+        self.times.of(0.0)  # rows that were fetched to be shown, say, are of no step
         began = time.perf_counter()
         done = step()
         spent = self.times.of(time.perf_counter() - began)

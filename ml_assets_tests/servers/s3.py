@@ -3,7 +3,8 @@
 import logging
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,7 @@ import pytest
 
 SECRET = "hush-this-is-no-key"
 BUCKET = "bucket"
+_PIECE = 1 << 16
 
 
 class Rights(Protocol):
@@ -59,7 +61,10 @@ class Faults:
     held: threading.Event | None = None
     """They wait for this first."""
     requests: list[tuple[str, str]] = field(default_factory=list)
+    bytes_per_second: float = 0.0
+    """What it answers with comes no faster, to all who ask together; 0: as fast as it can."""
     lock: threading.Lock = field(default_factory=threading.Lock)
+    _free_at: float = 0.0
 
     def strikes(self, method: str, path: str) -> bool:
         with self.lock:
@@ -68,6 +73,18 @@ class Faults:
                 return False
             self.failing -= self.failing > 0
             return True
+
+    def paced(self, answer: Iterable[bytes]) -> Iterator[bytes]:
+        """The answer in pieces, each when the line is free again."""
+        for data in answer:
+            for begin in range(0, len(data), _PIECE):
+                piece = data[begin : begin + _PIECE]
+                with self.lock:
+                    now = time.monotonic()
+                    free = max(now, self._free_at) + len(piece) / self.bytes_per_second
+                    self._free_at = free
+                time.sleep(free - now)
+                yield piece
 
 
 class Faulty:
@@ -85,7 +102,8 @@ class Faulty:
             who = re.search(r"Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
             known = self._rights.get(who[1]) if who else None
             if known is None or known.may(method, path, query):
-                return self._app(environ, start_response)
+                answer = self._app(environ, start_response)
+                return self._faults.paced(answer) if self._faults.bytes_per_second else answer
             status, code = "403 Forbidden", "AccessDenied"
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         if self._faults.held is not None:

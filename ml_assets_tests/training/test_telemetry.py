@@ -7,11 +7,20 @@ import sys
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from ml_assets.spec.program.events import Checkpoint, Metrics, Progress, Trace
 from ml_assets.spec.program.pod import TRACE
 from ml_assets.spec.training import ProfileSpec, Strategy
-from ml_assets.training.telemetry import THROUGHPUT, Stopwatch, gpu_utilization_pct, memory_peak_mb
+from ml_assets.training.meter import Meter
+from ml_assets.training.step import Step
+from ml_assets.training.telemetry import (
+    THROUGHPUT,
+    Stopwatch,
+    Times,
+    gpu_utilization_pct,
+    memory_peak_mb,
+)
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 
 SLOW_LOADER = """
@@ -138,6 +147,16 @@ def test_a_stopwatch_adds_up_and_begins_again() -> None:
     watch.asked()
     watch.answered()
     assert 0 < watch.taken() < 1
+
+
+def test_what_was_waited_for_before_a_step_is_of_no_step() -> None:
+    """The rows that are shown are fetched before the first one."""
+    times = Times(fetch=Stopwatch())
+    meter = Meter(torch.nn.Linear(1, 1), times)  # pyright: ignore[reportArgumentType]
+    assert times.fetch is not None
+    times.fetch.add(5.0)
+    meter.take(lambda: Step(0.5, 0.1, 4.0, False, False, None), weigh=False)
+    assert meter.live()["fetch_wait_share"] == 0.0
 
 
 def test_memory_is_this_process_s_own_and_not_its_parent_s() -> None:

@@ -201,10 +201,11 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
 
 def _functions(spec: PipelineSpec) -> dict[str, str]:
     """Key of the spec -> the function of the folder that it names."""
-    baselines = enumerate(spec.evaluation.baselines)
+    baselines, decode = enumerate(spec.evaluation.baselines), spec.features.decode
     return {
         **{f"tables.{name}.function": table.function for name, table in spec.tables.items()},
         "features.function": spec.features.function,
+        **({"features.decode.function": decode.function} if decode else {}),
         **{
             f"evaluation.baselines[{number}].function": one.function
             for number, one in baselines

@@ -1,6 +1,7 @@
 """feature_set: the team's feature function over the validated tables, one partition at a time."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -46,12 +47,12 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
         check_specs=[parity_spec(declared), *leak_specs(declared, STAGE, ROWS_CHECKS)],
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
-        from ml_assets.assets.feature_set.function import load_function
+        from ml_assets.assets.feature_set.decode import decode_times, feature_function
         from ml_assets.assets.feature_set.guards import RowGuards
         from ml_assets.reports.data import feature_pictures, labels_at_a_glance
 
         pipeline = stores.open(declared)
-        build = load_function(pipeline.folder, spec.features.function, pipeline.name)
+        build = feature_function(pipeline)
         warn = warning_once(context.log, spec.features.function)
 
         def rows_of(state: PipelineState, partition: str | None) -> "pl.DataFrame":
@@ -69,7 +70,8 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
             records = reads.records(state, address.partition)
             inputs = tuple(input_version(record, state.commit) for record in records)
             work = Work(address, code_version, inputs, context.run.run_id, begun=begun)
-            return publish_rows(state, work, rows, judged.checks)
+            made = publish_rows(state, work, rows, judged.checks)
+            return replace(made, metadata={**made.metadata, **decode_times(build)})
 
         whole = Address(pipeline.name, STAGE)
         yield from make_partitions(

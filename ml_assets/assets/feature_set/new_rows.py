@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from ml_assets.assets.feature_set.decode import feature_function
 from ml_assets.assets.feature_set.function import build_features, check_keys, load_function
 from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
@@ -78,7 +79,7 @@ def make_feature_rows(
         SpecError: the feature function does not return what the spec declares.
     """
     pipeline, spec = state.pipeline, state.spec
-    build = load_function(pipeline.folder, spec.features.function, spec.name)
+    build = feature_function(pipeline)
     known = _known_windows(pipeline, subject, rows)
     made: list[pl.DataFrame] = []
     notes: dict[str, None] = {}

@@ -12,7 +12,8 @@ from random import Random
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.feature_set.function import build_features, load_function
+from ml_assets.assets.feature_set.decode import feature_function
+from ml_assets.assets.feature_set.function import build_features
 from ml_assets.assets.feature_set.new_rows import Tables, keys_of
 from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.feature_set.row_counting import counted_rows, empty_rows, series_of
@@ -135,7 +136,7 @@ def _rows_at(
         new = new if more is None else pl.concat([new, more.select(new.columns)])
     tables = Tables(state, subject, new, known, number, {}, known_before=moment)
     given = tables.read([*spec.sources, *spec.tables], spec.features.look_back, number)
-    build = load_function(state.pipeline.folder, spec.features.function, spec.name)
+    build = feature_function(state.pipeline)
     window = deciding(tables.window(number), spec.label, unknown=True)
     made = build_features(build, given, window, spec)
     return made.join(batch, on=key, how="semi")

@@ -59,7 +59,7 @@ class EmbeddedStore:
         self._trust = Trust(root, self._refs)
         self.keys = self._trust.keys
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
-        self._tree = lru_cache(maxsize=16)(self._read_tree)
+        self._tree = lru_cache(maxsize=4)(self._read_tree)  # each is as long as the store
 
     # --- reading ----------------------------------------------------------------------------
 

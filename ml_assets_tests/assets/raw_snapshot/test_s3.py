@@ -1,6 +1,8 @@
 """Sources in a bucket: listed, read as they were listed, and refused with what to do."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from ml_assets_tests.assets.raw_snapshot.delivering import (
     rows,
     stream,
 )
+from ml_assets_tests.launch.staging.pods import wait_for
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server, s3_server
 
 NOWHERE = Path("/nowhere")
@@ -181,3 +184,27 @@ def test_many_objects_are_listed_page_by_page(server: S3Server):
     found = read_source("images", images, NOWHERE, no_sql, None)
     assert found.frame["number"].to_list() == list(range(25))
     assert found.receipt == looked(NOWHERE, images, None, now=NOW).receipt(None)
+
+
+def test_large_folders_are_listed_side_by_side_in_the_order_of_their_keys(server: S3Server):
+    for folder in ("x-1", "x", "y"):  # "x-1/" comes before "x/"
+        put_all(server, {f"cams/{folder}/{number:02}.jpg": "x" for number in range(12)})
+    put_all(server, {"cams/00.jpg": "in no folder"})
+    images = files(
+        path=f"{BASE}/cams/{{camera}}/*.jpg",
+        format="binary",
+        partitioned=False,
+        columns={"path": "string", "camera": "string"},
+        key=["path"],
+    )
+    server.faults.requests.clear()
+    server.faults.held, server.faults.at = threading.Event(), "prefix=lake%2Fcams%2Fx"
+    server.faults.failing = 2  # of x-1 and of x: neither is answered before both are asked
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(read_source, "images", images, NOWHERE, no_sql, None)
+        wait_for(lambda: sum(server.faults.at in path for _, path in server.faults.requests) == 2)
+        server.faults.held.set()
+        found = reading.result()
+    keys = sorted(key for key in server.everything() if key.count("/") == 3)
+    assert found.frame["path"].to_list() == [f"s3://{BUCKET}/{key}" for key in keys]
+    assert found.frame["camera"].unique(maintain_order=True).to_list() == ["x-1", "x", "y"]

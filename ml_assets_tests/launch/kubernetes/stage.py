@@ -135,7 +135,7 @@ class Stage:
     def pod(self, index: int) -> str:
         """The name of the newest attempt's pod of this index."""
         pods = [pod for pod in self.api().pods(selector_of()) if pod.index == index]
-        return max(pods, key=lambda pod: int(pod.labels["ml-assets.io/attempt"])).name
+        return max(pods, key=lambda pod: int(pod.job.rpartition("-a")[2])).name
 
 
 def weights(result: Any) -> str:

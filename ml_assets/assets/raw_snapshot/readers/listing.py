@@ -79,6 +79,14 @@ def list_local(name: str, root: Path, pattern: Pattern) -> Iterator[Found | Refu
         raise SourceError(_unreadable(name, error.filename or root, error)) from error
 
 
+def find_local(root: Path, path: str) -> Found | None:
+    """A file as its folder lists it now; None: it is not there."""
+    try:
+        return _found(path, (root / path).stat())
+    except FileNotFoundError:
+        return None
+
+
 @dataclass(frozen=True)
 class _Walk:
     name: str

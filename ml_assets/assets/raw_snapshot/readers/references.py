@@ -2,13 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal
-from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, fields_in
-from ml_assets.assets.raw_snapshot.readers.places import Place, digest
+from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal, find_local
+from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, fields_in, pattern_of
+from ml_assets.assets.raw_snapshot.readers.places import Place, digest, place_of
 from ml_assets.assets.raw_snapshot.schema import TYPES, Reading, type_text
 from ml_assets.errors import SourceError
 from ml_assets.spec.sources import FilesSource
@@ -47,6 +48,43 @@ def reference_receipt(listing: Listing, pattern: Pattern) -> dict[str, Any]:
         "bytes": listing.bytes,
         "sha256": listing.stamp,
     }
+
+
+class ReferredFiles:
+    """Files, by what their table says of them.
+
+    Args:
+        name: messages begin with it.
+        root: folder that relative paths start from (ML_ASSETS_SOURCES).
+    """
+
+    def __init__(self, name: str, root: Path) -> None:
+        self._name, self._root = name, root
+        self._places: dict[str, Place] = {}
+
+    def read(self, path: str, etag: str) -> bytes:
+        """The whole content.
+
+        Raises:
+            SourceError: it is gone, or is another one than when its table was made.
+        """
+        pattern = pattern_of(path)
+        bucket = pattern.bucket if pattern.is_s3 else ""
+        place = self._places.get(bucket)
+        if place is None:
+            place = self._places[bucket] = place_of(self._name, pattern, self._root)
+        found = Found(pattern.below, 0, 0, etag) if bucket else self._here(path, etag)
+        return b"".join(place.chunks(found))
+
+    def _here(self, path: str, etag: str) -> Found:
+        found = find_local(self._root, path)
+        if found is not None and found.etag == etag:
+            return found
+        said = "is not there any more" if found is None else "is another one now"
+        raise SourceError(
+            f"{self._name}: {self._root / path} {said}: its etag was {etag!r} when its table was"
+            " made. Deliver that file again, or materialize raw_snapshot again."
+        )
 
 
 def _chunks(found: Iterator[Found | Refusal]) -> Iterator[list[Found | Refusal]]:

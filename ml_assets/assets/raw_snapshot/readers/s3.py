@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import Any
 
 from ml_assets.assets.raw_snapshot.readers.listing import Found, Refusal, odd_key
-from ml_assets.assets.raw_snapshot.readers.pattern import Pattern
+from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern
 from ml_assets.errors import MlAssetsError, SettingsError, SourceError
 from ml_assets.settings.addresses import without_secrets
 from ml_assets.store.s3.client import (
@@ -21,9 +21,13 @@ from ml_assets.store.s3.client import (
     UP_AND_WHERE,
     client,
     code_of,
+    side_by_side,
 )
 
 CHUNK = 1 << 20
+_FOLDERS = 16
+"""Folders in a page of a thousand objects, up to which each is listed by itself: with more of them
+these would be too many requests."""
 _LEADING = (
     *("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"),
     *("AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
@@ -50,13 +54,9 @@ class Bucket:
     def list(self, pattern: Pattern) -> Iterator[Found | Refusal]:
         """The objects that a pattern stands for, in the order of their keys."""
         with self._told(pattern.path):
-            pages = self._s3.get_paginator("list_objects_v2").paginate(
-                Bucket=self.bucket, Prefix=pattern.prefix
-            )
-            for page in pages:
-                for item in page.get("Contents", ()):
-                    if pattern.fields(item["Key"]) is not None:
-                        yield self._found(item)
+            for item in self._items(pattern):
+                if pattern.fields(item["Key"]) is not None:
+                    yield self._found(item)
 
     def chunks(self, found: Found) -> Iterator[bytes]:
         with self._told(self.title(found.path)):
@@ -67,6 +67,33 @@ class Bucket:
 
     def title(self, path: str) -> str:
         return f"s3://{self.bucket}/{path}"
+
+    def _items(self, pattern: Pattern) -> Iterator[dict[str, Any]]:
+        """What begins as the pattern does; large folders are begun side by side."""
+        prefix = pattern.prefix
+        page = self._page(prefix)
+        deeper = pattern.below.removeprefix(prefix)
+        seen = {item["Key"][len(prefix) :].partition("/")[0] for item in page.get("Contents", ())}
+        by_folder = page["IsTruncated"] and "/" in deeper and ANY_DEPTH not in deeper
+        if not by_folder or len(seen) > _FOLDERS:
+            yield from self._on(prefix, page)
+            return
+        pages = self._s3.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket, Prefix=prefix, Delimiter="/"
+        )
+        folders = [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", ())]
+        for folder, first in zip(folders, side_by_side(self._page, folders), strict=True):
+            yield from self._on(folder, first)
+
+    def _on(self, prefix: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The objects of a page, and of those after it."""
+        yield from page.get("Contents", ())
+        while page["IsTruncated"]:
+            page = self._page(prefix, ContinuationToken=page["NextContinuationToken"])
+            yield from page.get("Contents", ())
+
+    def _page(self, prefix: str, **after: str) -> dict[str, Any]:
+        return self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **after)
 
     def _found(self, item: dict[str, Any]) -> Found | Refusal:
         odd = odd_key(self.name, item["Key"])
