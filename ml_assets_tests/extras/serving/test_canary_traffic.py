@@ -226,7 +226,8 @@ def test_the_bundle_says_how_it_is_to_be_served_and_its_golden_vectors_hold(worl
         assert answer.status == 200, answer.body
         near = (told.golden.relative, told.golden.absolute)
         for one in answer.body["outputs"]:
-            np.testing.assert_allclose(one["data"], told.golden.outputs[one["name"]], *near)
+            expected = np.array(told.golden.outputs[one["name"]], np.float64)
+            np.testing.assert_allclose(one["data"], expected, *near)
 
 
 def test_versions_switch_a_canary_is_bad_and_no_request_fails_or_is_logged_twice(

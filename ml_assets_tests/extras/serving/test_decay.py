@@ -78,7 +78,7 @@ def judge_what_was_served(world: World) -> None:
     found = served_tick(open_pipeline("deliveries", read_settings()), None)
     for one in found.dynamic_partitions_requests or ():
         world.instance.add_dynamic_partitions(one.partitions_def_name, [*one.partition_keys])
-    (hour,) = found.run_requests or ()
+    [hour] = list(found.run_requests or ())
     job = defs.resolve_job_def("deliveries__predictions")
     assert job.execute_in_process(
         instance=world.instance, partition_key=hour.partition_key, tags=hour.tags

@@ -67,6 +67,7 @@ def test_a_client_that_others_wrote_is_answered(
         assert client.is_server_live() and client.is_server_ready()
         assert client.is_model_ready("irises")
         known = client.get_model_metadata("irises")
+        assert known is not None
         (version,) = known["versions"]
         inputs = []
         for one in known["inputs"]:
