@@ -281,13 +281,14 @@ def _pruned(curves: list[list[tuple[float, float]]], prune: Prune) -> tuple[int,
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     loop = optuna.create_study(pruner=pruner(prune), study_name="curves")
     steps, best = 0, float("inf")
-    for curve in curves:
+    for place, curve in enumerate(curves):
         trial = loop.ask()
         for number, (share, loss) in enumerate(curve, 1):
             steps += 1
             at = max(1, round(100 * share))
             trial.report(loss, at)
-            if number < len(curve) and trial.should_prune():
+            spared = place == 0  # the spec's own
+            if number < len(curve) and not spared and trial.should_prune():
                 loop.tell(trial, state=optuna.trial.TrialState.PRUNED)
                 break
         else:

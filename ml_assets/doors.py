@@ -47,7 +47,7 @@ PAGES: Mapping[str, str] = MappingProxyType(
 
 
 def door(field: str) -> Any:
-    """The module behind a field of a spec; it is imported now."""
+    """Import the module behind a field of a spec."""
     return import_module(FIELDS[field])
 
 

@@ -66,7 +66,7 @@ def answered(what: str, author: str, reason: str) -> str:
     """
     if says(author) and says(reason):
         return ""
-    return f"{what} is by somebody, for a reason: give an author and a reason, in letters."
+    return f"{what} needs an author and a reason, each with at least one letter or digit."
 
 
 def outside(message: str) -> str:

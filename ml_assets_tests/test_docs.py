@@ -83,6 +83,11 @@ def test_no_fence_of_a_page_is_overlooked(page: Path) -> None:
     assert len(fences) == 2 * len(list(blocks_of(page.name, page.read_text())))
 
 
+def test_the_readme_has_a_pipeline_of_ones_own_right_after_the_demo() -> None:
+    heads = re.findall(r"^## (.+)$", (PROJECT / "README.md").read_text(), re.M)
+    assert heads[:2] == ["Two commands", "A pipeline of your own"]
+
+
 @pytest.mark.parametrize("page", WHOLE)
 def test_a_page_with_a_test_of_its_own_is_what_that_test_reads(page: str) -> None:
     assert page in (TESTS / WHOLE[page]).read_text()

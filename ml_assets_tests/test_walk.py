@@ -185,6 +185,8 @@ def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> N
     points = [b64decode(re.findall(IMAGE, one)[0]).count(b",") for one in curves]
     assert points == sorted(points), "none has fewer points than the one before"
     assert points[0] < points[-1]
+    ended = world.page("deliveries", "trained_model")
+    assert ended["best_checkpoint"].startswith(f"step-{ended['best_step']:06d}."), "it is named"
 
 
 def test_a_second_pipeline_needs_nothing_but_its_folder(world: World) -> None:

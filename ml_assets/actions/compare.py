@@ -18,14 +18,14 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class RunComparison:
-    """Two runs and what differs."""
+    """A comparison of two runs: what each has, and what differs."""
 
     before: RunStory
     after: RunStory
     changes: Sequence[Change]
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The comparison as a JSON document."""
         sides = {"before": self.before, "after": self.after}
         return {
             "schema": SCHEMA,
@@ -38,7 +38,7 @@ class RunComparison:
 
 
 def said(story: RunStory) -> list[tuple[str, str]]:
-    """Why a run was made and what people made of it: its own words, then its notes, newest last."""
+    """The words of a run and the notes that people made on it, the newest last."""
     words = story.begun.words.said() if story.begun else {}
     verdicts = [note.verdict for note in story.notes if note.verdict]
     notes = [f"{note.note} ({note.author})" for note in story.notes if note.note]

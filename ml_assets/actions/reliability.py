@@ -30,7 +30,7 @@ GOOD: tuple[End, ...] = ("well", "refused")
 
 
 class Work(Frozen):
-    """Something that was to run by itself, and how it ended."""
+    """A piece of work that was to run by itself, and how it ended."""
 
     pipeline: str
     asked_by: str

@@ -127,7 +127,7 @@ class Programs:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **program.environment},
+                env={**os.environ, **supervisor.safe_path(), **program.environment},
                 start_new_session=True,
             )
         self._running.append((program, process))

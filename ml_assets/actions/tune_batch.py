@@ -14,6 +14,7 @@ from ml_assets.errors import SpecError, StorageError, TrainingFailed
 from ml_assets.launch.ephemeral_session import EphemeralSession, ephemeral_launcher
 from ml_assets.launch.launcher import MeasureJob
 from ml_assets.spec.cluster import cluster_problems
+from ml_assets.spec.load import rules_of
 from ml_assets.spec.program import MeasureResult, Ref
 from ml_assets.spec.training import Boosted, TrainingSpec
 from ml_assets.store.pipeline_context import Pipeline
@@ -41,7 +42,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of a setting."""
+    """The measured speed and memory of one setting, or why it could not be measured."""
 
     setting: Setting
     measured: MeasureResult | None
@@ -83,7 +84,7 @@ class Sweep:
         try:
             training = TrainingSpec.model_validate(asked)
         except ValidationError as error:
-            return Cell(setting, None, error.errors()[0]["msg"].removeprefix("Value error, "))
+            return Cell(setting, None, rules_of(error))
         wrong = cluster_problems(spec.cluster, spec.model, training, spec.label.task)
         if self.on_cluster and (misfit := next(wrong, None)):
             return Cell(setting, None, misfit.said)

@@ -5,8 +5,10 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from urllib.parse import urlsplit
 
+import ml_assets
 from ml_assets.actions.servers import Program
 from ml_assets.settings import Settings
 from ml_assets.settings.addresses import require_free
@@ -18,6 +20,9 @@ _QUIET = ("--log-level", "warning")
 _QUIET_DAEMON = ("--log-level", "error")
 """Its one warning, of a state folder without history, is none. What could not look tells alerts."""
 _QUIET_WEB = ("--dagster-log-level", "warning")
+LIBRARY = str(Path(ml_assets.__path__[0]).parent)
+"""Dagster and uvicorn put a folder before all others that modules come from: else that in which the
+command is called, where a ``yaml.py`` may have come with somebody's data."""
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -29,6 +34,7 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
     location = {"socket": str(socket), "location_name": "ml_assets"}
     workspace.write_text(json.dumps({"load_from": [{"grpc_server": location}]}))
     start = ("code-server", "start", *_QUIET, "-m", module, "--location-name", "ml_assets")
+    start += ("-d", LIBRARY)
     yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
     where = (*_QUIET_WEB, "-h", host, "-p", str(port), "-w", str(workspace))
     names = (*settings.ui_hosts, host)
@@ -54,9 +60,10 @@ def mlflow_program(settings: Settings) -> Iterator[Program]:
     require_free(host, port, "MLflow", "that of ML_ASSETS_MLFLOW_URL")
     Tracking(settings.tracking_uri, settings.home).ensure_database()
     address = ("--host", host, "--port", str(port))
+    modules = ("--uvicorn-opts", f"--app-dir {quote(LIBRARY)}")
     yield Program(
         "MLflow",
-        (sys.executable, "-m", "mlflow", "server", "--workers", "1", *address),
+        (sys.executable, "-m", "mlflow", "server", "--workers", "1", *address, *modules),
         log=settings.home / "mlflow-server.log",
         environment={
             # not on the command line: everybody on this machine can read that

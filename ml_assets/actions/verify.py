@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
 from ml_assets.assets.released_model.find_release import refusal_since
+from ml_assets.assets.released_model.gate_results import results_after
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.released_model.origins import (
     other_code,
@@ -19,8 +20,10 @@ from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, Storag
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import Origin, find_origin
-from ml_assets.records.ledger.stages import stages
+from ml_assets.records.ledger.stages import champion, stages
 from ml_assets.records.loading import LoadedRelease, certificate_of, load_release
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.records.tracking.projection import shown_otherwise
 from ml_assets.settings import Settings
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.load import load_spec, pipeline_folders
@@ -28,7 +31,7 @@ from ml_assets.spec.records import LedgerEntry, StageRecord
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.signing import Keys, key_name, public_key
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
@@ -128,6 +131,10 @@ def _checks(
             yield from _behind(settings, store, found)
         except MlAssetsError as error:
             yield Check(stage, "refused", str(error))
+    if in_stages:
+        wrong = shown_otherwise(store, Tracking.of(settings), pipeline)
+        said = wrong or "its aliases lead to the models of the ledger"
+        yield Check("mlflow", "note" if wrong else "ok", said)
     yield Check("proves", "note", _proves(store.keys))
     kept = "keep it elsewhere: with --head a later state is compared with it"
     yield Check("head", "note", f"{head} ({kept})")
@@ -169,6 +176,7 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
         return
     yield _sources(settings, made_from, opened, behind)
     yield _code(store, origin, opened, behind)
+    yield _decided_again(opened.at(origin.commit), origin, found)
 
 
 def _policy(pipeline: Pipeline, found: LoadedRelease) -> Check:
@@ -181,6 +189,34 @@ def _policy(pipeline: Pipeline, found: LoadedRelease) -> Check:
     missing = [name for name in wanted if name not in asked]
     without = f", without {', '.join(missing)}" if missing else ""
     return Check("policy", "note", f"decided by other gates than the spec has now{without}")
+
+
+def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -> Check:
+    """Whether the gates of this process come to the same decision on the report that was decided
+    on: those of the process that decided may have been changed by code that ran in it."""
+    decision, spec = found.line.decision, state.spec
+    if decision is None or decision.canary:
+        return Check("gates", "note", "what a canary was decided on is not decided again")
+    if decision.evidence.report != origin.report.data_version:
+        return Check("gates", "note", "the report that was decided on is not kept any more")
+    if decision.evidence.policy != policy_digest(spec.gates, spec.release):
+        return Check("gates", "note", "the spec has other gates now, so it is not decided again")
+    entries = [e for e in read(state.store, state.name) if e.seq < found.line.seq]
+    there = champion(entries, spec.release.to)
+    rival = decision.evidence.champion
+    try:
+        again = results_after(entries, state, rival, there if there != rival else None)
+    except StorageError as error:
+        return Check("gates", "note", str(error))
+    was = {gate.name: gate.passed for gate in decision.gates}
+    other = [gate.name for gate in again if was.get(gate.name) is not gate.passed]
+    if other:
+        said = (
+            f"decided again on the same report, by the gates of here, {', '.join(other)} has"
+            " another outcome: the process that decided ran other gates"
+        )
+        return Check("gates", "refused", said)
+    return Check("gates", "ok", "decided again on the same report, each has the same outcome")
 
 
 def _sources(

@@ -4,13 +4,14 @@ An event of its own for each partition would cost more than the check: a range o
 thousands. So the worst partition is in front, and a table in the metadata names all of them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import dagster as dg
 
 Verdict = Literal["pass", "warn", "fail", "not judged"]
+_ASKED = "asked"
 PARTITIONS = "partitions"
 """Metadata of an evaluation: a row for each partition that it is about."""
 
@@ -83,6 +84,28 @@ def whole_check(asset_key: dg.AssetKey, check: CheckOutcome) -> dg.AssetCheckRes
         description=check.reason,
         metadata=dict(check.metadata),
     )
+
+
+def not_asked(key: dg.AssetCheckKey, failed: Sequence[str | None]) -> dg.AssetCheckEvaluation:
+    """What Dagster is told of a check that a run did not come to.
+
+    Args:
+        failed: the steps that failed before it.
+    """
+    before = ", ".join(filter(None, failed)) or "the run"
+    return dg.AssetCheckEvaluation(
+        asset_key=key.asset_key,
+        check_name=key.name,
+        passed=False,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"This check was not asked, because {before} failed before it.",
+        metadata={_ASKED: False},
+    )
+
+
+def was_asked(evaluation: dg.AssetCheckEvaluation | None) -> bool:
+    """Whether an evaluation is the answer of a check, and does not say that it was left out."""
+    return evaluation is None or _ASKED not in evaluation.metadata
 
 
 def partition_verdicts(metadata: Mapping[str, Any]) -> Iterator[PartitionVerdict]:

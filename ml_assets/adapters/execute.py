@@ -12,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 
+from ml_assets.adapters.check_outcome import not_asked
 from ml_assets.adapters.runs import (
     AT_WORK,
     PID_TAG,
@@ -126,7 +127,11 @@ def execute(
             raise told from error
         progress.follow_to_the_end(result.run_id)
         if not result.success:
-            raise Interrupted(_INTERRUPTED) if interrupted else _failure(result, pipeline)
+            _say_not_asked(instance, result)
+        if interrupted:  # also where all was made: a library may have swallowed what was raised
+            raise Interrupted(_INTERRUPTED)
+        if not result.success:
+            raise _failure(result, pipeline)
     return result.run_id
 
 
@@ -169,7 +174,24 @@ _IN_PROGRESS = [
     dg.DagsterRunStatus.CANCELING,
 ]
 _INTERRUPTED = "the run was interrupted"
+_CHECK_PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
 _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
+
+
+def _say_not_asked(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> None:
+    """Answer the checks that the run did not come to: Dagster would show each as failed."""
+    planned = instance.all_logs(result.run_id, of_type=_CHECK_PLANNED)
+    asked = {
+        event.asset_check_evaluation_data.asset_check_key
+        for event in result.all_events
+        if event.event_type_value == "ASSET_CHECK_EVALUATION"
+    }
+    steps = [event.step_key for event in result.all_events if event.is_step_failure]
+    for entry in planned:
+        event = entry.dagster_event
+        key = event.asset_check_planned_data.asset_check_key if event else None
+        if key and key not in asked:
+            instance.report_runless_asset_event(not_asked(key, steps))
 
 
 def _failure(result: dg.ExecuteInProcessResult, pipeline: str) -> MlAssetsError:

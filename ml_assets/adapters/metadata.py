@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ml_assets.reports.card import Card
     from ml_assets.reports.picture import Table
 
+SHOWN = 12
+"""Characters of a digest on a page; the command line takes as many."""
 Draw = Callable[[Sequence[StageRecord]], Sequence[Picture]]
 """The pictures of a data stage, from the records of its partitions, oldest first."""
 Glance = Callable[[Sequence[StageRecord]], str]
@@ -26,11 +28,11 @@ Glance = Callable[[Sequence[StageRecord]], str]
 
 
 def record_metadata(published: Published) -> dict[str, Any]:
-    """The version of a record, for every asset."""
+    """Rows, inputs and version of a record, for every asset: what else a page has comes first."""
     record = published.record
-    metadata: dict[str, Any] = {
-        "snapshot": published.commit,
-        "run_key": record.run_key,
+    rows = {} if record.rows is None else {"dagster/row_count": record.rows}
+    return {
+        **rows,
         "inputs": dg.MetadataValue.table(
             records=[
                 dg.TableRecord(
@@ -40,16 +42,15 @@ def record_metadata(published: Published) -> dict[str, Any]:
             ],
             schema=_INPUT_SCHEMA,
         ),
+        "snapshot": published.commit[:SHOWN],
+        "run_key": record.run_key[:SHOWN],
     }
-    if record.rows is not None:
-        metadata["dagster/row_count"] = record.rows
-    return metadata
 
 
 def table_metadata(store: SnapshotStore, published: Published, address: Address) -> dict[str, Any]:
     """Rows, schema and a preview of a stage's table, beside its version."""
     page = table_page(store, published, address)
-    return {**partition_metadata(store, published, address), **page}
+    return {**page, **partition_metadata(store, published, address)}
 
 
 def partition_metadata(
@@ -57,7 +58,7 @@ def partition_metadata(
 ) -> dict[str, Any]:
     """The version of a partition, its rows, and where it lies."""
     where = store.uri(published.commit, address.table)
-    return {**record_metadata(published), "dagster/uri": where}
+    return {"dagster/uri": where, **record_metadata(published)}
 
 
 def table_page(
@@ -179,4 +180,4 @@ _INPUT_SCHEMA = dg.TableSchema(
 def carded_partition(pipeline: Pipeline, published: Published, address: Address) -> dict[str, Any]:
     """The same of a partition that has a data card, with the way to it."""
     shown = partition_metadata(pipeline.store, published, address)
-    return {**shown, **card_link(pipeline, address)}
+    return {**card_link(pipeline, address), **shown}

@@ -8,15 +8,20 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome, over_partitions, whole_check
-from ml_assets.errors import MlAssetsError, counted
+from ml_assets.errors import MlAssetsError, StorageError, counted
 from ml_assets.graph.publish import Published
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
 
 Events = Iterator[dg.MaterializeResult | dg.AssetCheckResult | dg.AssetMaterialization]
 
 
 BETWEEN_LINES = 1.0
 """Seconds between two lines of progress: a line in Dagster's log costs more than a small table."""
+
+
+_REPORTED = {"__source_asset_observation__": True}
+"""Dagster's own word, for sources that are observed, that a step has reported its partitions."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Made:
 
 def make_partitions(
     context: dg.AssetExecutionContext,
+    pipeline: Pipeline,
     address: Address,
     make: Callable[[Address], Made],
     history: Callable[[], Mapping[str, Any]],
@@ -40,6 +46,7 @@ def make_partitions(
     """Make every partition of the step; report each with its own version.
 
     In a range, failures are collected: what was published is logged, then the failed are named.
+    They are written down, too, for the first page and ``ml-assets status``.
 
     Args:
         history: metadata about all partitions so far; it goes with the last one made.
@@ -52,7 +59,7 @@ def make_partitions(
     page: Callable[[], Mapping[str, Any]] = dict
     told = monotonic()
     for number, key in enumerate(keys, start=1):
-        one = _try(make, address.at(key))
+        one = _try(context, pipeline, make, address.at(key))
         page = one.page if one.published else page
         made[key] = replace(one, page=dict)  # a page holds a data card: only the newest is shown
         is_due = number == len(keys) or monotonic() - told >= BETWEEN_LINES
@@ -67,6 +74,7 @@ def make_partitions(
         shown = {**history(), **page()}
         made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
     if failed:
+        _note(context, pipeline, address, {key: str(error) for key, error in failed.items()})
         # a failed step's output is not stored, nor what it logs: what was published is yielded
         yield from _each(asset_key, made)
         yield from _check_results(asset_key, made)
@@ -75,9 +83,8 @@ def make_partitions(
     if len(keys) == 1:
         yield materialize_result(asset_key, made[keys[0]])
     else:
-        # a range's result stamps one version on all partitions, and is reported for each of them:
-        # so it says nothing, and each is given its own
-        yield dg.MaterializeResult(asset_key=asset_key)
+        # Dagster would report a range's result for each partition, with one version for all
+        yield dg.MaterializeResult(asset_key=asset_key, metadata=_REPORTED)
         for event in _each(asset_key, made):
             context.log_event(event)
 
@@ -100,11 +107,34 @@ def materialize_result(asset_key: dg.AssetKey, made: Made) -> dg.MaterializeResu
     )
 
 
-def _try(make: Callable[[Address], Made], address: Address) -> Made:
+def _try(
+    context: dg.AssetExecutionContext,
+    pipeline: Pipeline,
+    make: Callable[[Address], Made],
+    address: Address,
+) -> Made:
     try:
         return make(address)
     except MlAssetsError as error:
         return Made(None, {}, error=error)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        _note(context, pipeline, address, {address.partition: said})
+        raise
+
+
+def _note(
+    context: dg.AssetExecutionContext,
+    pipeline: Pipeline,
+    address: Address,
+    reasons: Mapping[str | None, str],
+) -> None:
+    from ml_assets.records.data_failures import note_failures
+
+    try:
+        note_failures(pipeline.now(), address, context.run.run_id, reasons)
+    except StorageError as away:  # the step's own error is the one to tell
+        context.log.warning(f"The failure is not written down: {away}")
 
 
 def _log_progress(

@@ -37,6 +37,8 @@ from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError, StoreAway, counted
+from ml_assets.records.data_failures import forget_failures
+from ml_assets.spec.stages import DATA_STAGES
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -75,6 +77,8 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
         return model_candidate(pipeline, records, as_of=None, data_only=True)
 
     found, away = plan_data(pipeline, arrived, records, data_only=True)
+    if arrived.is_all and not found.due:  # a source may be again what it was before it failed
+        forget_failures(pipeline.store, pipeline.name, DATA_STAGES)
     return Watch("landing", _in_words(pipeline, arrived), found, model, away)
 
 

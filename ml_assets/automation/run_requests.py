@@ -46,7 +46,7 @@ class Cursor(Frozen):
 
     @property
     def text(self) -> str:
-        """As Dagster stores it."""
+        """The cursor as the text that Dagster stores."""
         return self.model_dump_json()
 
     def keep(self, places: Set[str]) -> "Cursor":

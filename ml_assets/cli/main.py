@@ -1,9 +1,13 @@
 """ml-assets: the command line. What a stranger sees first, and errors as exit codes."""
 
+import _thread
 import os
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, TextIO, cast
 
 import click
@@ -61,6 +65,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run([*(sys.argv[1:] if arguments is None else arguments)])
 
 
+_INTERRUPTS = {"KeyboardInterrupt", "DagsterExecutionInterruptedError"}
+"""What a signal that asks for the end raises, by name: Dagster is not imported for it."""
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Ask for the end again where the first request was raised into nowhere.
+
+    A signal's handler raises wherever the program is just then. In a finalizer, or in a callback of
+    the garbage collection, Python prints what was raised and goes on.
+    """
+    print_it, is_due = sys.unraisablehook, False
+
+    def hook(unraisable: "sys.UnraisableHookArgs") -> None:
+        nonlocal is_due
+        if unraisable.exc_type.__name__ not in _INTERRUPTS:
+            print_it(unraisable)
+        elif not is_due:
+            is_due = True
+            _thread.start_new_thread(again, ())  # takes none of the locks of threading
+
+    def again() -> None:
+        nonlocal is_due
+        time.sleep(0.01)  # by then the finalizer is left; if it is not, the hook is called again
+        main_thread = threading.main_thread().ident
+        if is_due and main_thread is not None:
+            is_due = False
+            signal.pthread_kill(main_thread, signal.SIGINT)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+        if is_due:
+            raise KeyboardInterrupt
+    finally:
+        is_due = False
+        sys.unraisablehook = print_it
+
+
 class _Seen:
     """A text stream to a terminal, through which no escape sequence of the data comes.
 
@@ -83,7 +126,7 @@ def _seen(stream: TextIO) -> TextIO:
 
 def _run(arguments: list[str]) -> int:
     try:
-        with commands.make_context(NAME, arguments) as context:
+        with interrupts_kept(), commands.make_context(NAME, arguments) as context:
             return commands.invoke(context) or DONE
     except click.exceptions.Exit as asked_for_help:
         return asked_for_help.exit_code

@@ -124,7 +124,7 @@ class Asked:
     dates: "DateOrder | None" = None
 
     def table(self, name: str, settings: Settings) -> "Table":
-        """The table, described.
+        """Find and describe the table.
 
         Raises:
             SpecError: it is not there, or something is to be said about it.
@@ -273,16 +273,17 @@ def check(pipeline: str | None, deep: bool) -> int:
     """Report every mistake in a pipeline's folder.
 
     Without PIPELINE: in the folders of all of them. A mistake is told by file, line, key, value,
-    rule and remedy; nothing is run. Drift that could never alarm is warned of. The cluster of the
-    settings is asked whether it would let us train. With --deep the network is built and tried on
-    made-up rows by two processes, in a minute: shapes, state, determinism, rows apart, shards,
-    resumes. Exit code 1: there are mistakes.
+    rule and remedy. No data is read: the functions are called on tables without rows. It warns of
+    drift that could never alarm, and of numbers that the model would take for words. It asks the
+    cluster of the settings whether it would let us train. With --deep the network is built and
+    tried on made-up rows by two processes, in a minute: shapes, state, determinism, rows apart,
+    shards, resumes. Exit code 1: there are mistakes.
     """
     from ml_assets.actions.check.check import (
         all_mistakes,
-        cannot_alarm,
         cluster_trouble,
         missing_here,
+        warnings_of,
     )
     from ml_assets.spec.load import find_pipeline, pipeline_folders
 
@@ -296,7 +297,7 @@ def check(pipeline: str | None, deep: bool) -> int:
         print(f"{name}: {counted(len(found), 'mistake') if found else 'good'}")
         for mistake in found:
             print(f"  {mistake}")
-        for warning in (*missing_here(folder, settings), *cannot_alarm(folder, settings)):
+        for warning in (*missing_here(folder, settings), *warnings_of(folder, settings)):
             print(f"  warning: {warning}")
         if deep and not found:
             mistakes += _deep(folder, settings)

@@ -39,7 +39,7 @@ def aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def row_format(kind: str | None, target: Path | None, default: str) -> str:
-    """The format that the options ask for: asked before the work, so that none is lost.
+    """The format that the options ask for, checked before the work so that none is lost.
 
     Raises:
         SettingsError: the extension of the file says nothing.

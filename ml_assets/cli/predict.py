@@ -42,7 +42,8 @@ def predict(
     What goes out has a row for each row that came in, in the same order: its key and 'probability'
     (a binary label), 'prediction' and 'probability_<class>' for each class, 'prediction' (a number)
     or 'score' (a ranking). What could not be predicted is null there, and standard error says why.
-    Starting torch costs a few seconds, however few the rows.
+    It also counts values that the contract warns of, and words that no training row had. Starting
+    torch costs a few seconds, however few the rows.
 
     \b
       ml-assets predict flight_delays tomorrow.csv --output late.parquet

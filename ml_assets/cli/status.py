@@ -34,6 +34,17 @@ def status(pipeline: str, as_json: bool) -> None:
         return
     _print_stages(_status(opened, settings), settings)
     print_release(opened, settings)
+    if _is_begun(settings):
+        _print_tracking(opened)
+
+
+def _print_tracking(pipeline: "Pipeline") -> None:
+    from ml_assets.records.tracking.mlflow import Tracking
+    from ml_assets.records.tracking.projection import shown_otherwise
+
+    wrong = shown_otherwise(pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
+    if wrong:
+        print(f"  note: {wrong}")
 
 
 def print_release(pipeline: "Pipeline", settings: Settings) -> None:

@@ -91,14 +91,16 @@ class Follower:
             self.on_event(event)
 
     def wait(self) -> None:
-        """Another process has the session: pass on what its attempts tell.
+        """Pass on what the attempts of a session tell that another process has.
 
         Raises:
             TrainingInterrupted: this follower was told to stop; the other process goes on.
         """
         self.pass_on()
         if self.told_to_stop():
-            raise TrainingInterrupted("Stopped following; the session goes on in its own process.")
+            raise TrainingInterrupted(
+                "This command stopped watching. The session goes on in a process of its own."
+            )
         time.sleep(POLL_SECONDS)
 
     def told_to_stop(self) -> bool:
@@ -127,7 +129,7 @@ class Follower:
             nonlocal warned
             if not warned:
                 warned = True
-                message = f"The object store is away, and is asked again: {error}"
+                message = f"The object store does not answer. It will be asked again: {error}"
                 append_warning(work.folder.attempt(attempt), work.folder.session, attempt, message)
                 self.pass_on()
 
@@ -226,7 +228,9 @@ def _attempts(
             if (done := work.finished()) is not None:  # elsewhere, and now known here
                 return done
             if work.only_what_runs:
-                raise TrainingFailed(f"{work.folder.session}: its Job went without a result.")
+                raise TrainingFailed(
+                    f"The Job of session {work.folder.session} is gone and left no result."
+                )
             request = follower.persist(partial(_new, work, world), work, last)
             work.folder.begin(request)
         began = datetime.now(UTC)

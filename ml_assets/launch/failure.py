@@ -97,7 +97,7 @@ class Ending:
         return self.what if self.of_program or not self.words else f"{self.what}: {self.words}"
 
     def report(self, attempt: str) -> str:
-        """For an operator: what happened, what was said, what to do.
+        """The failure as an operator reads it: what happened, what was said, what to do.
 
         Args:
             attempt: its name for an operator.
@@ -117,7 +117,7 @@ class Ending:
 # In the order of exit_codes.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
 TABLE: dict[int, Meaning] = {
     EXIT_BAD_REQUEST: Meaning(
-        "the request is wrong, or of another program",
+        "its request cannot be read, or is for another training program",
         "Change the model or training part of the spec; or run the program that it names.",
         "stop",
     ),
@@ -270,7 +270,7 @@ def _unknown(code: int, *, workers: bool) -> Meaning:
         return Meaning(f"it was ended by signal {-code}", "Look at the log.", "again")
     if code == 0:
         return Meaning(
-            "it said that all is well (exit code 0) and left no whole result",
+            "it ended as if all were well (exit code 0), but left no complete result",
             "Check that the disk is not full, and run again.",
             "stop",
         )

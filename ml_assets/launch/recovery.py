@@ -93,7 +93,7 @@ def _in_its_place(ended: Sequence[EndedAttempt], budgets: Budgets) -> RetryDecis
             return _within(row, budgets.losses, last.world, told)
         case "unstarted":
             row = _in_a_row(ended, lambda one: one.then == "unstarted")
-            return _within(row, budgets.starts, last.world, "it did not come to run")
+            return _within(row, budgets.starts, last.world, "its processes never started")
         case "stop" | "interrupted" | "no_room":
             return RetryDecision(False, last.world, "running again would not mend it")
 
@@ -109,8 +109,8 @@ def _after_error(ended: Sequence[EndedAttempt], budget: int) -> RetryDecision:
     if world.procs > 1 and len(killed) >= KILLS_TO_SHRINK:
         fewer = world.model_copy(update={"procs": world.procs // 2})
         reason = (
-            f"{fewer.processes} instead of {world.processes} processes: SIGKILL ended"
-            f" {len(killed)} attempts in a row, as it does where memory is short"
+            f"with {fewer.processes} instead of {world.processes} processes, because SIGKILL ended"
+            f" {len(killed)} attempts in a row, which is how a lack of memory shows"
         )
         return RetryDecision(True, fewer, reason)
     if len(alike) > budget:
@@ -127,14 +127,14 @@ def _after_no_room(
     """
     nodes, room = last.world.nodes, last.ending.room or 0
     if min_nodes is not None and min_nodes <= room < nodes:
-        reason = f"{room} instead of {nodes} nodes: there was no room for more"
+        reason = f"on {room} instead of {nodes} nodes, because there was no room for more"
         return RetryDecision(True, last.world.model_copy(update={"nodes": room}), reason, avoided)
     if avoided:
-        reason = f"there was no room without {', '.join(avoided)}: they will do again"
+        reason = f"no other nodes had room, so it may use {', '.join(avoided)} again"
         return RetryDecision(True, last.world, reason)
     least = nodes if min_nodes is None else min_nodes
     return RetryDecision(
-        False, last.world, f"there was room for {room} nodes, and it needs {least}"
+        False, last.world, f"there was room for {room} nodes, and it needs at least {least}"
     )
 
 

@@ -34,7 +34,7 @@ class StallDetector:
         self._signs: list[object] = []
 
     def blind(self) -> None:
-        """Nothing can be heard now: silence counts from when it can, and a while after that."""
+        """Note that nothing can be heard now: silence counts from a while after it can again."""
         self._since = self._clock() + _NEWS_SECONDS
 
     def noticed(self, told: int) -> str | None:

@@ -136,7 +136,7 @@ def marks_of(events: Sequence[Event], created: datetime) -> Iterator[Mark]:
 
 
 def thinned(marks: Iterator[Mark], most: int = MOST_MARKS) -> list[Mark]:
-    """So few that a record stays small; where steps go back stays as it is."""
+    """Thin samples out so that a record stays small; where steps go back they stay."""
     found = list(marks)
     every = -(-len(found) // most)
     if every <= 1:

@@ -33,7 +33,7 @@ class DataStep(Frozen):
 
 
 class DataSteps(Frozen):
-    """Those that no run before had written down."""
+    """The data steps that no run before had written down."""
 
     schema_version: Literal[1] = 1
     steps: tuple[DataStep, ...]

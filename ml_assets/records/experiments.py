@@ -60,7 +60,7 @@ class Words(Frozen):
         return cls.model_validate(found)
 
     def said(self) -> dict[str, str]:
-        """Those that there are."""
+        """The words that were said, by their names."""
         return self.model_dump(mode="json")
 
 
@@ -209,7 +209,7 @@ def folder_of(store: SnapshotStore, pipeline: str, run: str) -> RunFolder | None
 
 
 def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[RunFolder, ...]:
-    """Those of all runs of a pipeline, newest first."""
+    """The folders of all runs of a pipeline, newest first."""
     home = _home(pipeline)
     files: dict[str, set[str]] = {}
     for entry in store.list(commit, home):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ml_assets.errors import UnknownRun, one_line, outside
 from ml_assets.records import experiments
 from ml_assets.records.changes import Candidate
+from ml_assets.records.data_failures import data_failure
 from ml_assets.records.experiments import RunFolder, RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import override_line, stage_of, stages
@@ -90,7 +91,12 @@ def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
 
 
 def last_failure(pipeline: Pipeline) -> str | None:
-    """Which step of the newest run failed, and why, on one line; None: no step did."""
+    """What failed last and stands, and why, on one line; None: nothing did.
+
+    That is a partition of a data stage that was not made since, else a step of the newest run.
+    """
+    if data := data_failure(pipeline.now()):
+        return data
     newest = next(iter(rows(pipeline, 1)), None)
     if newest is None or not newest.outcome.said.startswith(_FAILED):
         return None

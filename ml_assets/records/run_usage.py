@@ -73,7 +73,7 @@ def usage_files(
 
 
 def run_usages(store: SnapshotStore, commit: CommitId, pipeline: str) -> list[RunUsage]:
-    """Those of all runs of a pipeline, oldest run first.
+    """The usage of all runs of a pipeline, oldest run first.
 
     Raises:
         StorageError: one cannot be read.

@@ -53,7 +53,7 @@ class ColumnRow:
 
 
 def card_pictures(card: Card) -> list[Picture | Table]:
-    """For an asset's page: distributions of the first columns, missing values, labels."""
+    """The pictures of a card on an asset's page: first columns, missing values, labels."""
     return [facts_table(card), *distributions(card)[:1], *label_pictures(card)]
 
 

@@ -53,7 +53,7 @@ class Row:
     """Version of the training set."""
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The row as plain values for JSON."""
         metrics = {name: found.model_dump(mode="json") for name, found in self.metrics.items()}
         return {**asdict(self), "time": self.time.isoformat(), "metrics": metrics}
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.assets.validated_table.contract.proposal import propose
+from ml_assets.assets.validated_table.contract.proposal import propose, propose_label
 from ml_assets.errors import SpecError
 from ml_assets.scaffold.function_text import features_py
 from ml_assets.scaffold.labelled_table import Table
@@ -77,8 +77,7 @@ def rows_file(sources: Path, name: str) -> Path:
 
 
 def _contract(table: Table) -> dict[str, Any]:
-    """What the table meets, each of its partitions by itself; of the label nothing is asked: an
-    outcome may be unknown."""
+    """What the table meets, each of its partitions by itself, and what its label may be."""
     keys = table.given.keys
     frames = (
         [part for _, part in table.frame.group_by(keys, maintain_order=True)]
@@ -86,8 +85,9 @@ def _contract(table: Table) -> dict[str, Any]:
         else [table.frame]
     )
     suite = propose(SOURCE, [frame.lazy() for frame in frames], table.key)
-    asked = [one for one in suite["expectations"] if one["kwargs"].get("column") != table.label]
-    return {**suite, "expectations": asked}
+    others = [one for one in suite["expectations"] if one["kwargs"].get("column") != table.label]
+    of_label = propose_label(table.frame[table.label], is_measured=table.ahead is not None)
+    return {**suite, "expectations": [*others, *of_label]}
 
 
 def _checked_name(name: str) -> str:

@@ -28,6 +28,9 @@ def _of_rows(name: str, table: Table) -> str:
         steps.append(f".with_columns({moment}.alias({decided}))")
     if table.given.calendar and moments:
         steps.append(_in_window(moments.time))
+    elif table.copies:
+        key = ", ".join(map(_quoted, table.key))
+        steps += [f".sort({key})", _once(table)]
     body = "".join(f"\n        {step}" for step in steps)
     returned = f"({body}\n    )" if len(steps) > 1 else steps[0]
     return f"{_head(name, imports)}{_signature()}{comment}    return {returned}\n"
@@ -65,6 +68,18 @@ def _of_series(name: str, table: Table) -> str:
 def _in_window(time: str) -> str:
     at = f"pl.col({_quoted(time)})"
     return f'.filter({at}.is_between(window.start, window.end, closed="left"))'
+
+
+def _once(table: Table) -> str:
+    """Of rows that differ by their key alone the first one, and all whose label is not known."""
+    label = _quoted(table.label)
+    learned = [*table.names("numeric"), *table.names("categorical"), table.label]
+    columns = "".join(f"\n                {_quoted(name)}," for name in learned)
+    return (
+        f".filter(  # copies under another key are learned from once\n"
+        f"            pl.col({label}).is_null()\n"
+        f"            | pl.struct({columns}\n            ).is_first_distinct()\n        )"
+    )
 
 
 def _head(name: str, imports: str, ours: str = "") -> str:

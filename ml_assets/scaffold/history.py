@@ -33,7 +33,7 @@ def spans(table: Table) -> list[timedelta]:
 
 
 def season(table: Table) -> timedelta | None:
-    """After how long it begins anew, and is not shorter than the label is ahead."""
+    """The length of the season, at least as long as the label is ahead; None: there is none."""
     step = _step(table)
     if step is None or step > _DAY or table.ahead is None:
         return None

@@ -11,6 +11,7 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.scaffold.columns import odd_texts
+from ml_assets.scaffold.copies import count_copies
 from ml_assets.scaffold.given import Given
 from ml_assets.scaffold.moments import Moments, find_key, find_time, in_their_partitions, step_of
 from ml_assets.spec.automation import duration_text
@@ -52,6 +53,8 @@ class Table:
     """When its rows are; None: nothing in it says so."""
     ahead: timedelta | None = None
     """How long after a row its outcome is seen; None: in the row itself."""
+    copies: int = 0
+    """Rows that repeat another one under another key, more than chance explains."""
 
     @property
     def decision_at(self) -> str:
@@ -137,17 +140,24 @@ def describe(
     if time:
         uses[time] = "key and time" if time in keys else "time"
     columns = tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
-    if not ahead and not any(column.use in ("numeric", "categorical") for column in columns):
+    if not ahead and not _learned(columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     task, classes = _task(typed[label])
+    copies = 0 if series else count_copies(typed, _learned(columns), label)
     said = (
         *notes,
         *given.notes,
         *odd_texts(typed, Written(None, given.dialect.decimal, given.dialect.dates)),
         *_unlabelled(typed[label]),
+        *_copied(copies, len(typed), keys, whole=given.calendar is None),
     )
     kept = replace(given, frame=typed, notes=())
-    return Table(typed, columns, keys, task, classes, said, kept, moments, ahead)
+    return Table(typed, columns, keys, task, classes, said, kept, moments, ahead, copies)
+
+
+def _learned(columns: Sequence[Column]) -> list[str]:
+    """The names of the columns that a model learns from."""
+    return [column.name for column in columns if column.use in ("numeric", "categorical")]
 
 
 def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> tuple[pl.DataFrame, Given]:
@@ -175,6 +185,19 @@ def _unlabelled(label: pl.Series) -> tuple[str, ...]:
             return (f"1 of {counted(rows, 'row')} has no label: it is not trained on",)
         case unknown, rows:
             return (f"{unknown:,} of {rows:,} rows have no label: they are not trained on",)
+
+
+def _copied(copies: int, rows: int, key: Sequence[str], *, whole: bool) -> tuple[str, ...]:
+    """What is to be said of copies, and what was written for them."""
+    if not copies:
+        return ()
+    mended = (
+        "features.py learns from one of each, because a copy in the holdout would be no test"
+        if whole
+        else "training refuses copies in two of its splits: take them out of the files"
+    )
+    told = f"{copies:,} of {counted(rows, 'row')} are copies of others under another"
+    return (f"{told} {', '.join(key)}: {mended}",)
 
 
 _DTYPES: dict[pl.DataType, DType] = {
@@ -252,11 +275,13 @@ def _use(values: pl.Series) -> tuple[str, str]:
 
 
 def _almost_numbers(values: pl.Series) -> str:
-    """What keeps a column of text from being numbers, where most of its values are."""
+    """What is to be said of a column of text whose values, or most of them, are numbers."""
     text = values.drop_nulls()
     numbers = text.cast(pl.Float64, strict=False).is_not_null()
     count = int(numbers.sum())
-    if not len(text) / 2 < count < len(text):
+    if count == len(text):
+        return f"its numbers are text, {text[0]!r} for one: cast them in features.py if size counts"
+    if count <= len(text) / 2:
         return ""
     first = text.filter(~numbers)[0]
     return f"{count:,} of {len(text):,} are numbers, the first other is {first!r}"

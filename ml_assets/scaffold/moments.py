@@ -64,7 +64,7 @@ def find_time(frame: pl.DataFrame, given: Given, label: str) -> str | None:
 def in_their_partitions(
     frame: pl.DataFrame, time: str, given: Given
 ) -> tuple[Given, tuple[str, ...]]:
-    """The table in partitions where its rows lie in those of their files; else as one table."""
+    """Keep the partitions of files whose rows lie in them; else read all files as one table."""
     if given.keys is None:
         return given, ()
     share = _in_place(frame[time], given)

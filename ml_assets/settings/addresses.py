@@ -73,7 +73,7 @@ def require_free(host: str, port: int, whose: str, setting: str) -> None:
 
 
 def taken(whose: str, host: str, port: int, error: OSError, setting: str) -> str:
-    """Say that a server of ours cannot listen, who does, and what to set instead."""
+    """Say that a server of ours cannot listen, which process does, and what to set instead."""
     return (
         f"{whose} cannot be served at {host}:{port}: {error.strerror}{_holder(port)}. End what uses"
         f" the port, or choose another one: {setting}."

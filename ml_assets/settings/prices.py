@@ -24,7 +24,7 @@ _EXAMPLE = "spot=1.10,on-demand=3.75,reserved=2.40,node=0.40,storage=0.023,trans
 
 @dataclass(frozen=True)
 class Prices:
-    """In any one currency; what is not given is not known, and its cost is not told."""
+    """The prices of machines and storage in one currency; a cost without its price is not told."""
 
     given: Mapping[str, Decimal] = field(default_factory=dict)
     """``spot``, ``on-demand``, ``reserved``: of a GPU for an hour, its share of the machine in it.
@@ -49,7 +49,7 @@ class Prices:
         return self.given.get("transfer")
 
     def said(self) -> dict[str, str]:
-        """As a record keeps them: no float ever holds a price."""
+        """The prices as a record keeps them: as text, for no float ever holds a price."""
         return {name: str(price) for name, price in self.given.items()}
 
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 
 def canonical_json(value: object) -> bytes:
-    """Sorted keys, no spaces, UTF-8. Pydantic models are dumped by field name."""
+    """A value as JSON with sorted keys and no spaces, in UTF-8; models by their fields' names."""
     plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     text = json.dumps(
         plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

@@ -29,7 +29,7 @@ class Golden(Frozen):
 
 
 class Handover(Frozen):
-    """Of one release."""
+    """The handover of one release."""
 
     schema_version: Literal[1] = 1
     pipeline: str

@@ -82,6 +82,11 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
     return known[name]
 
 
+def rules_of(error: ValidationError) -> str:
+    """What a refused value breaks, in plain words; several rules are joined."""
+    return "; ".join(map(_rule, error.errors()))
+
+
 def load_spec(folder: Path) -> PipelineSpec:
     """Read and check ``folder/defs.yaml``.
 
@@ -191,6 +196,7 @@ def _mistake(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> Mi
 
 
 def _rule(details: ErrorDetails) -> str:
+    """What holds for a field, in a plain sentence; pydantic's own words are a programmer's."""
     context = details.get("ctx", {})
     match details["type"]:
         case "extra_forbidden":
@@ -202,42 +208,66 @@ def _rule(details: ErrorDetails) -> str:
         case "union_tag_invalid":
             key = context["discriminator"].strip("'")
             return f"there is no {key} {context['tag']!r}"
+        case "union_tag_not_found":
+            return f"the key {context['discriminator']} is needed: it says which one is meant"
+        case "literal_error":
+            return "there is no such choice"
+        case "too_short":
+            least = counted(context["min_length"], "item")
+            return f"it must have at least {least}; it has {context['actual_length']}"
+        case "string_too_short":
+            return "it must not be empty"
+        case kind if kind.startswith("date_"):
+            return "it must be a date, such as 2024-01-31"
+        case kind if kind in _WANTED:
+            return f"it must be {_WANTED[kind][0]}"
         case _:
-            return details["msg"].removeprefix("Value error, ")
+            said = details["msg"].removeprefix("Value error, ")
+            return said.replace("Input should be", "it must be")
 
 
 def _remedy(details: ErrorDetails) -> str:
+    context = details.get("ctx", {})
     match details["type"]:
         case "missing":
             return f"add the key {details['loc'][-1]!r}"
-        case "literal_error" | "union_tag_invalid":
-            context = details.get("ctx", {})
-            return f"use one of {context.get('expected') or context.get('expected_tags')}"
+        case "literal_error":
+            return f"use one of {context['expected']}"
+        case "union_tag_invalid":
+            tags = context["expected_tags"].split(", ")
+            return f"use one of {', '.join(tag for tag in tags if tag != _OTHER_FORM)}"
         case "union_tag_not_found":
-            return "add the key 'kind' (or 'family' for a model) that says which it is"
+            return f"add the key {context['discriminator']}"
         case "float_type" if _is_number(details["input"]):
             return (
                 f"write {float(details['input']):.1e}, or in full: YAML takes {details['input']}"
                 " for text (a number with an exponent has a dot and a sign there)"
             )
         case kind if kind in _WANTED:
-            return f"write {_WANTED[kind]}"
+            return _WANTED[kind][1]
         case _:
             return ""
 
 
+_OTHER_FORM = "'time_shares'"
+"""The name that ``kind: time`` with shares has in the program; nobody writes it."""
+_WHOLE = ("a whole number", "write it in digits, such as 20")
+_TEXT = ("text", "put it in quotes: YAML takes it for something else")
+_LIST = ("a list", "write [one, two]")
+_KEYS = ("keys with their values", "write {key: value}, or each key on a line of its own below")
 _WANTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "text, in quotes where YAML would take it for something else",
-    "list_type": "a list: [one, two]",
-    "tuple_type": "a list: [one, two]",
-    "dict_type": "keys with values",
-    "model_type": "keys with values",
-    "model_attributes_type": "keys with values",
+    "int_type": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": ("a number", "write it in digits, such as 0.5"),
+    "bool_type": ("true or false", "write true or false, without quotes"),
+    "string_type": _TEXT,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "dict_type": _KEYS,
+    "model_type": _KEYS,
+    "model_attributes_type": _KEYS,
 }
+"""Kind of mistake -> what is expected, and how to write it."""
 
 
 def _is_number(value: object) -> bool:

@@ -16,7 +16,7 @@ from ml_assets.spec.automation import Timed
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.cluster import QueueName
-from ml_assets.spec.load import Mistake, check_document
+from ml_assets.spec.load import Mistake, check_document, rules_of
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values, same
 from ml_assets.spec.training import HIGHEST_IS_BEST, Boosted, validation_metrics, without_meaning
@@ -122,7 +122,7 @@ class SearchSpec(Frozen):
 
     @property
     def searched(self) -> dict[str, Parameter]:
-        """Those that are not fixed."""
+        """The parameters that are searched: those that are not fixed."""
         return {path: one for path, one in self.parameters.items() if one.kind is not None}
 
     @property
@@ -361,5 +361,5 @@ def refused(spec: PipelineSpec, values: Values, path: str) -> str:
     try:
         with_values(spec, {**known, path: values[path]})
     except ValidationError as error:
-        return "; ".join(one["msg"].removeprefix("Value error, ") for one in error.errors())
+        return rules_of(error)
     return ""

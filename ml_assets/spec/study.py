@@ -75,7 +75,7 @@ class Study(Frozen):
 
     @property
     def judged_by(self) -> str:
-        """What the losses of its trials are, in words."""
+        """The name of the loss that its trials are judged by."""
         return judged_by(str(self.search.get("metric", "validation_loss")))
 
     @property
@@ -105,5 +105,5 @@ class Study(Frozen):
 
     @property
     def machine_hours(self) -> float:
-        """Of all trials; the trainings by other seeds are not in it."""
+        """The machine hours of all trials, without the trainings by other seeds."""
         return sum(one.machine_hours for one in self.trials)

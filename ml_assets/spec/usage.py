@@ -76,5 +76,5 @@ class AttemptUsage(Frozen):
 
     @property
     def gpus(self) -> int:
-        """On all its machines."""
+        """The GPUs on all of its machines."""
         return self.held.nodes * self.held.gpus_per_node

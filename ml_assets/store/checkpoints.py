@@ -158,7 +158,7 @@ def whole_checkpoints(store: CheckpointStore, session: str) -> list[Found]:
 
 
 def claim_session(store: CheckpointStore, session: str, attempt: int, *, resume: bool) -> None:
-    """From here on this attempt writes, and older ones do not; safe to repeat.
+    """Claim the session: from here on this attempt writes, older ones do not. It may be repeated.
 
     Args:
         resume: it goes on from what is there; False: it begins anew, and nothing older counts.

@@ -14,7 +14,7 @@ from ml_assets.store.objects import write_whole
 
 
 class Retired(Frozen):
-    """Who retired a pipeline, when and why."""
+    """A record of who retired a pipeline, when and why."""
 
     author: Said
     reason: Said

@@ -196,7 +196,7 @@ def merge_all(parts: Sequence[TableStatistics]) -> TableStatistics:
 
 
 def merge(left: TableStatistics, right: TableStatistics) -> TableStatistics:
-    """Two partitions of one table as one; a column that one lacks is missing in all its rows."""
+    """Merge two partitions of one table; a column that one lacks is missing in all its rows."""
     names = dict.fromkeys(c.name for c in (*left.columns, *right.columns))
     ours, theirs = ({c.name: c for c in one.columns} for one in (left, right))
     columns = [_merged(ours.get(name), theirs.get(name), left.rows, right.rows) for name in names]

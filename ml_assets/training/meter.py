@@ -57,7 +57,7 @@ class Meter:
 
     @property
     def report_is_due(self) -> bool:
-        """True where a reader would wonder if training still goes on."""
+        """Whether a reader would wonder by now if training still goes on."""
         return time.monotonic() - self._reported >= LIVE_SECONDS
 
     def live(self) -> dict[str, float]:

@@ -38,7 +38,7 @@ def make_optimizer(network: nn.Module, spec: TrainingSpec) -> Optimizer:
 
 
 def rates_of(network: nn.Module, spec: TrainingSpec) -> list[float]:
-    """Of each group, the multiple of the spec's learning rate that it learns at."""
+    """The multiple of the spec's learning rate that each parameter group learns at."""
     return [float(group.get(_RATE, 1.0)) for group in _groups(network, spec)]
 
 

@@ -44,11 +44,11 @@ class Stopwatch:
         self._seconds += seconds
 
     def asked(self) -> None:
-        """Something was asked for and comes while other work goes on; the last such call counts."""
+        """Note that something was asked for and comes beside other work; the last call counts."""
         self._asked = time.perf_counter()
 
     def answered(self) -> None:
-        """All of it is there, and no other work was left since it was asked for last."""
+        """Note that all that was asked for is there, and that no other work was left meanwhile."""
         if self._asked is not None:
             self.add(time.perf_counter() - self._asked)
             self._asked = None
@@ -98,7 +98,7 @@ class Spent(NamedTuple):
 
 @dataclass
 class Window:
-    """Some steps in a row, added up, as this rank lived them."""
+    """The times of some steps in a row, added up, as this rank measured them."""
 
     losses: list[float] = field(default_factory=list)
     rows: float = 0.0

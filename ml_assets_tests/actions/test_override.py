@@ -118,5 +118,5 @@ def test_saying_it_again_writes_nothing_and_another_reason_is_another_line(store
 @pytest.mark.parametrize(("author", "reason"), [("", "why"), (" ", "why"), ("ada", " \n")])
 def test_nobody_and_no_reason_override_nothing(store, author, reason):
     refused(store, A)
-    assert "by somebody, for a reason" in reasons(ask(store, author=author, reason=reason))
+    assert "needs an author and a reason" in reasons(ask(store, author=author, reason=reason))
     assert len(read(store, PIPELINE)) == 1

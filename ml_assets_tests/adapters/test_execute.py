@@ -2,7 +2,11 @@
 
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import dagster as dg
 import polars as pl
@@ -10,7 +14,10 @@ import pytest
 
 from ml_assets.adapters.execute import execute, interrupts_noted
 from ml_assets.adapters.runs import Selection
+from ml_assets.cli.main import interrupts_kept
 from ml_assets.errors import Interrupted, RunFailed
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
 
 
 def interrupt(*_: object) -> int:
@@ -32,6 +39,13 @@ def function_of_a_team() -> None:
 @dg.asset
 def plain() -> None:
     interrupt()
+
+
+@dg.asset
+def swallowed() -> None:
+    """As a library does that catches whatever comes."""
+    with suppress(BaseException):
+        interrupt()
 
 
 @dg.asset
@@ -68,7 +82,7 @@ def test_below_rust_it_ends_the_run_as_anywhere_else(instance: dg.DagsterInstanc
     assert [ended.is_finished for ended in instance.get_runs()] == [True]
 
 
-@pytest.mark.parametrize("asset", [function_of_a_team, plain])
+@pytest.mark.parametrize("asset", [function_of_a_team, plain, swallowed])
 def test_an_interrupted_step_is_no_fault_of_its_function(
     instance: dg.DagsterInstance, asset: dg.AssetsDefinition
 ) -> None:
@@ -100,3 +114,66 @@ def test_only_what_asks_for_the_end_counts(number: signal.Signals, counts: bool)
     finally:
         signal.signal(number, before)
     assert signal.set_wakeup_fd(-1) == -1
+
+
+NOWHERE = {
+    "a finalizer": """
+class Left:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+def into_nowhere():
+    Left()
+""",
+    "a callback of the garbage collection": """
+def interrupted(phase, _):
+    gc.callbacks.remove(interrupted)
+    signal.raise_signal(signal.SIGINT)
+
+
+def into_nowhere():
+    gc.callbacks.append(interrupted)
+    gc.collect()
+""",
+}
+GOES_ON = """
+import gc, signal, time
+from pathlib import Path
+{planted}
+def build(tables, window):
+    into_nowhere()
+    time.sleep(5)
+    Path({sign!r}).touch()
+    return tables["flowers"]
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("planted", NOWHERE.values(), ids=list(NOWHERE))
+def test_a_command_is_interrupted_though_python_swallowed_it(tmp_path: Path, planted: str) -> None:
+    world, sign = World(tmp_path), tmp_path / "went on"
+    irises.plant(world.pipelines, world.sources)
+    code = GOES_ON.format(planted=planted, sign=str(sign))
+    (world.pipelines / "irises" / "features.py").write_text(code)
+    done = world.streams("run", "irises", "--through", "feature_set", code=130)
+    assert done.stderr == "interrupted: what was made stays; run again to go on\n"
+    assert not sign.exists()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_what_is_swallowed_several_times_at_once_comes_once() -> None:
+    class Left:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    before, waits = sys.unraisablehook, threading.Event()
+    with interrupts_kept():
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(3):
+                Left()
+            waits.wait(60)
+        waits.wait(0.2)  # a second one would end it
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        Left()  # the block ends before it can come
+    assert sys.unraisablehook is before

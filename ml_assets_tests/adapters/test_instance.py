@@ -22,6 +22,7 @@ import click
 import dagster as dg
 import pytest
 from dagster._cli.utils import get_possibly_temporary_instance_for_cli
+from dagster._core.events import StepMaterializationData
 from dagster._daemon.types import DaemonHeartbeat
 
 from ml_assets.adapters.declared import asset_key
@@ -93,6 +94,22 @@ def test_a_home_that_is_named_is_taken(checkout: Path, monkeypatch: pytest.Monke
     with get_possibly_temporary_instance_for_cli() as instance:
         assert Path(instance.root_directory) == other
     assert not (checkout / ".ml_assets").exists()
+
+
+def test_the_logs_of_the_newest_run_stay_open_between_two_events(checkout: Path) -> None:
+    """The last reader of a SQLite file that goes copies its write-ahead log, and deletes it."""
+    with get_possibly_temporary_instance_for_cli() as instance:
+        logs = Path(instance.root_directory) / "history" / "runs"
+        for run in ("first", "second"):
+            for name in ("one", "two"):
+                made = dg.DagsterEvent(
+                    event_type_value="ASSET_MATERIALIZATION",
+                    job_name="job",
+                    event_specific_data=StepMaterializationData(dg.AssetMaterialization(name)),
+                )
+                instance.report_dagster_event(made, run)
+            assert {log.name for log in logs.glob("*-wal")} == {"index.db-wal", f"{run}.db-wal"}
+        assert len(instance.all_logs("first")) == len(instance.all_logs("second")) == 2
 
 
 def test_a_state_folder_that_cannot_be_is_told_in_one_line(

@@ -1,5 +1,6 @@
 """`ml-assets check` asks the cluster of the settings whether one could train there."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,54 @@ def test_a_network_is_held_to_the_memory_of_a_pod_and_its_strategy(tmp_path):
     shared = "strategy: shard\n    processes: 4\n  cluster: {nodes: 4}"
     spec.write_text(wide.replace("strategy: replicate\n    processes: 1", shared))
     assert "does not fit" not in world.cli("check", "irises", code=1)  # there is no cluster
+
+
+def test_a_column_that_the_function_does_not_return_is_a_mistake(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    plain = spec.read_text()
+    line = next(n for n, line in enumerate(plain.splitlines(), 1) if "numeric:" in line)
+    spec.write_text(plain.replace("petal_length, petal_width]", "petal_widht]"))
+    told = world.cli("check", "irises", code=1)
+    assert f"defs.yaml:{line}: features.numeric is 'petal_widht'" in told
+    assert "Did you mean 'petal_width'? It returns flower, sepal_length, " in told
+    spec.write_text(plain)
+    function = world.pipelines / "irises" / "features.py"
+    good = function.read_text()
+    function.write_text(good.replace('tables["flowers"]', 'tables["flowers"].sort("hight")'))
+    told = world.cli("check", "irises", code=1)
+    assert "features.function is 'features.py:build'" in told and "hight" in told
+    function.write_text(good.replace('tables["flowers"]', 'tables["flowers"].collect()[0].lazy()'))
+    assert "good" in world.cli("check", "irises"), "a function that needs rows is not judged"
+
+
+def test_a_numeric_feature_that_comes_as_text_is_a_mistake(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    text = spec.read_text().replace("petal_width: float64", "petal_width: string")
+    spec.write_text(text)
+    told = world.cli("check", "irises", code=1)
+    assert "features.numeric is 'petal_width', which comes as String" in told
+
+
+def test_every_mistake_of_a_contract_is_told_at_once(tmp_path):
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    file = world.pipelines / "irises" / "flowers.json"
+    suite = json.loads(file.read_text())
+    between = "expect_column_values_to_be_between"
+    suite["expectations"] += [
+        {"type": "expect_column_values_to_be_grand", "kwargs": {"column": "sepal_width"}},
+        {"type": between, "kwargs": {"column": "sepal_widht", "min_value": 0}},
+        {"type": between, "kwargs": {"column": "petal_width", "min_value": "low"}},
+        {"type": between, "kwargs": {"column": "petal_width", "mostly": 3, "max_value": 9}},
+    ]
+    file.write_text(json.dumps(suite))
+    told = world.cli("check", "irises", code=1)
+    assert f"4 mistakes in the contract {file}" in told
+    assert "there is no such type. Did you mean" in told
+    assert "names the columns ['sepal_widht'], which the table does not have. Did you mean" in told
+    assert "'low'" in told
+    assert "mostly is 3; a share from 0 to 1 is expected" in told

@@ -375,7 +375,7 @@ def test_a_column_that_the_spec_does_not_name_is_left_out_aloud(
     function.write_text(function.read_text().replace('tables["flowers"]', wide))
     assert main(["run", "irises", "--through", "feature_set"]) == 0
     said = capsys.readouterr().out
-    line = "`area` is returned by features.py:build and not named in features.numeric"
+    line = "`area` is returned by features.py:build, but not named in features.numeric"
     assert said.count(line) == 1
     assert said.count("returned by") == 1, "a column of the source is passed through, not made"
 

@@ -172,9 +172,84 @@ def test_an_unknown_outcome_is_no_mistake_of_the_table(
     assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     assert "1 of 60 rows has no label: it is not trained on" in capsys.readouterr().out
     assert main(["run", "houses", "--through", "training_set"]) == 0
-    contract = json.loads((room / "houses" / "contracts" / "rows.json").read_text())
-    asked = [one["kwargs"].get("column") for one in contract["expectations"]]
-    assert "plot" in asked and "garden" not in asked
+    assert set(of_label(room / "houses", "garden")) == {"in_set"}
+
+
+def of_label(folder: Path, label: str) -> dict[str, dict[str, object]]:
+    """What the contract of a new pipeline asks of its label, by the end of its type."""
+    suite = json.loads((folder / "contracts" / "rows.json").read_text())
+    asked = [one for one in suite["expectations"] if one["kwargs"].get("column") == label]
+    assert {one["severity"] for one in asked} == {"critical"}
+    return {one["type"].partition("_to_")[2].removeprefix("be_"): one["kwargs"] for one in asked}
+
+
+def test_a_label_that_is_wrong_is_refused_by_the_contract_that_new_writes(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for label in ("garden", "kind", "rooms"):
+        assert main(["new", label, "--from", str(houses), "--label", label]) == 0
+    assert of_label(room / "garden", "garden")["in_set"]["value_set"] == [0, 1]
+    assert of_label(room / "kind", "kind")["in_set"]["value_set"] == ["flat", "house"]
+    rooms = of_label(room / "rooms", "rooms")
+    assert rooms.keys() == {"not_be_null", "between"}
+    assert rooms["between"]["min_value"] == 0 and rooms["between"]["max_value"] == 8
+    spec = load_spec(room / "kind")
+    (source,) = spec.sources.values()
+    landed = read_settings().sources / str(getattr(source, "path", ""))
+    landed.write_text(landed.read_text().replace("house", "castle", 3))
+    assert main(["run", "kind", "--through", "validated_table"]) == 1
+    assert "kind must be one of" in capsys.readouterr().out
+
+
+def test_copies_are_counted_and_learned_from_once(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pl.read_csv(houses).with_columns(pl.int_range(pl.len()).alias("lot"))
+    again = frame.head(30).with_columns(pl.col("plot") + "b", pl.col("lot") + 1000)
+    pl.concat([frame, again]).drop("lot").write_csv(houses)
+    about = ["--from", str(houses), "--label", "garden"]
+    assert main(["new", "houses", *about]) == 0
+    said = "30 of 90 rows are copies of others under another plot: features.py learns from one"
+    assert said in capsys.readouterr().out
+    assert main(["run", "houses", "--through", "training_set"]) == 0
+    file = room / "houses" / "features.py"
+    text = file.read_text()
+    begin, end = text.index("        .filter("), text.index("is_first_distinct()")
+    file.write_text(text[:begin] + text[end:].partition(")\n        )")[2])
+    capsys.readouterr()
+    assert main(["run", "houses", "--through", "training_set"]) == 1
+    assert "[fail] no_shared_rows: " in capsys.readouterr().out
+
+
+def test_rows_that_are_equal_by_chance_are_no_copies(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, rows = tmp_path / "dice.csv", 300
+    dice = {"n": range(rows), "eyes": [n * 7 % 6 for n in range(rows)]}
+    pl.DataFrame({**dice, "won": [n * 13 % 5 > 2 for n in range(rows)]}).write_csv(file)
+    assert main(["new", "dice", "--from", str(file), "--label", "won"]) == 0
+    assert "copies" not in capsys.readouterr().out
+    assert "is_first_distinct" not in (room / "dice" / "features.py").read_text()
+
+
+def test_numbers_that_are_kept_as_text_are_told_by_new_and_warned_of_by_check(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graded = pl.read_csv(houses).with_columns(
+        grade=pl.Series([str(n % 3 + 1) for n in range(60)]),
+        zone=pl.Series([f"0{n % 3}" for n in range(60)]),
+    )
+    graded.write_parquet(houses.with_suffix(".parquet"))
+    table = str(houses.with_suffix(".parquet"))
+    assert main(["new", "houses", "--from", table, "--label", "garden"]) == 0
+    said = capsys.readouterr().out
+    assert "categorical: its numbers are text, '1' for one: cast them in features.py" in said
+    assert main(["check", "houses"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "warning: features.categorical has 'grade', and its values in contracts/rows.json" in said
+    )
+    assert "'zone'" not in said
 
 
 def test_unknown_outcomes_are_counted(

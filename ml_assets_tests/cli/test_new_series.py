@@ -90,6 +90,31 @@ def test_what_lies_there_is_found_and_said(
     assert spec.gates[0].name == "beats_persistence"
 
 
+def test_a_pattern_names_the_files_of_a_folder_that_are_meant(room: Path, air: Path) -> None:
+    (air / "stations.csv").write_text("station,city\na,Rome\n")
+    assert main(["new", "mixed", "--from", str(air), "--label", "pm25", "--ahead", "6h"]) == 1
+    assert main(["new", "air", "--from", f"{air}/air_*.csv", "--label", "pm25"]) == 0
+    source = load_spec(room / "air").sources["rows"]
+    assert getattr(source, "path", "") == "air/air_{partition:%Y%m%d}.csv"
+
+
+def test_a_person_at_a_terminal_is_asked_for_what_no_flag_says(
+    room: Path, air: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {"Your data": str(air), "What is to be predicted": "pm25", "how much later": "6h"}
+    asked: list[str] = []
+
+    def answer(question: str, **_: object) -> str:
+        asked.append(question)
+        return next(said for begin, said in answers.items() if begin in question)
+
+    monkeypatch.setattr("ml_assets.cli.new._is_asked", lambda: True)
+    monkeypatch.setattr("click.prompt", answer)
+    assert main(["new", "air"]) == 0
+    assert len(asked) == 3
+    assert load_spec(room / "air").label.column == "pm25_in_6h"
+
+
 def test_outcomes_are_of_the_row_so_much_later_and_unknown_ones_are_counted(
     room: Path, air: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ import polars as pl
 
 from ml_assets_tests.worlds.world import World
 
+TIME = "2024-01-01T00:00:00Z"
 MEASURES = {"sepal_length": 5.1, "sepal_width": 3.5, "petal_length": 1.4, "petal_width": 0.2}
 
 
@@ -58,3 +59,20 @@ def test_every_mistake_is_an_error_and_exits_1_without_output(
     assert unknown.stderr.startswith(
         "error: --output x.xlsx: the extension '.xlsx' names no format"
     )
+
+
+def test_a_word_that_was_never_seen_and_a_value_that_is_warned_of_are_told_in_a_line_each(
+    released: World, tmp_path: Path
+) -> None:
+    week = (released.sources / "orders" / "2024-03-18.csv").read_text().splitlines()[:3]
+    new = week[1].split(",")
+    given = tmp_path / "orders.csv"
+    given.write_text("\n".join([week[0], ",".join([new[0], "mars", *new[2:]]), week[2]]))
+    done = released.streams("predict", "deliveries", str(given))
+    said = "1 row with a depot that no training row had, «mars» for one"
+    assert [line for line in done.stderr.splitlines() if said in line]
+    assert pl.read_csv(io.StringIO(done.stdout))["probability"].null_count() == 0
+    flat = json.dumps({**MEASURES, "flower": 1000, "petal_length": 99.0, "measured_at": TIME})
+    done = released.streams("predict", "irises", "--row", flat)
+    (line,) = [line for line in done.stderr.splitlines() if "an unusual petal_length" in line]
+    assert "note: 1 row with an unusual petal_length, «99.0» for one: the contract warns" in line

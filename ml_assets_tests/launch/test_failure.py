@@ -54,7 +54,7 @@ def ended(tmp_path):
 @pytest.mark.parametrize(
     ("code", "then", "says"),
     [
-        (64, "stop", "request is wrong"),
+        (64, "stop", "request cannot be read"),
         (65, "stop", "Materialize that asset again"),
         (66, "stop", "learning_rate"),
         (70, "stop", "traceback"),
@@ -69,7 +69,7 @@ def ended(tmp_path):
         (-2, "interrupted", "last whole checkpoint"),
         (-31, "again", "signal 31"),
         (1, "stop", "exit code 1"),
-        (0, "stop", "no whole result"),
+        (0, "stop", "no complete result"),
     ],
 )
 def test_each_end_has_a_next_step_and_a_sentence(ended, code, then, says):

@@ -111,7 +111,7 @@ def test_where_two_attempts_were_killed_one_process_goes_on_and_the_losses_agree
     assert (result.attempt, result.step) == (3, STEPS)
     warnings = [event.message for event in named(told.events, "warning")]
     assert "retry 1 of 2" in warnings[0]
-    assert "1 instead of 2 processes: SIGKILL ended 2 attempts in a row" in warnings[1]
+    assert "1 instead of 2 processes, because SIGKILL ended 2 attempts in a row" in warnings[1]
     one, two = losses(told.events), losses(undisturbed[2])
     assert one.keys() == two.keys()
     assert max(abs(one[step] - two[step]) for step in one) < 1e-5

@@ -98,7 +98,7 @@ def test_what_does_not_start_has_a_budget_of_its_own():
     assert next_attempt(stories("unstarted", "unstarted"), budgets).go_on
     spent = next_attempt(stories(*["unstarted"] * 3), budgets)
     assert not spent.go_on
-    assert "did not come to run, 3 times in a row" in spent.reason
+    assert "its processes never started, 3 times in a row" in spent.reason
 
 
 def test_two_kills_of_memory_halve_the_processes_of_each_node():
@@ -145,7 +145,7 @@ def test_so_many_nodes_are_never_left_alone_that_it_is_hardly_the_nodes():
 def test_where_there_is_no_room_without_them_they_will_do_again():
     decision = next_attempt(stories("no_room", room=3), avoided=("bad", "worse"))
     assert (decision.go_on, decision.world, decision.avoid) == (True, EIGHT, ())
-    assert "no room without bad, worse" in decision.reason
+    assert "so it may use bad, worse again" in decision.reason
     again = next_attempt(stories("no_room", "no_room", room=3), avoided=decision.avoid)
     assert not again.go_on
 

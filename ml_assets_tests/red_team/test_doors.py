@@ -154,3 +154,29 @@ def test_verify_says_that_the_code_has_moved_on_and_refuses_nothing(
     [code] = [check for check in moved.checks if check.name == "code"]
     assert moved.holds and code.outcome == "note"
     assert "than is here now: irises/feature_set" in code.reason
+
+
+LENIENT = """
+from ml_assets.assets.released_model.gates import decide as gates
+
+honest = gates._decide
+gates._decide = lambda *asked: honest(*asked).model_copy(update={"passed": True})
+"""
+
+
+def test_a_teams_code_that_changes_the_gates_where_they_decide_is_told_by_verify(
+    folder: Path, refused: Scene
+) -> None:
+    """It runs in the process that decides, so it can; another one, without such code, tells."""
+    features(refused).write_text(features(refused).read_text() + LENIENT)
+    _in_spec("epochs: 29", "epochs: 28")(folder)
+    said = refused.world.cli("run", NAME)
+    assert refused.in_production == refused.candidate, said
+    said = refused.world.streams("release", "verify", NAME, code=3).stdout
+    assert "refused  gates: decided again on the same report" in said and "too_good has" in said
+
+
+def test_verify_decides_again(released: Scene) -> None:
+    [whole] = verify_pipelines(released.world.settings, NAME, None)
+    [gates] = [check for check in whole.checks if check.name == "gates"]
+    assert gates.outcome == "ok"

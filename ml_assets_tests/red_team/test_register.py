@@ -213,7 +213,7 @@ def test_a_manifest_leads_nowhere_and_lies_about_nothing(
     for weights in ({"path": "../w.safetensors"}, {"path": "/etc/passwd"}, {"path": "a/b"}):
         about = {**manifest["weights"], **weights}
         (mine / "model.json").write_text(json.dumps({**manifest, "weights": about}))
-        assert "a plain file beside it is" in mistakes(eve, mine)
+        assert "expected a file beside it" in mistakes(eve, mine)
     about = {**manifest["weights"], "sha256": "0" * 64}
     (mine / "model.json").write_text(json.dumps({**manifest, "weights": about}))
     assert "is damaged" in mistakes(eve, mine)
@@ -246,7 +246,7 @@ def test_an_address_stays_below_the_places_that_the_settings_name(
     assert "There is no folder" in mistakes(eve, handover / "link")
     assert "is a symbolic link" in mistakes(eve, handover / "inner")
     monkeypatch.delenv("ML_ASSETS_REGISTER_FROM")
-    assert "No model is taken from anywhere" in mistakes(eve, outside)
+    assert "This API registers no models" in mistakes(eve, outside)
 
 
 def test_no_other_stage_and_no_claim_that_is_no_number(

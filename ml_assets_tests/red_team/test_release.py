@@ -337,6 +337,24 @@ def test_an_mlflow_alias_is_not_asked(refused: Scene) -> None:
     require_refused(refused, refused.materialize("released_model"))
 
 
+def test_an_mlflow_alias_that_was_moved_is_told_and_put_right(refused: Scene) -> None:
+    """The ledger decides; MLflow is a projection of it."""
+    world, there = refused.world, refused.in_production
+    uri = str(refused.objects.path("models", refused.candidate))
+    told = [world.settings.tracking_uri, NAME, refused.candidate, uri]
+    subprocess.run([sys.executable, "-c", ALIAS, *told], env=world.environment, check=True)
+    assert there is not None
+    wrong = (
+        f"MLflow shows model {refused.candidate[:12]} in production; the ledger has model"
+        f" {there[:12]} there"
+    )
+    assert wrong in world.streams("status", NAME).stdout
+    assert f"note     mlflow: {wrong}" in world.streams("release", "verify", NAME).stdout
+    assert "MLflow was told the stages" in world.streams("release", "history", NAME).stderr
+    assert "mlflow: its aliases lead to" in world.streams("release", "verify", NAME).stdout
+    assert "MLflow shows" not in world.streams("status", NAME).stdout
+
+
 def test_an_edited_report_is_not_read(refused: Scene) -> None:
     for page in (refused.objects.root / "reports").rglob("*.html"):
         page.write_text(page.read_text().replace("fail", "pass").replace("refused", "passed"))

@@ -56,12 +56,12 @@ def test_nobody_answers_who_cannot_be_read(store, nobody: str) -> None:
     recall = made_of_nothing(store)
     for author, reason in ((nobody, "because"), ("eve", nobody)):
         said = override(store, PIPELINE, A, author, reason)
-        assert isinstance(said, Refused) and "is by somebody, for a reason" in said.reasons[0]
-        with pytest.raises(EvidenceError, match="is by somebody, for a reason"):
+        assert isinstance(said, Refused) and "needs an author and a reason" in said.reasons[0]
+        with pytest.raises(EvidenceError, match="needs an author and a reason"):
             extent(store, BAD, author, reason)
-        with pytest.raises(EvidenceError, match="is by somebody, for a reason"):
+        with pytest.raises(EvidenceError, match="needs an author and a reason"):
             lift(store, recall, author, reason)
-        with pytest.raises(EvidenceError, match="is by somebody, for a reason"):
+        with pytest.raises(EvidenceError, match="needs an author and a reason"):
             return_to(cast(Pipeline, None), cast(Tracking, None), Asked(author, reason), print)
     assert isinstance(override(store, PIPELINE, A, "佐藤", "7"), Overridden)
     lift(store, recall, "佐藤", "7")

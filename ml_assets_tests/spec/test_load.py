@@ -45,7 +45,7 @@ def test_three_mistakes_are_reported_at_once_each_with_its_line(folder: Path) ->
     for key, mistake in found.items():
         assert key.split(".")[-1] in lines[mistake.line - 1]
     assert found["training.epochs"].value == "'many'"
-    assert "integer" in found["training.epochs"].rule
+    assert found["training.epochs"].rule == "it must be a whole number"
     assert "0.5" in found["split.validation"].rule
 
 
@@ -160,3 +160,29 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
     assert found["owner"].rule == "the key is needed"
     assert found["model"].rule == "there is no family 'oak'"
     assert found["model"].remedy.startswith("use one of 'tabm', ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "rule", "remedy"),
+    [
+        ("epochs: 30", "epochs: twenty", "training.epochs", "it must be a whole number", "digits"),
+        ("epochs: 30", "epochs: 2.5", "training.epochs", "it must be a whole number", "digits"),
+        ("epochs: 30", "epochs: 0", "training.epochs", "it must be greater than 0", ""),
+        ("kind: random", "kind: randm", "split", "there is no kind 'randm'", "'time+group'"),
+        ("kind: random, ", "", "split", "the key 'kind' is needed", "add the key 'kind'"),
+        ("strategy: replicate", "strategy: both", "training.strategy", "no such choice", "'shard'"),
+        ("numeric: [sepal_length", "numeric: sepal_length #", "features.numeric", "a list", "[one"),
+        ("key: [flower]\n    d", "key: []\n    d", "features.key", "at least 1 item; it has 0", ""),
+        ("owner: team:botany", "owner: 7", "owner", "it must be text", "quotes"),
+        ("{family: mlp, width: 32, depth: 2}", "big", "model", "it must be keys", "{key"),
+    ],
+)  # fmt: skip
+def test_no_rule_is_in_the_words_of_a_programmer(
+    folder: Path, old: str, new: str, key: str, rule: str, remedy: str
+) -> None:
+    edit(folder, (old, new))
+    found = {one.key: one for one in check_spec(folder)[1]}
+    assert rule in found[key].rule
+    assert remedy in found[key].remedy
+    told = "\n".join(map(str, found.values()))
+    assert not any(words in told for words in ("Input should", "valid", "Tuple", "time_shares"))

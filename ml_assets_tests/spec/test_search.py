@@ -45,7 +45,7 @@ def said(folder: Path, spec: PipelineSpec, *lines: str, top: str = "trials: 4") 
         ("model.dropout: {kind: float, low: 0.5, high: 0.1}", "empty or reversed"),
         ("model.dropout: {kind: log_float, low: 0.0, high: 0.1}", "begins above 0"),
         ("model.width: {kind: int, low: 8.5, high: 16}", "whole numbers"),
-        ("model.width: {kind: float, low: 8.5, high: 16}", "valid integer"),
+        ("model.width: {kind: float, low: 8.5, high: 16}", "must be a whole number"),
         ("model.width: {kind: choice, values: [8]}", "two values or more"),
         ("model.width: {kind: choice, values: [8, 8]}", "stands there twice"),
         ("model.width: {kind: choice, values: [8, -1]}", "greater than 0"),

@@ -3,19 +3,20 @@
 import importlib.util
 from pathlib import Path
 
+from ml_assets.actions.check.columns import column_mistakes, number_words, schema_of
 from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
 from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.assets.validated_table.contract.compiled import contract_mistakes
 from ml_assets.assets.validated_table.contract.expectations import (
     INSTALL,
-    check_expectations,
     is_installed,
     needs_engine,
 )
-from ml_assets.assets.validated_table.contract.suite import contract_of
-from ml_assets.errors import DoesNotFit, MlAssetsError, StorageError
+from ml_assets.assets.validated_table.contract.suite import contract_of, told_mistakes
+from ml_assets.errors import ContractError, DoesNotFit, MlAssetsError, StorageError
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
@@ -46,6 +47,9 @@ def check_folder(folder: Path) -> tuple[str, ...]:
 def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     """The same, and what cannot be trained on the machines of the spec and the settings."""
     found = check_folder(folder)
+    spec, _ = check_spec(folder)
+    if spec is not None and not found:
+        found = tuple(map(str, column_mistakes(folder, spec, settings)))
     return (*found, *_spot_mistakes(folder, settings), *_memory_mistakes(folder, settings))
 
 
@@ -90,10 +94,12 @@ def _is_unset(connection: str, settings: Settings) -> bool:
     return connection not in settings.sql and not default.is_file()
 
 
-def cannot_alarm(folder: Path, settings: Settings) -> tuple[str, ...]:
-    """What of a right spec's drift could never alarm; no mistake: the model is as good."""
+def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """What of a right spec may not be meant: numbers taken for words, drift that cannot alarm."""
     spec, _ = check_spec(folder)
-    return tuple(blind_spots(Pipeline(spec, folder, settings))) if spec is not None else ()
+    if spec is None:
+        return ()
+    return (*number_words(folder, spec), *blind_spots(Pipeline(spec, folder, settings)))
 
 
 def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
@@ -175,11 +181,14 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
         file = folder / SPEC_FILE
         found.append(Mistake(file, line_of(file, "name"), "name", repr(spec.name), rule, remedy))
     for name, source in spec.sources.items():
+        if source.contract is None:
+            continue
+        file, key = folder / source.contract, f"sources.{name}.contract"
         try:
-            check_expectations(contract_of(folder, source))
-        except MlAssetsError as error:
-            key = f"sources.{name}.contract"
-            found.append(_named(folder, key, source.contract or "", error))
+            if wrong := contract_mistakes(file, schema_of(source.columns)):
+                raise ContractError(told_mistakes(file, wrong))
+        except ContractError as error:
+            found.append(_named(folder, key, source.contract, error))
     begin = spec.training.init_from
     if begin is not None and begin != RELEASE:
         try:

@@ -31,6 +31,7 @@ from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import Plan, plan, retyped
 from ml_assets.automation.planner.selection import model_run
 from ml_assets.errors import EvidenceError, SpecError
+from ml_assets.records.data_failures import forget_failures
 from ml_assets.records.data_steps import data_steps, last_took
 from ml_assets.records.experiments import Words
 from ml_assets.records.recent_runs import rows
@@ -225,6 +226,7 @@ class PipelineRun:
                 self.tell(f"leave {address}: what it is made from could not be made")
         if stages.failures:
             raise failure_of(stages.failures)
+        forget_failures(self.store, self.pipeline.name, wanted)
 
     def _tell_other_columns(self, plan: Plan) -> None:
         """What other columns of a source cost, before anything is made again."""

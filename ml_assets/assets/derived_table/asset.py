@@ -63,6 +63,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
         whole = Address(pipeline.name, STAGE, table)
         yield from make_partitions(
             context,
+            pipeline,
             whole,
             make,
             lambda: history(pipeline.store, whole, table_pictures, rows_at_a_glance),

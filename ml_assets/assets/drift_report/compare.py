@@ -54,7 +54,7 @@ _STATISTICS = 5
 
 @dataclass(frozen=True)
 class NewPeriod:
-    """What there is to judge of one period; what is absent is not judged."""
+    """The values of one period that are judged; what is absent is not judged."""
 
     period: str
     rows: pl.DataFrame

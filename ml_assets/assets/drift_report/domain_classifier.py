@@ -110,7 +110,7 @@ class Domain:
 
 
 def evenly(frame: pl.DataFrame, most: int) -> pl.DataFrame:
-    """At most so many rows, evenly spaced: the same at every call."""
+    """Rows of a table, evenly spaced and at most so many: the same ones at every call."""
     if len(frame) <= most:
         return frame
     places = np.linspace(0, len(frame) - 1, most).astype(np.int64)

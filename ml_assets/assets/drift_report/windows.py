@@ -112,7 +112,7 @@ class DriftWindows:
         return pl.concat(frames, how="vertical_relaxed")
 
     def training_samples(self, pipeline: Pipeline) -> dict[str | None, pl.DataFrame]:
-        """Some rows of each period of the training split, as they were when it was trained."""
+        """Read some rows of each period of the training split, as they were when it was trained."""
         store = pipeline.store
         released = pipeline.at(self.release.commit)
         data = require_record(released, pipeline.address("training_set"))

@@ -128,7 +128,7 @@ class Columns:
 
 
 def is_closed(bins: Bins) -> bool:
-    """Whether all its words are known, so that a new one is noticed."""
+    """Whether all words of the column are known, so that a new one is noticed."""
     return isinstance(bins, CategoryBins) and not bins.open
 
 

@@ -30,7 +30,7 @@ MOST = 60
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a holdout."""
+    """A part of a holdout's rows that is judged by itself."""
 
     about: str
     rows: np.ndarray

@@ -44,7 +44,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Scored:
-    """Predictions [rows, outputs] in the order of the split's rows, and how fast they came."""
+    """The predictions of a split, [rows, outputs] in the order of its rows, and their speed."""
 
     predictions: NDArray[np.float64]
     result: ScoreResult

@@ -38,7 +38,7 @@ class Seeds:
     """The record of the training set."""
 
     def spread(self, holdout: Holdout, score: Score) -> SeedSpread | None:
-        """As it was measured once; None where no gate asks for it.
+        """The spread over seeds as it was measured once; None where no gate asks for it.
 
         Raises:
             TrainingFailed: a model of another seed could not be trained.

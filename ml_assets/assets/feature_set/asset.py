@@ -76,6 +76,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
         whole = Address(pipeline.name, STAGE)
         yield from make_partitions(
             context,
+            pipeline,
             whole,
             make,
             lambda: history(pipeline.store, whole, feature_pictures, labels_at_a_glance),
@@ -97,7 +98,7 @@ def publish_rows(
         draft.card(rows, spec.features.key, label_columns(spec))
         rates, shares = label_rate(rows, pipeline), class_shares(rows, pipeline)
         published = draft.publish(attributes={"label_rate": rates, "class_shares": shares})
-    metadata = {**carded_partition(pipeline, published, address), **rates}
+    metadata = {**rates, **carded_partition(pipeline, published, address)}
     card = card_of(address, draft.statistics, spec)
     page = partial(table_page, pipeline.store, published, address, card)
     return Made(published, metadata, checks, page=page)
@@ -112,7 +113,7 @@ def warning_once(log: dg.DagsterLogManager, function: str) -> Callable[[Sequence
         if new:
             log.warning(
                 f"`{'`, `'.join(new)}` {'is' if len(new) == 1 else 'are'} returned by"
-                f" {function} and not named in features.numeric or features.categorical: left out"
+                f" {function}, but not named in features.numeric or features.categorical: left out"
             )
         told.update(columns)
 

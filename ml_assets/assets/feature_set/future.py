@@ -106,8 +106,8 @@ def nothing_to_hide(reason: str) -> LeakFinding:
 def cannot_be_made(error: Exception, hidden: Hidden) -> LeakFinding:
     """The finding where the function fails without the future: on the day it would have as well."""
     said = (
-        f"the feature function fails without {hidden}, and would have on the day of the decision:"
-        f" {type(error).__name__}: {quoted(error)}"
+        f"the feature function fails without {hidden}, so it would have failed on the day of the"
+        f" decision: {type(error).__name__}: {quoted(error)}"
     )
     return _finding(False, None, said, ())
 

@@ -75,7 +75,7 @@ class FutureGuard:
         found = examine_future(self.reads, state, address.partition, build, rows)
         refused = refusal((found,), pipeline.spec, str(address))
         if refused:
-            self.leaking = LeakError(f"not published, for {address} leaks")
+            self.leaking = LeakError(f"not published, because {address} leaks")
         return (outcome(pipeline, found),), LeakError(refused) if refused else None
 
 
@@ -112,7 +112,7 @@ def examine_future(
 
 
 def sampled(keys: Sequence[str | None], count: int) -> frozenset[str | None]:
-    """So many of the partitions, evenly spread: the first, then the last, then some between."""
+    """Choose so many partitions, evenly spread: the first, then the last, then some between."""
     if count >= len(keys):
         return frozenset(keys)
     steps = max(1, count - 1)

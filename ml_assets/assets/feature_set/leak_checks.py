@@ -49,7 +49,7 @@ def outcome(pipeline: Pipeline, found: LeakFinding) -> CheckOutcome:
 
 
 def refusal(found: Iterable[LeakFinding], spec: PipelineSpec, what: str) -> str | None:
-    """Why rows are not published: what each critical guard says; None where all of them passed."""
+    """The reasons of the critical guards that keep rows from being published; None: all passed."""
     bad = [one for one in found if not one.passed and spec.leaks.severity(one.name) == "critical"]
     if not bad:
         return None

@@ -15,9 +15,9 @@ from ml_assets.assets.feature_set.function import build_features, check_keys, lo
 from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
 from ml_assets.assets.validated_table.contract.compiled import audit
-from ml_assets.assets.validated_table.contract.kinds import about
+from ml_assets.assets.validated_table.contract.kinds import COMPILED, about
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, contract_of
-from ml_assets.errors import WindowError
+from ml_assets.errors import WindowError, counted, quoted
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.partitions import PartitionWindow, windows
@@ -28,6 +28,7 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 _LONGEST_PARTITION = timedelta(days=62)
 _PARTITION = "__partition"
+_ABOUT_NULLS = ("expect_column_values_to_not_be_null", "expect_column_values_to_be_null")
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Sound:
     rows: pl.DataFrame
     refused: pl.DataFrame
     """The other rows, with ``_reason``."""
+    notes: tuple[str, ...]
+    """What the contract only warns of: a sentence for each statement that some row breaks."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,33 @@ def meet_contract(pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame) 
     contract = contract_of(pipeline.folder, pipeline.spec.sources[subject.source])
     label = pipeline.spec.label.column
     known = label in rows.columns and rows[label].null_count() < len(rows)
-    rules = tuple(
-        replace(e, kwargs={**e.kwargs, "mostly": 0.0})
+    rules = [
+        replace(e, severity="critical", kwargs={**e.kwargs, "mostly": 0.0})
         for e in contract.expectations
-        if _is_about_a_row(e) and (known or e.kwargs.get("column") != label)
+        if about(e.type) == "row" and (known or e.kwargs.get("column") != label)
+    ]
+    severities = {e.check_name: e.severity for e in contract.expectations}
+    critical = tuple(e for e in rules if severities[e.check_name] == "critical")
+    found = audit(rows, Contract(contract.name, critical))
+    warned = [_warned(e, found.clean) for e in rules if severities[e.check_name] == "warning"]
+    return Sound(found.clean, found.quarantined, tuple(filter(None, warned)))
+
+
+def _warned(expectation: Expectation, rows: pl.DataFrame) -> str:
+    """How many rows break a warning about the values of a column, and one value; empty: none."""
+    column = expectation.kwargs.get("column")
+    if column is None or expectation.type not in COMPILED or expectation.type in _ABOUT_NULLS:
+        return ""
+    found = audit(rows, Contract("warning", (expectation,)))
+    odd = found.quarantined
+    if odd.is_empty():
+        return ""
+    rule = found.results[0].reason.partition(";")[0]
+    them = "it is" if len(odd) == 1 else "they are"
+    return (
+        f"{counted(len(odd), 'row')} with an unusual {column}, {quoted(odd[column][0])} for one:"
+        f" the contract warns that {rule}; {them} predicted all the same"
     )
-    found = audit(rows, Contract(contract.name, rules))
-    return Sound(found.clean, found.quarantined)
 
 
 def make_feature_rows(
@@ -123,8 +146,8 @@ class Tables:
         """
         if number is not None and number < look_back:
             raise WindowError(
-                f"{self.pipeline.name} looks back {look_back} partitions, but only {number} come"
-                f" before {self.known[number].key}: later rows can be predicted."
+                f"{self.pipeline.name} looks back {counted(look_back, 'partition')}, and there are"
+                f" only {number} before {self.known[number].key}: later rows can be predicted."
             )
         found: dict[str, pl.LazyFrame] = {}
         for name in names:
@@ -218,11 +241,6 @@ class Tables:
 def keys_of(rows: pl.DataFrame, key: Sequence[str], source: SourceSpec) -> pl.LazyFrame:
     """The keys of rows as a source has them, whatever a function made of their types."""
     return rows.lazy().select(pl.col(name).cast(TYPES[source.columns[name]]) for name in key)
-
-
-def _is_about_a_row(expectation: Expectation) -> bool:
-    critical = expectation.severity == "critical"
-    return critical and about(expectation.type) == "row"
 
 
 def _known_windows(

@@ -61,7 +61,7 @@ class Replays:
             return None
         if address.partition in failed:
             return FeaturesDiffer(f"{address}: {failed[address.partition].reason}")
-        return FeaturesDiffer(f"{address}: held back, for [{next(iter(failed))}] differs")
+        return FeaturesDiffer(f"{address}: held back, because [{next(iter(failed))}] differs")
 
     def rows(self, address: Address) -> "tuple[PipelineState, pl.DataFrame]":
         """The feature rows of a partition, and the state that they are made from."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ml_assets.assets.raw_snapshot.receipt import window_of
-from ml_assets.errors import WindowError
+from ml_assets.errors import WindowError, counted
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.window import Window
@@ -83,9 +83,10 @@ class Reads:
         warm_up = self.pipeline.warm_up(self.reader)
         if len(keys) <= warm_up:
             raise WindowError(
-                f"{self.pipeline.name}/{self.reader} [{partition}] looks back {warm_up} partitions,"
-                f" but only {len(keys) - 1} come before it. Its first partition is number"
-                f" {warm_up + 1}; set a smaller look_back, or an earlier partitions.start."
+                f"{self.pipeline.name}/{self.reader} [{partition}] looks back"
+                f" {counted(warm_up, 'partition')}, and there are only {len(keys) - 1} before it."
+                f" Its first partition is number {warm_up + 1}; set a smaller look_back, or an"
+                " earlier partitions.start."
             )
         return keys[-self.look_back - 1 :]
 

@@ -29,7 +29,7 @@ MOST_ROWS = 50
 
 @dataclass(frozen=True)
 class Parity:
-    """What a replay found."""
+    """The result of replaying one partition's rows with what was known at their decision."""
 
     rows: int
     """How many were compared: all of one moment."""
@@ -54,7 +54,8 @@ class Parity:
         if self.difference:
             return (
                 f"of {what}, replayed with what was known then, {self.difference}. The function"
-                " uses what was not known yet, other rows of its partition, or no fixed order."
+                " uses what was not known yet, or other rows of its partition, or rows in no fixed"
+                " order."
             )
         if self.counting:
             return (
@@ -166,7 +167,8 @@ def difference(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec) -> 
     made = left.select(spec.key).join(again, on=spec.key, how="semi")
     if len(made) < len(left):
         lost = left.select(spec.key).join(again, on=spec.key, how="anti")
-        return f"{len(left) - len(made)} are not there, {_named(lost, 0)} for one"
+        verb = "is" if len(lost) == 1 else "are"
+        return f"{len(lost)} {verb} not there, {_named(lost, 0)} for one"
     for name in (spec.decision_at, *spec.numeric, *spec.categorical):
         unlike = np.flatnonzero(_differs(left[name], right[name]))
         if unlike.size:

@@ -40,7 +40,7 @@ def series_of(source: SourceSpec, features: FeaturesSpec) -> Series | None:
 def empty_rows(
     landed: pl.LazyFrame, batch: pl.DataFrame, series: Series, moment: datetime
 ) -> pl.DataFrame:
-    """For each entity of the batch a row without values, between the last two rows but its own.
+    """Make a row without values for each entity, between its last two rows but its own.
 
     Args:
         landed: rows of the source.

@@ -52,7 +52,7 @@ def spread(study: Study) -> float | None:
 
 
 def luck(study: Study) -> float | None:
-    """By how much two trials have to differ to be told apart from luck; None: it is not known."""
+    """The difference of two trials that is more than luck; None: it is not known."""
     found = spread(study)
     return None if found is None else _TWO_SEEDS * found
 

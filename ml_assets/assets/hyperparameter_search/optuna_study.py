@@ -131,7 +131,7 @@ class Sampler:
         return None
 
     def reports(self, number: int, share: float, loss: float) -> bool:
-        """A trial that runs was judged; whether it has no prospect.
+        """Note how a running trial was judged, and return whether it has no prospect.
 
         Args:
             share: of its training, above 0 and at most 1.
@@ -286,7 +286,7 @@ def pruner(prune: Prune | None) -> "BasePruner":
     least = max(1, round(prune.min_share * FULL))
     match prune.kind:
         case "successive_halving":
-            return SuccessiveHalvingPruner(min_resource=least, reduction_factor=2)
+            return SuccessiveHalvingPruner(min_resource=least, reduction_factor=3)
         case "hyperband":
             return HyperbandPruner(min_resource=least, max_resource=FULL, reduction_factor=3)
         case "median":

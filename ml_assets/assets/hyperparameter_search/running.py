@@ -40,7 +40,7 @@ class Running:
     """What its attempts used since that were lost."""
 
     def take(self, event: Event, used: Callable[[], Hours]) -> None:
-        """Something that it told; a cluster tells when it gives machines, and takes them.
+        """Take in an event of a training; a cluster also tells when it gives and takes machines.
 
         Args:
             used: what the attempts of its session used that have ended.

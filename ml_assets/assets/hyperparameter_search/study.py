@@ -87,7 +87,7 @@ class StudyRun:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Those that have ended, in the order of their numbers."""
+        """The trials that have ended, in the order of their numbers."""
         return tuple(self._trials[number] for number in sorted(self._trials))
 
     @property

@@ -67,6 +67,7 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
             context,
+            pipeline,
             whole,
             make,
             lambda: history(pipeline.store, whole, table_pictures, rows_at_a_glance),

@@ -1,5 +1,7 @@
 """What the gates are told beside the report: the champion, the audits, who used the holdout."""
 
+from collections.abc import Sequence
+
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
 from ml_assets.assets.released_model.gates.decide import decide
@@ -14,6 +16,7 @@ from ml_assets.spec.records import (
     EvaluationReport,
     GateResult,
     HoldoutRows,
+    LedgerEntry,
     Measured,
     StageRecord,
 )
@@ -31,19 +34,34 @@ def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult
     Raises:
         StorageError: there is no report, or the ledger is broken.
     """
+    entries = read(state.store, state.name, state.commit)
+    stage = state.spec.release.to
+    recalled = recalled_champion(state.store, state.commit, state.name, entries, stage)
+    return results_after(entries, state, champion, recalled)
+
+
+def results_after(
+    entries: Sequence[LedgerEntry], state: PipelineState, champion: str | None, recalled: str | None
+) -> tuple[GateResult, ...]:
+    """What they say of the report of a state, where the ledger has these lines.
+
+    Args:
+        champion: digest of the model that holds the stage after them.
+        recalled: that model, where it may not be used and so is no champion.
+
+    Raises:
+        StorageError: there is no report.
+    """
     record = require_record(state, state.address("evaluation_report"))
     report = read_report(state)
     rows = held_out(report)
-    entries = read(state.store, state.name, state.commit)
     elsewhere = require_record(state, state.address("trained_model")).code_version == MADE_ELSEWHERE
     declared = decide(
         state.spec.gates,
         report,
         Measured.model_validate(record.attributes["measured"]),
         champion=champion,
-        recalled=recalled_champion(
-            state.store, state.commit, state.name, entries, state.spec.release.to
-        ),
+        recalled=recalled,
         audits=_audits(state, record),
         holdout_use=holdout_use(entries, report.model, rows) if rows else None,
     )

@@ -77,14 +77,14 @@ def show_release(
         **glance(at_a_glance(read_report(state))),
         **pictures(_shown(state, move, entries)),
         **({"OVERRIDE": _in_red(override)} if override else {}),
-        **record_metadata(published),
         "stage": stage_of(entries, move.model) or "",
         **model_links(state.pipeline, model),
         "mlflow_model": address(Links.of(state.pipeline.settings).registered_model(state.name)),
-        "ledger_line": move.seq,
         "author": move.author,
         "reason": move.reason,
+        "ledger_line": move.seq,
         "dagster/uri": model.attributes["model"]["uri"],
+        **record_metadata(published),
     }
     return ShownRelease(metadata, model.data_version)
 

@@ -22,7 +22,7 @@ from ml_assets.assets.released_model.find_release import find_release, refusal_s
 from ml_assets.assets.released_model.rows_to_predict import Rows, check_keys, check_rows, of_frame
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON
-from ml_assets.errors import RowsRefused, counted
+from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.loading import LoadedModel, LoadedRelease
@@ -127,6 +127,7 @@ class Predictor:
         check_keys(rows, frame, key, taken_for)
         sound = meet_contract(pipeline, subject, frame)
         notes = _refusals(rows, frame.with_row_index(_ROW), sound.refused, key)
+        notes += sound.notes
         if sound.rows.is_empty():
             raise RowsRefused(f"{rows.where}: no row meets its contract.\n" + "\n".join(notes))
         made = make_feature_rows(pipeline.now(), subject, sound.rows)
@@ -142,7 +143,8 @@ class Predictor:
             later = pl.col(pipeline.spec.features.decision_at) + pipeline.spec.label.ahead
             asked = asked.with_columns(later.alias(PREDICTED_AT))
         found = asked.join(scored, on=key, how="left", maintain_order="left")
-        return Predictions(found, (*notes, *made.notes))
+        unseen = unseen_words(made.rows, self.release.manifest)
+        return Predictions(found, (*notes, *made.notes, *unseen))
 
     def _of_feature_rows(self, rows: Rows) -> Predictions:
         columns = feature_columns(self.release.manifest)
@@ -150,7 +152,8 @@ class Predictor:
         kept = rows.as_they_are(self.pipeline.spec.features.key)
         if not kept.width:
             kept = pl.DataFrame({"row": np.arange(1, len(rows) + 1)})
-        return Predictions(kept.hstack(self._score(frame)), ())
+        unseen = unseen_words(frame, self.release.manifest)
+        return Predictions(kept.hstack(self._score(frame)), unseen)
 
     def _source_columns(self, subject: SubjectSpec) -> tuple[Columns, Columns]:
         """The columns that rows must have, and the label, which they may have."""
@@ -189,6 +192,21 @@ def score(pipeline: Pipeline, release: LoadedModel, features: pl.DataFrame) -> N
             certified_network(pipeline, release.manifest),
         )
         return _read(session.launcher.score(job, _ignore))
+
+
+def unseen_words(features: pl.DataFrame, manifest: ModelManifest) -> tuple[str, ...]:
+    """A sentence for each categorical feature with values that the training rows did not have."""
+    found: list[str] = []
+    for column in manifest.preprocessing.categorical:
+        words = features[column.name].cast(pl.String).drop_nulls()
+        new = words.filter(~words.is_in(list(column.vocabulary)))
+        if len(new):
+            them = "it is" if len(new) == 1 else "they are"
+            found.append(
+                f"{counted(len(new), 'row')} with a {column.name} that no training row had,"
+                f" {quoted(new[0])} for one: {them} predicted as if it were missing"
+            )
+    return tuple(found)
 
 
 def feature_columns(manifest: ModelManifest) -> Columns:

@@ -138,7 +138,7 @@ def write_report(
 
 
 def report_ways(pipeline: Pipeline, record: StageRecord, model: StageRecord) -> dict[str, str]:
-    """Where the page leads to: what it says -> address."""
+    """The links of the page: the words of each and its address."""
     links = Links.of(pipeline.settings)
     ways = {
         "Experiments": links.experiments(pipeline.name),

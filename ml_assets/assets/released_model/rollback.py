@@ -51,7 +51,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Way:
-    """From the model in the stage to the one that comes back; equal where it is back already."""
+    """The two models of a rollback: in the stage, and to come back; equal where it is back."""
 
     away: str
     back: str

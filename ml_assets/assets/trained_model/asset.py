@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, attributes, journaled, pool
-from ml_assets.adapters.metadata import numbers, record_metadata, tracking_link
+from ml_assets.adapters.metadata import SHOWN, numbers, record_metadata, tracking_link
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.step import reported
@@ -86,10 +86,10 @@ def _registered(pipeline: Pipeline, published: Published) -> dg.MaterializeResul
     return dg.MaterializeResult(
         asset_key=asset_key(pipeline, STAGE),
         metadata={
-            **record_metadata(published),
-            "dagster/uri": record.attributes["model"]["uri"],
             "made elsewhere": f"version {said['version']} from {said['uri']}",
             **{f"claimed {name}": value for name, value in said["claims"].items()},
+            "dagster/uri": record.attributes["model"]["uri"],
+            **record_metadata(published),
         },
         data_version=dg.DataVersion(record.data_version),
     )
@@ -151,7 +151,7 @@ def _shown(training: "Training", trained: "Trained") -> dict[str, Any]:
         **sinks.measurements(trained.result, training.world),
         **costs(pipeline, trained.result.session),
         **tracking_link(pipeline, sinks.mlflow_run),
-        **({KEY: f"{init.said} {init.ref.digest}"} if init else {}),
+        **({KEY: f"{init.said} {init.ref.digest[:SHOWN]}"} if init else {}),
         **({"search": f"trial {won.trial} of {won.study}"} if won else {}),
     }
 
@@ -164,12 +164,12 @@ def _result(
         asset_key=asset_key(pipeline, stage),
         metadata={
             **shown,
-            **record_metadata(published),
-            "dagster/uri": trained.model.uri,
-            "session": result.session,
             "stopped": f"{result.stopped} at step {result.step}",
             **({"advice": dg.MetadataValue.md(_listed(result.advice))} if result.advice else {}),
             **numbers({"best_step": result.best_step, "step": result.step, **result.metrics}),
+            "session": result.session,
+            "dagster/uri": trained.model.uri,
+            **record_metadata(published),
         },
         data_version=dg.DataVersion(published.record.data_version),
     )

@@ -45,7 +45,7 @@ def examine(
 
 
 def require_sane(context: StepContext, pipeline: Pipeline, launcher: "Launcher", data: Ref) -> None:
-    """Go on only where no check failed, whatever path led here: the blocking checks of the training
+    """Refuse to go on where a check failed, by whatever path: the blocking checks of the training
     set hold up only what runs with them.
 
     Raises:

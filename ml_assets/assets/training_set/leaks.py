@@ -22,7 +22,7 @@ from ml_assets.assets.training_set.split_bias import find_bias
 from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.target_proxy import find_proxies
 from ml_assets.assets.training_set.tokens import fit_tokens
-from ml_assets.errors import quoted
+from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.leaks import LeakFinding, SharedRows, training_set_checks
@@ -95,13 +95,15 @@ def find_shared_keys(rows: Rows, spec: PipelineSpec, scratch: Path | None = None
             if len(both):
                 shared += len(both)
                 named += [str(value) for value in both.head(3).rows()]
+                are = "is" if len(both) == 1 else "are"
                 reasons.append(
-                    f"{len(both):,} values of {columns} are in {name} and in {other},"
+                    f"{counted(len(both), 'value')} of {columns} {are} in {name} and in {other},"
                     f" {quoted(both.row(0))} for one"
                 )
     said = f"no value of {' or of '.join(str(columns) for columns in apart)} is in two splits"
     if reasons:
-        said = f"{'; '.join(reasons)}. Give each one partition, or name its columns in split.groups"
+        told = "; ".join(reasons)
+        said = f"{told}. Keep each value in one partition, or name these columns in split.groups"
     return LeakFinding(
         name="no_shared_keys",
         passed=not reasons,
@@ -265,12 +267,13 @@ def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) ->
         **_foreign_label(schema, train, label),
     }
     count = len(schema.preprocessing.numeric) + len(schema.preprocessing.categorical)
-    said = f"the statistics of {count} features and of the label are those of {len(train):,} rows"
+    rows = counted(len(train), "training row")
+    said = f"the statistics of {count} features and of the label are those of the {rows}"
     if wrong:
         told = "; ".join(f"{name}: {words}" for name, words in list(wrong.items())[:5])
         said = (
-            f"{len(wrong)} columns were not fitted on the training rows alone: {told}. Fit on train"
-            " and apply to the others"
+            f"Not fitted on the training rows alone: {counted(len(wrong), 'column')}, {told}. Fit"
+            " on the training rows, and apply that to the other splits"
         )
     return LeakFinding(
         name="fitted_on_train",
@@ -293,7 +296,7 @@ def _foreign_numbers(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
         size = abs(own[0])  # a deviation is exact to the digits that its numbers have
         if not (_close(own[0], column.mean) and _close(own[1], column.std, size)):
             wrong[column.name] = (
-                f"mean {column.mean:.6g} and deviation {column.std:.6g}, of the training rows"
+                f"mean {column.mean:.6g} and deviation {column.std:.6g}; the training rows give"
                 f" {own[0]:.6g} and {own[1]:.6g}"
             )
         elif bool(found.nulls) != (column.name in flagged):
@@ -311,7 +314,9 @@ def _foreign_words(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
     for name, vocabulary in fitted.items():
         foreign = vocabulary ^ own[name]
         if foreign:
-            wrong[name] = f"{sorted(foreign)[:5]} not in both vocabulary and training rows"
+            wrong[name] = (
+                f"{sorted(foreign)[:5]} are in its vocabulary or in the training rows, not in both"
+            )
     return wrong
 
 
@@ -336,10 +341,10 @@ def _foreign_label(schema: ShardSchema, train: SplitRows, label: LabelSpec) -> d
         case "language_model":
             fitted, tokens = (), schema.preprocessing.tokens
             if tokens is None or fit_tokens(train, tokens.asked) != tokens:
-                return {label.column: "the words are others than the training rows give"}
+                return {label.column: "its vocabulary is not the one that the training rows give"}
     if len(own) == len(fitted) and all(_close(*pair) for pair in zip(own, fitted, strict=True)):
         return {}
-    return {label.column: f"{fitted}, of the training rows {own}"}
+    return {label.column: f"{fitted}; the training rows give {own}"}
 
 
 def _close(one: float, other: float, size: float = 1.0) -> bool:

@@ -11,7 +11,7 @@ from ml_assets.assets.training_set.split_rows import SplitRows
 
 @dataclass(frozen=True)
 class Moments:
-    """Of one column: NaN counts as missing, infinities as numbers."""
+    """The count, mean and squares of one column: NaN is missing, infinities are numbers."""
 
     rows: int = 0
     nulls: int = 0
@@ -29,7 +29,7 @@ class Moments:
 
     @property
     def deviation(self) -> float | None:
-        """Of a sample; None of fewer than two values."""
+        """The standard deviation of a sample; None of fewer than two values."""
         return math.sqrt(self.squares / (self.count - 1)) if self.count > 1 else None
 
     @property
@@ -43,7 +43,7 @@ class Moments:
         return self.low if self.low == self.high else None
 
     def plus(self, other: "Moments") -> "Moments":
-        """Of the rows of both (Chan, Golub and LeVeque, 1979)."""
+        """Add the moments of other rows to these (Chan, Golub and LeVeque, 1979)."""
         count = self.count + other.count
         apart = other.average - self.average
         share = other.count / count if count else 0.0

@@ -45,7 +45,7 @@ class RowHashes:
         return np.concatenate(found), count
 
     def having(self, hashes: NDArray[np.uint64], columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """Some columns of the rows with one of these hashes, a part at a time."""
+        """Read some columns of the rows that have one of these hashes, a part at a time."""
         wanted = list(dict.fromkeys([*self.columns, *columns]))
         for frame in self.rows.each(wanted):
             mask = np.isin(_hashes(frame.select(self.columns)), hashes)

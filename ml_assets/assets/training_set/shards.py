@@ -209,7 +209,7 @@ def read_rows(ref: Ref, schema: ShardSchema, split: Split) -> pl.DataFrame:
 def read_tokens(
     ref: Ref, schema: ShardSchema, split: Split
 ) -> tuple[NDArray[np.uint16], NDArray[np.int64]]:
-    """Of texts: the tokens of a split, and where those of each row begin; see ``ShardFiles``."""
+    """The tokens of a split of texts, and where those of each row begin; see ``ShardFiles``."""
     parts, starts = [np.zeros(1, np.uint16)], [np.ones(1, np.int64)]
     for folder, files in _shard_files(ref, schema, split):
         assert files.tokens is not None and files.texts is not None

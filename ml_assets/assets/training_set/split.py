@@ -51,8 +51,8 @@ def plan_time_split(
     if place + 1 < need:
         raise WindowError(
             f"The split needs {need} partitions up to {as_of} (train {spec.train}, validation"
-            f" {spec.validation}, holdout {spec.holdout}, embargo 2 x {spec.embargo}), but the"
-            f" feature set begins at {order[0]}, only {place + 1} before. Train on fewer, or wait."
+            f" {spec.validation}, holdout {spec.holdout}, embargo 2 x {spec.embargo}). The feature"
+            f" set has only {place + 1} up to there, from {order[0]} on. Train on fewer, or wait."
         )
     window = list(order)[place + 1 - need : place + 1]
     have = set(available)

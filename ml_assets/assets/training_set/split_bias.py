@@ -59,8 +59,8 @@ def find_bias(
     if past:
         differ = f"{counted(len(past), 'column')} differ{'s' if len(past) == 1 else ''}"
         said = (
-            f"{differ} from train by an effect above {bound:g}: {told}. Split"
-            " otherwise, or name what is known to differ in leaks.split_bias.except_for"
+            f"{differ} from train by an effect above {bound:g}: {told}. Choose"
+            " another split, or name columns that may differ in leaks.split_bias.except_for"
         )
     return LeakFinding(
         name="splits_alike",

@@ -36,7 +36,7 @@ class SplitRows:
         return sum(part.count for part in self.parts)
 
     def each(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """These columns of one part after the other."""
+        """Read these columns, one part of the split after the other."""
         for part in self.parts:
             yield part.rows.select(columns).collect()
 
@@ -45,7 +45,7 @@ class SplitRows:
         return pl.concat(frame[name] for frame in self.each([name]))
 
     def every(self, step: int, columns: Sequence[str]) -> pl.DataFrame:
-        """These columns of each ``step``-th row, from the first on."""
+        """Read these columns of each ``step``-th row, from the first on."""
         taken, passed = list[pl.DataFrame](), 0
         for frame in self.each(columns):
             taken.append(frame.gather_every(step, -passed % step))

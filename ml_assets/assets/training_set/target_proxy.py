@@ -79,9 +79,10 @@ def find_proxies(
     said = f"the best features alone, by {_WORDS[measure]}: {told}"
     if bad:
         said = (
-            f"{told}: so much of the label ({_WORDS[measure]}, at most {bound:g}) no single feature"
-            " should tell. Look when each is written down; what is known after the event belongs"
-            " under after_event of its source. One that may, goes to leaks.target_proxy.except_for"
+            f"{told}. No single feature should tell so much of the label ({_WORDS[measure]}: at"
+            f" most {bound:g}). Find out when each value is written down: a column that is filled"
+            " in after the event belongs under after_event of its source. Name a feature that may"
+            " tell so much in leaks.target_proxy.except_for"
         )
     return LeakFinding(
         name="no_target_proxy",

@@ -70,6 +70,7 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(
             context,
+            pipeline,
             whole,
             make,
             lambda: history(pipeline.store, whole, contract_pictures, contract_at_a_glance),
@@ -102,7 +103,7 @@ def publish_audited(
         published = draft.publish(
             attributes={**_attributes(found, released), COLUMNS: dict(source.columns)}
         )
-    metadata = carded_partition(state.pipeline, published, work.address)
+    metadata: dict[str, Any] = numbers(_row_numbers(found))
     if source.known_at and len(found.clean):
         metadata["known_until"] = str(found.clean[source.known_at].max())
     reasons = reason_counts(found.quarantined)
@@ -111,7 +112,8 @@ def publish_audited(
         metadata["quarantine_reasons"] = "; ".join(listed)
     card = card_of(work.address, draft.statistics)
     page = partial(table_page, state.store, published, work.address, card)
-    return Made(published, {**metadata, **numbers(_row_numbers(found))}, checks, page=page)
+    metadata |= carded_partition(state.pipeline, published, work.address)
+    return Made(published, metadata, checks, page=page)
 
 
 def _attributes(found: "Audit", released: tuple[RowsReleased, ...]) -> dict[str, Any]:

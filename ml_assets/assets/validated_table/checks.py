@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def contract_checks(
     key: dg.AssetKey, contract: "Contract", source: SourceSpec
 ) -> list[dg.AssetCheckSpec]:
-    """Declare them; a critical one blocks."""
+    """The asset checks of a contract, one for each expectation; a critical one blocks."""
     return [
         dg.AssetCheckSpec(
             e.check_name,

@@ -25,7 +25,7 @@ class Split:
 
 
 def keep_all(table: pl.DataFrame) -> Split:
-    """Nothing to keep back."""
+    """Part a table of which nothing is kept back."""
     return Split(table, table.clear().with_columns(pl.lit(None, pl.String).alias(REASON)))
 
 

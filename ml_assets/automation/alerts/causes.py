@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.adapters.check_outcome import partition_verdicts
+from ml_assets.adapters.check_outcome import partition_verdicts, was_asked
 from ml_assets.adapters.runs import PIPELINE_TAG, name_of
 from ml_assets.automation.alerts.message import Cause, Kind
 from ml_assets.automation.freshness import CHECK as FRESHNESS
@@ -46,7 +46,8 @@ def causes_now(
         records = instance.event_log_storage.get_asset_check_execution_history(
             key, limit=LAST_EVALUATIONS
         )
-        history = [record for record in records if record.status.value in _ANSWERED]
+        answered = [record for record in records if record.status.value in _ANSWERED]
+        history = [record for record in answered if was_asked(record.evaluation)]
         explained |= {record.run_id for record in history if _is_told(record)}
         graph, asset = repository.asset_graph, key.asset_key
         partitioned = graph.has(asset) and graph.get(asset).is_partitioned
@@ -271,4 +272,4 @@ def _reason(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
         error = event.step_failure_data.error if event else None
         if error:
             return error_words(error, f"step {event.step_key if event else ''}")
-    return "no step of it did; its process was ended, or never began"
+    return "none of its steps failed. Its process was ended, or it never began"

@@ -65,7 +65,7 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
     return str(found) if found is not None else None
 
 
-_NO_TIME = "there was no time left"
+_NO_TIME = "the time for sending was used up"
 
 
 def signed(secret: str, event: str, body: bytes, now: datetime) -> dict[str, str]:
@@ -159,7 +159,7 @@ def _plain(error: Exception) -> str:
     """What happened, in words that hold nothing of the address: an error's own text may."""
     found = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(found, ssl.SSLError):
-        return "its certificate or its encryption cannot be used"
+        return "its certificate or its encryption cannot be trusted"
     if isinstance(found, TimeoutError):
         return "no answer in time"
     if isinstance(found, ConnectionRefusedError):
@@ -178,7 +178,7 @@ _SAID = (
     (re.compile(r"error=(\d{3})"), "it answered {}"),
     (re.compile(r"Socket Exception: \((\d{3}),"), "it answered {}"),
     (re.compile(r"Connection refused"), "it refused the connection"),
-    (re.compile(r"certificate", re.IGNORECASE), "its certificate cannot be used"),
+    (re.compile(r"certificate", re.IGNORECASE), "its certificate cannot be trusted"),
     (re.compile(r"timed out"), "no answer in time"),
     (re.compile(r"STARTTLS extension not supported"), "it offers no encryption"),
 )
@@ -228,9 +228,9 @@ def _sender(url: str) -> "Apprise | str":
     )
     sender = Apprise(asset=asset)
     if not sender.add(url):
-        return "apprise cannot use its address: see its page on the medium, appriseit.com/services"
+        return "apprise cannot read this address: see how it is written at appriseit.com/services"
     if any(_shows_password(service) for service in sender):
-        return "it offers no encryption for the password: write mailtos:// for mailto://"
+        return "the password would be sent unencrypted: write mailtos:// instead of mailto://"
     return sender
 
 

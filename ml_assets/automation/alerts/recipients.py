@@ -64,8 +64,8 @@ def _recipient(address: str, place: int) -> Recipient:
     if importlib.util.find_spec("apprise") is None:
         raise _wrong(
             place,
-            f"is one of {medium}, which apprise sends to, and apprise is not installed:"
-            " pip install 'ml_assets[alerts]'",
+            f"is an address of {medium}. Messages there are sent by apprise, which is not"
+            " installed: pip install 'ml_assets[alerts]'",
         )
     return Recipient(medium, f"{medium} (address {place})", address)
 

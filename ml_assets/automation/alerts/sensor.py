@@ -61,8 +61,8 @@ def _sensor(to: "Sequence[Recipient]", links: Links) -> dg.SensorDefinition:
 
     @dg.sensor(
         name=NAME,
-        description="Tells of failed contracts and runs, drift, stale data and runs that never"
-        f" started, each once as long as it lasts: {told}.",
+        description="Sends an alert when a contract or a run fails, data drifts or is stale, or"
+        f" a run never starts: one for each cause, until the cause is gone. Recipients: {told}.",
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,
     )

@@ -78,7 +78,7 @@ def used(path: Path) -> datetime:
 
 
 def measure(path: Path) -> tuple[int, int]:
-    """Number of files and bytes at and below a path; what vanishes meanwhile is not counted."""
+    """Count the files and bytes at and below a path; what vanishes meanwhile is left out."""
     sizes = [size for file in (path, *path.rglob("*")) if (size := _size(file)) is not None]
     return len(sizes), sum(sizes)
 

@@ -47,7 +47,7 @@ def report_of(model: str) -> str:
 
 @dataclass(frozen=True)
 class Thing:
-    """Something that may be deleted as a whole."""
+    """A thing that may be deleted as a whole."""
 
     kind: Kind
     name: str

@@ -120,7 +120,7 @@ def model_candidate(
     as_of: str | None,
     data_only: bool,
 ) -> CandidateRun | str:
-    """The model's stages, where they are due; else why not, in words.
+    """The run of the model's stages that is due; else the reason why none is, in words.
 
     Args:
         as_of: last partition of the window; None: the newest published.

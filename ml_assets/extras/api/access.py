@@ -11,7 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 @dataclass(frozen=True)
 class Caller:
-    """Who holds a token."""
+    """The holder of a token, and what the token allows."""
 
     name: str
     """Written into the ledger and the tags of runs."""
@@ -39,7 +39,9 @@ def reader(
 def operator(caller: Annotated[Caller, Depends(reader)]) -> Caller:
     """Whoever has the token of an operator."""
     if not caller.operator:
-        raise HTTPException(403, f"{caller.name} may read. Ask with the token of an operator.")
+        raise HTTPException(
+            403, f"{caller.name} may only read: this takes the token of an operator."
+        )
     return caller
 
 

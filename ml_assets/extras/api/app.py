@@ -233,7 +233,7 @@ class Api:
         run, its = found
         if its.get(BODY_TAG) != body:
             raise OtherBody(
-                f"The Idempotency-Key launched run {run} for another body: take a new one."
+                f"With this Idempotency-Key another body launched run {run}: use a new key."
             )
         return self._said(run, asked.pipeline_id, "launched before")
 
@@ -255,7 +255,7 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _not_allowed(_request: Request, error: Exception) -> Response:
     assert isinstance(error, NotAllowed)
-    return _answer(422, "The request asks for what it may not.", error.problems)
+    return _answer(422, "The request asks for something that is not allowed.", error.problems)
 
 
 async def _no_such_shape(_request: Request, error: Exception) -> Response:

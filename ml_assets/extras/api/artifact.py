@@ -102,8 +102,8 @@ class _Bucket:
 def _source(uri: str, places: Sequence[str]) -> _Folder | _Bucket:
     if not places:
         raise _Unusable(
-            f"No model is taken from anywhere: {REGISTER_FROM} is not set where the API runs. Set"
-            " it to the folders or s3://bucket/prefix that models are handed over in."
+            f"This API registers no models, because {REGISTER_FROM} is not set where it runs. Set"
+            " it to the folders, or to the s3://bucket/prefix, in which models are handed over."
         )
     parts = urlsplit(uri)
     plain = unquote(parts.path) if parts.scheme == "file" else uri
@@ -120,7 +120,7 @@ def _source(uri: str, places: Sequence[str]) -> _Folder | _Bucket:
 
 def _named(folder: Path, name: str) -> Path:
     if "/" in name or not stays_below(name):
-        raise _Unusable(f"{MANIFEST} names its weights {name[:80]!r}: a plain file beside it is.")
+        raise _Unusable(f"{MANIFEST} names weights {name[:80]!r}; expected a file beside it.")
     try:
         return inside(folder, name)
     except StorageError as error:
@@ -129,7 +129,7 @@ def _named(folder: Path, name: str) -> Path:
 
 def _require_size(name: str, size: int, most: int) -> None:
     if size > most:
-        raise _Unusable(f"{name} has more than {most:,} bytes, which are not taken.")
+        raise _Unusable(f"{name} is too large: expected {most:,} bytes at most.")
 
 
 def _of_manifest(error: ValidationError) -> Iterator[Problem]:

@@ -75,8 +75,8 @@ def _stage_problems(pipeline: Pipeline, asked: RegisterRequest) -> list[Problem]
     if asked.stage in ("none", release.entrance, release.to):
         return []
     said = (
-        f"{pipeline.name} releases to {release.to}, not to {asked.stage}. Ask for {release.to}, or"
-        " for none: then it is judged and not moved."
+        f"{pipeline.name} releases to {release.to}, not to {asked.stage}. Ask for {release.to}; or"
+        " for none, and the model is judged and not moved."
     )
     return [Problem(field="body.stage", said=said)]
 

@@ -104,7 +104,7 @@ class StageMoved(Shape):
 
 
 class Page(Shape, Generic[T]):
-    """Some of a list; `next` is the `after` of the next page, null on the last."""
+    """A page of a list; `next` is the `after` of the next page, null on the last."""
 
     items: list[T]
     next: str | None

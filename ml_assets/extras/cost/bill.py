@@ -46,7 +46,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the bill."""
+    """One line of the bill: a group of jobs, their machine time and their price."""
 
     name: str
     jobs: int

@@ -187,7 +187,7 @@ def shorten(spec: dict[str, Any]) -> None:
 
 
 def refused_by(sandbox: Sandbox, gate: str, ran: Ran) -> tuple[bool, str]:
-    """Whether this gate refused the model and nothing is released; and what it said."""
+    """Say whether this gate refused the model and nothing is released, and with which words."""
     decision = sandbox.decision()
     failed = {g.name: g.reason for g in decision.gates if not g.passed} if decision else {}
     held = gate in failed and ran.code == _REFUSED and sandbox.released() is None

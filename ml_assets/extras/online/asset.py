@@ -46,7 +46,7 @@ def online_features(declared: Pipeline) -> dg.AssetsDefinition:
                 CHECK_NAME,
                 asset=asset_key(declared, STAGE),
                 blocking=True,
-                description="Entities drawn by chance are looked up: their rows are the batch's.",
+                description="Entities drawn at random are looked up: their rows equal the batch's.",
             )
         ],
     )
@@ -75,10 +75,12 @@ def online_features(declared: Pipeline) -> dg.AssetsDefinition:
         yield dg.AssetCheckResult(
             passed=not unlike,
             check_name=CHECK_NAME,
-            description=unlike or f"{len(drawn)} entities looked up: their rows are the batch's",
+            description=unlike or f"{len(drawn)} rows that were looked up equal the batch's",
         )
         if unlike:
-            raise FeaturesDiffer(f"{address}: {unlike}. Does something else write there?")
+            raise FeaturesDiffer(
+                f"{address}: {unlike}. Another program may write there: find and stop it."
+            )
         yield dg.MaterializeResult(
             metadata=table_metadata(pipeline.store, published, address),
             data_version=dg.DataVersion(served.version),

@@ -30,8 +30,8 @@ def lookup(pipeline: str, entity: tuple[str, ...], as_json: bool) -> None:
     row = look_up_text(features, _pairs(entity))
     if row is None:
         raise SpecError(
-            f"{pipeline} serves no row of {' '.join(entity)}: it was not among the newest"
-            " partitions. Is it written as the feature set has it?"
+            f"{pipeline} serves no row of {' '.join(entity)}: the newest partitions have none."
+            " Check that it is written as in the feature set."
         )
     if as_json:
         print(json.dumps(row, default=_as_text))

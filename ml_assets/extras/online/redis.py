@@ -79,8 +79,8 @@ class RedisOnline:
                 self._redis.hset(name, mapping=part)
             if self._redis.hlen(name) != served.rows:
                 raise StoreAway(
-                    f"{served.pipeline}: of {served.rows} rows {self._redis.hlen(name)} are in the"
-                    f" online store {self._title}: somebody else loads there. Try again."
+                    f"{served.pipeline}: {self._redis.hlen(name)} of {served.rows} rows are in the"
+                    f" online store {self._title}. Another process loads it now: try again later."
                 )
             with self._redis.pipeline(transaction=True) as step:
                 what = {"hash": name, "what": served.as_json()}

@@ -37,7 +37,7 @@ class Served:
     rows: int
 
     def as_json(self) -> str:
-        """For a store to keep."""
+        """What is served, as the JSON that a store keeps."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -59,7 +59,7 @@ class Found:
 
 
 class OnlineStore(Protocol):
-    """One is for one thread of one process."""
+    """A store of the newest feature row of each entity; each thread needs one of its own."""
 
     def current(self, pipeline: str) -> Served | None:
         """What is served; None: nothing yet, or its rows are lost.

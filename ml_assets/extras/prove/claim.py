@@ -43,7 +43,7 @@ LATEST = "latest"
 
 @dataclass(frozen=True)
 class Named:
-    """Something that a name can mean."""
+    """A thing that a name can mean."""
 
     kind: str
     name: str

@@ -94,8 +94,8 @@ class CleanHome:
         folder = self.real_objects.here("models", digest)
         if not folder.is_dir():
             raise StorageError(
-                f"The model {digest[:12]} was compared with, or begun from, and is not kept any"
-                f" more: there is no {folder}. It cannot be proved."
+                f"The proof needs model {digest[:12]}, to compare with it or to begin from it, and"
+                f" it is not kept any more: there is no {folder}. So nothing can be proved."
             )
         self.objects.adopt(Ref(uri=str(folder), digest=digest), "models", "model.json")
         bring_network(self.real_objects, self.objects, held_manifest(folder, digest))
@@ -160,7 +160,7 @@ def _place_of_pods(settings: Settings, keep: Path | None) -> Iterator[str]:
 def _empty(folder: Path) -> Path:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SettingsError(
-            f"--keep names {folder}, which holds something: a clean home begins empty. Name"
+            f"--keep names {folder}, which is not empty, and a clean home begins empty. Name"
             " another folder."
         )
     return folder

@@ -131,9 +131,9 @@ class Proof:
         if differences and not self.asked.despite_code:
             listed = "".join(f"\n  {one}" for one in differences)
             raise OtherCode(
-                f"{self.claim.said} of {self.claim.pipeline} is not proved: what would make it"
-                f" again is not what made it.{listed}\nGo back to it, or make it again all the"
-                " same: --despite-code"
+                f"{self.claim.said} of {self.claim.pipeline} cannot be proved here, because it"
+                f" would be made by other code or contracts than then.{listed}\nGo back to those"
+                " of then, or make it again with what is here: --despite-code"
             )
 
     def _embargo(self) -> tuple[Made, ...]:
@@ -204,8 +204,7 @@ def configuration(
     if session == record.session:
         return Reproduction(asset, "equal", f"seed {record.seed}")
     said = _other_request(pipeline, record) or (
-        "its model, training (the seed too), training set or initial weights are not what the"
-        " session was named by"
+        "its session is named after another model, training, seed, training set or initial weights"
     )
     return Reproduction(asset, "differs", f"{said}", 1, record.session, session)
 

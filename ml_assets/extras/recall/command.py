@@ -94,7 +94,7 @@ def _lift(
     recall = lift(store, identity, author, reason)
     found = extent(store, recall.seeds[0].version)
     _observe(settings, found, f"recall {recall.id} is lifted: {reason}")
-    print(f"recall {recall.id} of {recall.snapshot} holds no more; the ledger says so")
+    print(f"recall {recall.id} of {recall.snapshot} is lifted, and the ledger says so")
 
 
 def _observe(settings: "Settings", found: "Extent", text: str) -> None:
@@ -119,13 +119,15 @@ def _print_recall(found: "Extent", recall: str) -> None:
     for stage in found.recall.stages:
         print(f"  {stage.stage} of {stage.pipeline} is model {stage.model[:12]}")
     if recall:
-        print(f"recall {recall} holds: they are kept, and no longer read or loaded")
+        print(
+            f"recall {recall} is in force: all of these are kept, and nothing reads or loads them"
+        )
     for way in found.ways:
         _print_way(way)
     alone = {stage.pipeline for stage in found.recall.stages}
     for pipeline in sorted(alone - {way.pipeline for way in found.ways if way.back_to}):
-        print(f"\n{pipeline}: no model before it is sound, so the champion gate compares with")
-        print(f"nothing and fails; answer for the next one: ml-assets release override {pipeline}")
+        print(f"\n{pipeline}: no earlier model is sound. The champion gate has nothing to compare")
+        print(f"with, and fails. Release the next model by: ml-assets release override {pipeline}")
 
 
 def _print_way(way: "Way") -> None:

@@ -26,7 +26,7 @@ _SHORTEST = 6
 
 @dataclass(frozen=True)
 class Derivation:
-    """Once that something was made, and what from."""
+    """One time that an asset was made, with the versions that it was made from."""
 
     output: Node
     inputs: tuple[Node, ...]
@@ -146,7 +146,7 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
         EvidenceError: nobody answers for it.
         StorageError: no such recall holds.
     """
-    if nobody := answered("The end of a recall", author, reason):
+    if nobody := answered("Lifting a recall", author, reason):
         raise EvidenceError(nobody)
     recall = recalls.find(store, store.resolve(MAIN), wanted)
     author, reason = one_line(author), one_line(reason)

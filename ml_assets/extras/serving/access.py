@@ -75,4 +75,6 @@ def _of_another_site(headers: Headers) -> JSONResponse | None:
     same = len(hosts) < 2 and (origin is None or is_same(origin, "".join(hosts)))
     if same and headers.get("sec-fetch-site", "none") in _OURS:
         return None
-    return JSONResponse({"error": "It comes from a page of another site, or has two Hosts."}, 403)
+    return JSONResponse(
+        {"error": "The request is from a page of another site, or names two hosts."}, 403
+    )

@@ -29,7 +29,7 @@ class Metrics:
         self.release = Gauge("release", "1: it answers.", ["stage", "model", "ledger_line"], **of)
         self.switches = Counter("switches", "Releases that were taken up.", **of)
         self.refusals = Counter(
-            "refusals", "Times that what the ledger names could not be taken up.", **of
+            "refusals", "Releases of the ledger that could not be taken up.", **of
         )
 
         self.canary_errors = Counter(

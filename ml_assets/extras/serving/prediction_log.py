@@ -35,7 +35,7 @@ _SETTLED = timedelta(minutes=2)
 
 @dataclass(frozen=True)
 class Answered:
-    """Rows of one request that one model answered."""
+    """The rows of one request that one model answered."""
 
     moment: datetime
     request: str

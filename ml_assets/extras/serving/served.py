@@ -52,7 +52,7 @@ class ServedModel:
     def of(
         cls, pipeline: Pipeline, release: LoadedRelease, limits: Limits, metrics: Metrics
     ) -> "ServedModel":
-        """A release, which has not been tried yet."""
+        """The server's view of a release that has not been tried yet."""
         spec, manifest = pipeline.spec, release.manifest
         code = certified_network(pipeline, manifest)
         warm = WarmModel(release, spec.training.threads, code)

@@ -69,7 +69,7 @@ class Traffic:
     async def predict(
         self, columns: Columns, count: int, request: str, version: ServedModel | None = None
     ) -> list[Part]:
-        """Who answered which rows what.
+        """Predict rows by the champion and the canary, and return which model answered which row.
 
         Args:
             columns: name -> the values of ``count`` rows.

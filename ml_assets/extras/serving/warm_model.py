@@ -33,7 +33,7 @@ class ModelGone(MlAssetsError):
 
 @dataclass
 class WarmModel:
-    """One model and its process. One question at a time."""
+    """A loaded model in a process of its own, which answers one request at a time."""
 
     model: LoadedModel
     threads: int
@@ -64,7 +64,7 @@ class WarmModel:
             return np.frombuffer(answer, np.float64).reshape(len(rows), outputs)
         raise ModelGone(
             f"The process of model {self.model.model.digest[:12]} died {_ATTEMPTS} times while it"
-            f" predicted {len(rows)} rows. Is there enough memory? Its last words are in the log."
+            f" predicted {len(rows)} rows. It may lack memory: the log has the end of what it said."
         )
 
     async def end(self) -> None:

@@ -46,7 +46,7 @@ class Seen:
         self.failed.extend([False] * len(predictions))
 
     def could_not(self, rows: int, seconds: float) -> None:
-        """It had no answer for the rows of a request."""
+        """Count the rows of a request that got no answer."""
         self.seconds.extend([seconds] * rows)
         self.failed.extend([True] * rows)
 

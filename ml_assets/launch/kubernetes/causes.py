@@ -116,12 +116,12 @@ CAUSES: dict[str, Meaning] = {
         "stop",
     ),
     "RegistryAway": Meaning(
-        "its image cannot be pulled, for the registry does not answer",
+        "its image cannot be pulled, because the registry does not answer",
         "See that the nodes reach the registry, and run again.",
         "stop",
     ),
     "InvalidImageName": Meaning(
-        "the name of its image is none",
+        "the name of its image is not a valid one",
         "Set ML_ASSETS_TRAINING_IMAGE to repository@sha256:...",
         "stop",
     ),

@@ -20,7 +20,7 @@ _HOW = "Set KUBECONFIG to the file that kubectl uses, or run in the cluster with
 
 @dataclass(frozen=True)
 class Connection:
-    """One reading of the configuration."""
+    """The client that one reading of the kubeconfig gave."""
 
     number: int
     client: Any
@@ -106,7 +106,7 @@ def _load_file(configuration: Any, paths: str) -> None:
     except (OSError, UnicodeDecodeError) as error:
         said = f"it cannot be read ({type(error).__name__})"
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        said = f"it has not the form of one ({type(error).__name__})"
+        said = f"it is not written as a kubeconfig is ({type(error).__name__})"
     else:
         return
     raise SettingsError(f"The Kubernetes configuration {paths} cannot be used: {said}. {_HOW}")

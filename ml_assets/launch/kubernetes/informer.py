@@ -91,7 +91,7 @@ class Cache:
             self._tell()
 
     def put_all(self, kind: Watched, items: Sequence[Json]) -> bool:
-        """These are all there are now; whether that is news."""
+        """Take all objects that there are now for those known; return whether that is news."""
         with self._changed:
             before = (dict(self._jobs), dict(self._pods))
             known = self._jobs if kind == "jobs" else self._pods
@@ -302,8 +302,8 @@ class Reflector:
         refused = refused or (isinstance(error, NoAnswer) and error.trouble.status == _UNKNOWN_US)
         if refused and self.silent() > REFUSED_SECONDS:
             raise ClusterAway(
-                f"{error} That has been so for {REFUSED_SECONDS / 60:.0f} minutes. What runs in the"
-                " cluster goes on: run again to follow it, once we may see it."
+                f"{error} This has lasted {REFUSED_SECONDS / 60:.0f} minutes. What runs in the"
+                " cluster goes on. Once access is restored, run the command again to follow it."
             ) from error
 
 

@@ -46,7 +46,9 @@ def slug_of(session: str, mark: str = "") -> str:
     """
     found = _SESSION.fullmatch(session)
     if found is None:
-        raise ValueError(f"{session!r} is no session: it is <pipeline>-<verb>-<20 hexadecimal>")
+        raise ValueError(
+            f"{session!r} is no session's name: <pipeline>-<verb>-<20 hexadecimal digits>"
+        )
     pipeline, verb, digest = found[1], found[2], found[3]
     rest = f"-{verb}-{digest}" + (f"-{mark}" if mark else "")
     room = _SLUG_LENGTH - len(rest)
@@ -64,7 +66,9 @@ def job_name(session: str, attempt: int, mark: str = "") -> str:
         ValueError: it is no name of a session, or no number of an attempt.
     """
     if not 1 <= attempt <= MAX_ATTEMPT:
-        raise ValueError(f"attempt {attempt} of {session} is none from 1 to {MAX_ATTEMPT}")
+        raise ValueError(
+            f"{session}: an attempt is a number from 1 to {MAX_ATTEMPT}, not {attempt}"
+        )
     return f"{slug_of(session, mark)}-a{attempt}"
 
 

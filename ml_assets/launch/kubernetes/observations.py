@@ -113,7 +113,7 @@ class PodState:
 
     @property
     def lost(self) -> bool:
-        """It ended badly, was taken away, or is being: its world cannot go on without it."""
+        """Whether the pod ended badly or was taken away: its world cannot go on without it."""
         if self.phase == "Succeeded":
             return False
         return self.phase == "Failed" or self.gone or self.deleting or self.disrupted is not None

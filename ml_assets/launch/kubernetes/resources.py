@@ -126,7 +126,7 @@ def streaming(silence: float) -> dict[str, Any]:
 
 @contextmanager
 def taking_for_done(*statuses: int) -> Iterator[None]:
-    """These answers say that it is so already, or that there is nothing."""
+    """Take answers for success that say that it is so already, or that there is nothing."""
     try:
         yield
     except ClusterRefused as refused:

@@ -31,14 +31,17 @@ Call = Callable[[Any], T]
 _REFUSALS = {
     400: ("it cannot be done", "A rule of the cluster (an admission webhook) may forbid it."),
     401: (
-        "it does not know us: the token or certificate is missing, wrong or expired",
+        "our token or certificate is missing, wrong or expired",
         "Log in again, and check the user of the current context in KUBECONFIG.",
     ),
     403: (
-        "it does not allow that",
-        "Bind the Role in deploy/ to whom it names: it has exactly the verbs that are needed.",
+        "our account has no right to do that",
+        "Bind the Role in deploy/ to the account that is named: it has just the verbs needed.",
     ),
-    404: ("there is no such thing", "Check ML_ASSETS_NAMESPACE, and that the cluster is the one."),
+    404: (
+        "it does not exist there",
+        "Check ML_ASSETS_NAMESPACE, and which cluster KUBECONFIG names.",
+    ),
     409: ("it is there already", "Nothing: what is there is used."),
     413: ("the object is too large", "Shorten the spec."),
     422: ("the object is not valid", "Change what it names in cluster: of the spec."),
@@ -144,8 +147,8 @@ class ClusterCalls:
             return policy(asked)
         except NoAnswer as lost:
             raise ClusterAway(
-                f"{lost} It was tried again for {self._limit:.0f} s. See that it is up and that"
-                " KUBECONFIG leads there; what runs in the cluster goes on."
+                f"{lost} The call was repeated for {self._limit:.0f} s. Check that the API is up,"
+                " and that KUBECONFIG names it. What runs in the cluster goes on."
             ) from lost
 
     @property

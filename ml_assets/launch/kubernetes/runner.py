@@ -179,7 +179,7 @@ class KubernetesRunner:
                 if not self._goes_on():
                     self._clear(order)
             except Exception as also:  # what went wrong first is what counts
-                first.add_note(f"Its Job {order.name} may still run: {also}")
+                first.add_note(f"Job {order.name} may still be running: {also}")
             raise
         return self._ended(work, order, over, mirror, follower)
 
@@ -191,7 +191,12 @@ class KubernetesRunner:
             SessionMirror(work.folder, self._objects).vouch(number)
         except (ClusterAway, ClusterRefused, StoreAway) as error:
             folder, session = work.folder.attempt(number), work.folder.session
-            append_warning(folder, session, number, f"Not all could be cleared away: {error}")
+            append_warning(
+                folder,
+                session,
+                number,
+                f"Some objects of this session could not be deleted: {error}",
+            )
 
     def kill(self, session: str, attempt: int, rank: int) -> bool:
         """Delete the pod that a rank of an attempt runs in, without a grace; False: none does."""
@@ -266,10 +271,11 @@ class KubernetesRunner:
             since = f" since {job.created:%Y-%m-%d %H:%M} UTC" if job.created else ""
             where = self._settings.namespace
             message = (
-                f"Job {job.name} in namespace {where} trains for {order.pipeline}, too{since}: for"
-                " another state folder, or for a run that was killed before its spec or data"
-                " changed. To follow it, run there what asked for it, or here as it was; to end it"
-                f" (it saves first): kubectl delete job {job.name} --namespace {where}"
+                f"Job {job.name} in namespace {where} trains {order.pipeline}, too{since}. It"
+                " belongs to another state folder, or to a run that was killed before its spec or"
+                " data changed. To follow it, run that command in that folder, or here with the"
+                " spec and data of then. To end it, after it has saved: kubectl delete job"
+                f" {job.name} --namespace {where}"
             )
             folder = work.folder.attempt(order.attempt)
             append_warning(folder, order.session, order.attempt, message)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.launch.local import supervisor
-from ml_assets.spec.closure import PACKAGE
 from ml_assets.spec.program.start import variables
 
 GRACE_SECONDS = 20.0
@@ -19,9 +18,6 @@ _SWEEP_SECONDS = 5.0
 _PASSED_ON = {"PATH", "HOME", "LANG", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
 _PASSED_ON |= {"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TORCH_LOGS"}
 _PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
-_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
-"""Else Python imports what lies in the folder that a command is called in before all else: a
-``numpy.py`` that came with somebody's data would be run."""
 S3_KEYS = "AWS_"
 """Passed on only where the checkpoints lie on S3: the program uploads them itself. Never logged."""
 
@@ -37,15 +33,7 @@ def environment(
         for name, value in env.items()
         if name in _PASSED_ON or name.startswith(prefixes)
     }
-    return {**passed, **({} if _in_checkout() else _SAFE_PATH), **variables(threads)}
-
-
-def _in_checkout() -> bool:
-    """Whether this package may be imported from the folder that the command is called in."""
-    try:
-        return Path.cwd() == PACKAGE.parent
-    except OSError:  # the folder is gone
-        return False
+    return {**passed, **supervisor.safe_path(), **variables(threads)}
 
 
 class ChildProcess:
@@ -98,7 +86,7 @@ class ChildProcess:
         child.end()
 
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """The exit code of the process; None while it runs; negative: the signal that ended it."""
         code = self._process.poll()
         if code is None:
             return None

@@ -28,6 +28,17 @@ _SWEEP_SECONDS = 10.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+def safe_path() -> dict[str, str]:
+    """The environment in which Python imports nothing from the folder that a command is called in:
+    a ``numpy.py`` that came with somebody's data would be run. Empty where this package itself may
+    be imported from there."""
+    try:
+        in_checkout = Path.cwd() == Path(__file__).parents[3]
+    except OSError:  # the folder is gone
+        in_checkout = False
+    return {} if in_checkout else {"PYTHONSAFEPATH": "1"}
+
+
 class _Deadline:
     """When the command has to be gone; moved closer by signals, never away."""
 

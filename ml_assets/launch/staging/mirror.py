@@ -186,7 +186,7 @@ class SessionMirror:
         try:
             result = _RESULT.validate_json(data)
             if (result.session, result.attempt) != (self.folder.session, attempt):
-                raise StorageError(f"it is of attempt {result.attempt} of {result.session}")
+                raise StorageError(f"it belongs to attempt {result.attempt} of {result.session}")
             self._fetch(result, self._large.at(str(attempt)))
         except StoreAway:
             raise

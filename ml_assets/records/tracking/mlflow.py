@@ -126,7 +126,7 @@ class Tracking:
     def link_model(
         self, pipeline: str, model: str, uri: str, session: str, run_id: str | None
     ) -> Logged | Unavailable:
-        """A version of the registered model of a pipeline that points to a model; one per model.
+        """Register a model as a version of its pipeline's registered model, one for each model.
 
         Args:
             model: its digest.
@@ -149,6 +149,10 @@ class Tracking:
                 that of two projections at once the last one is not the older one.
         """
         return self._attempt(self._set_stage_aliases, pipeline, stages)
+
+    def shown_stages(self, pipeline: str) -> Mapping[str, str] | Unavailable:
+        """Stage -> digest of the model that its alias leads to now; nothing is made by asking."""
+        return self._attempt(self._shown_stages, pipeline)
 
     def close(self, run_id: str, status: str) -> Logged | Unavailable:
         """End a run as FINISHED, FAILED or KILLED; saying it again changes nothing."""
@@ -278,6 +282,20 @@ class Tracking:
                 f"{pipeline} has no version in MLflow for {', '.join(missing)}: link the model"
             )
         return Logged()
+
+    def _shown_stages(self, pipeline: str) -> Mapping[str, str] | Unavailable:
+        if not self._server.is_made:
+            return Unavailable("there is no database yet")
+        client = self._server.client()
+        found = client.search_registered_models(f"name = '{pipeline}'", max_results=1)
+        return {
+            stage: client.get_model_version(pipeline, str(version)).tags.get(
+                MODEL_TAG, f"of version {version}"
+            )
+            for model in found
+            for stage, version in model.aliases.items()
+            if stage in STAGES
+        }
 
     def _close(self, run_id: str, status: str) -> Logged:
         client = self._server.client()

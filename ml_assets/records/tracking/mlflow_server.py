@@ -56,7 +56,7 @@ class Server:
     def _make_database(self) -> None:
         """A new SQLite file is filled under another name first: killed midway, it is not there."""
         file = self._sqlite_file
-        if file is None or (file.is_file() and file.stat().st_size > 0):
+        if file is None or self.is_made:
             return
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
@@ -86,6 +86,12 @@ class Server:
     @property
     def is_database(self) -> bool:
         return urlsplit(self.uri).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mssql")
+
+    @property
+    def is_made(self) -> bool:
+        """Whether a database of this machine is there; of another one it is not asked."""
+        file = self._sqlite_file
+        return file is None or (file.is_file() and file.stat().st_size > 0)
 
     @property
     def _sqlite_file(self) -> Path | None:

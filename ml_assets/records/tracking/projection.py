@@ -5,6 +5,7 @@ leaves it behind, and the next command that looks tells MLflow again.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ml_assets.records.ledger.chain import read
@@ -45,8 +46,42 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
     return done
 
 
+def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> str:
+    """What MLflow shows in a stage that the ledger does not say, and the remedy; empty: nothing.
+
+    Where they differ, the next command that looks tells MLflow again.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+    entries = read(store, pipeline)
+    if not _newest_move(entries):
+        return ""
+    shown = tracking.shown_stages(pipeline)
+    if isinstance(shown, Unavailable):
+        return f"MLflow could not be asked which models it shows: {shown.reason}"
+    known = {str(stage): model for stage, model in stages(entries).items()}
+    wrong = [
+        f"{_model(shown.get(stage))} in {stage}; the ledger has {_model(known.get(stage))} there"
+        for stage in sorted({*shown, *known})
+        if shown.get(stage) != known.get(stage)
+    ]
+    if not wrong:
+        return ""
+    with suppress(OSError):  # the folder may only be read
+        _mark(tracking.home, pipeline).unlink(missing_ok=True)
+    return (
+        f"MLflow shows {', '.join(wrong)}. The ledger decides; ml-assets release history {pipeline}"
+        " puts MLflow right, and so does the next run"
+    )
+
+
+def _model(digest: str | None) -> str:
+    return f"model {digest[:12]}" if digest else "no model"
+
+
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
-    """Whether MLflow was not told of the newest move; MLflow itself is not asked, nor loaded."""
+    """Whether MLflow was not told of the newest move, by our own record: MLflow is not asked."""
     newest = _newest_move(read(store, pipeline))
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""

@@ -147,11 +147,11 @@ class ShardSchema(Frozen):
 
     @property
     def shards(self) -> tuple[Shard, ...]:
-        """Those of all splits, each once."""
+        """The shards of all splits, each once."""
         return self.shards_of(SPLITS)
 
     def shards_of(self, splits: Sequence[Split]) -> tuple[Shard, ...]:
-        """Those of some splits, each once."""
+        """The shards of some splits, each once."""
         found = (one for name in splits for one in self.splits.get(name, ()))
         return tuple({one.digest: one for one in found}.values())
 
@@ -380,7 +380,7 @@ class SanityResult(_Done):
 
     @property
     def failed(self) -> tuple[SanityCheck, ...]:
-        """Those that training must not begin with."""
+        """The checks with which training must not begin."""
         return tuple(check for check in self.checks if check.outcome == "failed")
 
 

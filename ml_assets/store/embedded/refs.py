@@ -93,7 +93,7 @@ class Refs:
             return moved.rowcount == 1
 
     def signature(self, commit: str) -> Signature | None:
-        """Who vouched for a commit; None where nobody did."""
+        """The signature of whoever vouched for a commit; None where nobody did."""
         with self._open() as refs:
             found = refs.execute(
                 "select key, value from signatures where commit_id = ?", [commit]

@@ -161,7 +161,7 @@ class EmbeddedStore:
         return self._blobs.write_file(file)
 
     def move_main(self, expected: CommitId, new: CommitId) -> bool:
-        """Compare-and-swap of ``main``."""
+        """Move ``main`` from one commit to another by compare-and-swap."""
         return self._refs.move(MAIN, expected, new, self._trust.sign(new))
 
     def published_since(self, base: CommitId, head: CommitId, run_key: str) -> CommitId | None:
@@ -192,7 +192,7 @@ class EmbeddedStore:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Held, shared, by everyone who writes: a collection waits for its turn."""
+        """Hold the shared lock of everyone who writes: a collection waits for its turn."""
         with told(self._root):
             handle = (self._root / "writers.lock").open("a")
         with handle:

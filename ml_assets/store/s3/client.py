@@ -106,7 +106,7 @@ class S3Place:
         return S3Place("/".join([self.uri, *parts]), self._s3, self.moved)
 
     def elsewhere(self, uri: str) -> "S3Place":
-        """Another address, by the same client."""
+        """The same client at another address."""
         return S3Place(uri, self._s3, self.moved)
 
     def read(self, name: str) -> bytes | None:
@@ -124,7 +124,7 @@ class S3Place:
         return data
 
     def read_range(self, name: str, first: int, count: int) -> bytes:
-        """So many bytes of an object, from one on.
+        """Read so many bytes of an object, from one on.
 
         Raises:
             StorageError: there is none.
@@ -364,5 +364,5 @@ def _refused(uri: str, error: Any) -> StoreAway:
 
 
 def code_of(error: Any) -> str:
-    """The word of S3 for what went wrong."""
+    """The error code of S3 for what went wrong."""
     return str(error.response.get("Error", {}).get("Code", "?"))

@@ -79,7 +79,7 @@ class CheckpointFiles:
         return list(reversed(whole_checkpoints(self.store, session)))
 
     def hold(self) -> None:
-        """Go on only while the session is this attempt's.
+        """Go on only while the session belongs to this attempt, else raise.
 
         Raises:
             Superseded: a newer one claimed it.

@@ -38,7 +38,7 @@ class Ranks:
 
 
 def join() -> Ranks:
-    """Join the group that torchrun describes in the environment; alone without one.
+    """Join the group of ranks that torchrun describes in the environment; without one, be alone.
 
     Raises:
         PeerLost: a rank died, or did not come in time.

@@ -226,7 +226,7 @@ class TimedAllGather(_Buffers, AllGather):
 
 
 class TimedReduceScatter(_Buffers, ReduceScatter):
-    """Gradients are summed, and each rank keeps its part."""
+    """A reduce-scatter that is timed: gradients are summed, and each rank keeps its part."""
 
     def __init__(self, communication: Stopwatch) -> None:
         self._communication = communication

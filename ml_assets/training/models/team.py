@@ -80,7 +80,7 @@ class TeamCode:
         return cls(folder.resolve(), code.digest)
 
     def function(self, path: str) -> Callable[..., Any]:
-        """Import ``file.py:name``.
+        """Import the function that ``file.py:name`` names.
 
         Raises:
             BadRequest: it cannot be imported, or has no such function.

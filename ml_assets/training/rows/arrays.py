@@ -153,7 +153,7 @@ class SplitArrays:
         return 0
 
     def expect(self, now: Sequence[int], soon: Sequence[int]) -> None:
-        """These blocks of the order are read now and next: where all rows are here, never mind."""
+        """Be told which blocks are read now and next; where all rows are here, do nothing."""
 
     def labels(self) -> Iterator[NDArray[np.int64]]:
         """The places of the rows' classes, in order, some at a time."""

@@ -78,7 +78,7 @@ class Outbox:
         self._thread.start()
 
     def end(self, deadline: Deadline) -> None:
-        """Carry what is left.
+        """Send what is still left, and end the thread that sends.
 
         Raises:
             Superseded: another pod tells this attempt's story.

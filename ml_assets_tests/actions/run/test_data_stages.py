@@ -7,10 +7,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.actions.home_page import states
 from ml_assets.actions.run.run import PipelineRun, Request
 from ml_assets.adapters.run_log import find_run
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
+from ml_assets.records.recent_runs import last_failure
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import open_pipeline
@@ -31,7 +33,8 @@ class CommandLine:
         self.sources = root / "sources"
         self.said: list[str] = []
         self.instance = instance
-        self._run = PipelineRun(graph, build(settings), instance, self.said.append)
+        self._definitions = build(settings)
+        self._run = PipelineRun(graph, self._definitions, instance, self.said.append)
 
     def run(self, through: str) -> None:
         self.said.clear()
@@ -42,6 +45,19 @@ class CommandLine:
         return list(
             published_partitions(store, store.resolve("main"), Address(NAME, stage, source))
         )
+
+    def answers(self) -> dict[str, str | None]:
+        """What each check that a run planned said last; None: nothing."""
+        graph = self._definitions.resolve_asset_graph()
+        found = self.instance.event_log_storage.get_latest_asset_check_execution_by_key(
+            list(graph.asset_check_keys)
+        )
+        return {
+            str(key): one.evaluation.description
+            if one.status.value != "PLANNED" and one.evaluation
+            else None
+            for key, one in found.items()
+        }
 
 
 @pytest.fixture
@@ -84,7 +100,17 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(line: Co
     assert f"leave {NAME}/feature_set [{WEEKS[3]}]: what it is made from could not be made" in left
     assert not [one for one in line.said if "training_set" in one], "the model waits for all data"
 
+    pipeline = open_pipeline(NAME, read_settings())
+    failure = last_failure(pipeline)
+    assert failure and failure.startswith("data is missing: deliveries/validated_table/arrivals")
+    assert f"[{NO_CONTRACT}] failed at " in failure and "(1 more failure of data stages)" in failure
+    assert any("Data is missing" in one for one in states(read_settings())[NAME].verdict.reasons)
+    unanswered = [key for key, one in line.answers().items() if one is None]
+    assert not unanswered, "Dagster shows a check that was planned and not asked as one that failed"
+
     deliveries.land(line.sources, len(WEEKS))
     line.run("feature_set")
+    assert last_failure(pipeline) is None
+    assert not [said for said in line.answers().values() if said and "not asked" in said]
     assert line.published("validated_table", "arrivals") == WEEKS
     assert line.published("feature_set") == WEEKS[1:]

@@ -209,4 +209,4 @@ def test_the_order_of_zeros_nulls_and_lost_rows_is_told_apart() -> None:
     assert "'temp'" in difference(row, row.with_columns(temp=pl.lit(-0.0)), spec)
     assert "'temp'" in difference(row, row.with_columns(temp=pl.lit(None, pl.Float64)), spec)
     assert "'hour'" in difference(row, row.with_columns(hour=pl.lit("7")), spec)
-    assert "1 are not there, «(AA, 2, JFK, 2013-01-01" in difference(row, row[:1], spec)
+    assert "1 is not there, «(AA, 2, JFK, 2013-01-01" in difference(row, row[:1], spec)

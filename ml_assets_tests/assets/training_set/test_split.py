@@ -27,7 +27,7 @@ def test_the_window_ends_with_as_of_and_the_splits_are_apart() -> None:
 
 
 def test_a_window_longer_than_the_data_says_by_how_much() -> None:
-    with pytest.raises(WindowError, match=r"needs 12 partitions up to w09 .* only 10 before"):
+    with pytest.raises(WindowError, match=r"needs 12 partitions up to w09 .* only 10 up to there"):
         plan_time_split(SPEC, "w09", ORDER, ORDER)
 
 

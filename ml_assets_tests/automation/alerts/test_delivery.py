@@ -184,7 +184,7 @@ def test_no_password_goes_to_another_machine_in_the_clear(monkeypatch: pytest.Mo
         at = f"ann:{SECRET}@127.0.0.1:{box.port}/?to=ops@b.org&from=ml@b.org"
         refused = deliver(to(f"mailto://{at}"), message(), 20.0)
         assert refused is not None
-        assert refused.startswith("it offers no encryption for the password")
+        assert refused.startswith("the password would be sent unencrypted")
         monkeypatch.setattr(delivery, "RETRIES", 0)
         refused = deliver(to(f"mailtos://{at}"), message(), 20.0)
         assert refused is not None
@@ -242,7 +242,7 @@ def test_a_server_that_never_ends_its_answer_is_left_behind(
 
 
 def test_with_no_time_left_nothing_is_sent(hook: Webhook) -> None:
-    assert deliver(to(hook.url), message(), 0.0) == "there was no time left"
+    assert deliver(to(hook.url), message(), 0.0) == "the time for sending was used up"
     assert hook.paths == []
 
 
@@ -371,7 +371,7 @@ def test_no_secret_of_an_address_is_in_record_words_repr_or_log(
     assert said.count("refused the connection") == 3
     unread = deliver(to(f"slack://{SECRET}/{TOKEN}"), message(), 20.0)
     assert unread is not None
-    assert unread.startswith("apprise cannot use its address")
+    assert unread.startswith("apprise cannot read this address")
     settings = read_settings({"ML_ASSETS_ALERTS": " ".join(urls)})
     assert settings.alerts == tuple(urls)
     kept = (
@@ -403,7 +403,9 @@ def test_without_apprise_a_webhook_works_and_other_media_name_the_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     assert deliver(to(hook.url), message(), 20.0) is None
-    with pytest.raises(SettingsError, match=r"address 2 is one of slack, .*ml_assets\[alerts\]"):
+    with pytest.raises(
+        SettingsError, match=r"address 2 is an address of slack\. .*ml_assets\[alerts\]"
+    ):
         recipients([hook.url, f"slack://{SECRET}"])
 
 
@@ -433,5 +435,5 @@ def test_an_address_that_cannot_be_used_is_named_by_its_place(url: str, said: st
 def test_an_address_that_apprise_cannot_read_is_told_when_it_is_used(url: str) -> None:
     said = deliver(to(url), message(), 20.0)
     assert said is not None
-    assert said.startswith("apprise cannot use its address")
+    assert said.startswith("apprise cannot read this address")
     assert SECRET not in said

@@ -58,13 +58,16 @@ def test_nobody_is_let_in_without_a_token_and_a_reader_changes_nothing(api: Api)
         assert api.ask(RUNS, RUN, token=None)[0] == 401
     assert {api.ask(path, token=READER)[0] for path in paths} == {200}
     status, said = api.ask(RUNS, RUN, token=READER)
-    assert (status, said["error"]) == (403, "rita may read. Ask with the token of an operator.")
+    assert (status, said["error"]) == (
+        403,
+        "rita may only read: this takes the token of an operator.",
+    )
     body = {"stage": "production"}
     assert api.send("PUT", f"{V1}/models/irises/versions/abcdef/stage", body, READER)[0] == 403
 
 
 def test_it_does_not_start_where_nobody_could_ask(released: World) -> None:
-    assert "Nobody could ask" in released.cli("ops", "api", code=1)
+    assert "The API could answer nobody" in released.cli("ops", "api", code=1)
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ def test_lists_come_by_pages_and_each_thing_once(api: Api) -> None:
         assert len({run["run_id"] for run in runs}) == len(runs) > 0
         assert api.ask(f"{V1}/experiments/{name}")[1]["runs"] == len(runs)
     status, said = api.ask(f"{V1}/pipelines?after=zzz")
-    assert (status, "begin without 'after'" in said["error"]) == (422, True)
+    assert (status, "ask without 'after'" in said["error"]) == (422, True)
     assert api.ask(f"{V1}/pipelines?limit=0")[0] == 422
 
 

@@ -101,7 +101,7 @@ def test_a_training_that_failed_has_to_fail_alike(
     spec = folder / "defs.yaml"
     begins = "init_from: other.safetensors\n    epochs: 30"
     spec.write_text(spec.read_text().replace("epochs: 30", begins))
-    assert "the request is wrong" in world.cli("run", "irises", code=1)
+    assert "its request cannot be read" in world.cli("run", "irises", code=1)
     store = open_snapshots(world.settings.snapshots)
     records = [
         RunRecord.model_validate_json(store.read_bytes(store.resolve(), entry.path))
@@ -111,7 +111,7 @@ def test_a_training_that_failed_has_to_fail_alike(
     found = Prover(world, capsys, monkeypatch).json(failed.run)
     assert found["verdict"] == "equal"
     assert found["verdicts"][-1]["asset"] == "irises/trained_model"
-    said = "it fails as it did then: the request is wrong, or of another program"
+    said = "it fails as it did then: its request cannot be read, or is for another training program"
     assert found["verdicts"][-1]["said"] == said
 
 
@@ -153,7 +153,7 @@ def test_another_feature_function_is_refused_and_named_first_when_told_to_go_on(
     (tmp_path / "pipelines" / "irises" / "features.py").write_text(function)
     prover.environment.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
     said = prover.say("irises", code=3)
-    assert "is not proved: what would make it again is not what made it" in said
+    assert "cannot be proved here, because it would be made by other code or contracts" in said
     assert "irises/feature_set" in said
     assert prover.json("irises", code=3)["verdict"] == "refused"
     found = prover.json("irises", "--despite-code", code=3)

@@ -67,7 +67,7 @@ def test_what_is_about_others_refuses_nothing() -> None:
     others = [report(lost, canary=C), report(lost, champion=C), report(None)]
     said = canary_verdict(others, B, A)
     assert (said.passed, said.value) == (True, None)
-    assert "no labelled row was served" in said.reason
+    assert "served no labelled rows side by side yet" in said.reason
     assert not canary_verdict([report(lost, champion=C)], B, None).passed, "a first release"
 
 

@@ -200,7 +200,7 @@ def test_what_cannot_be_cleared_away_costs_no_result(stage):
     result = stage.launcher().train(job, stage.events.append)
     assert (result.attempt, result.step) == (1, STEPS)
     (warned,) = named(stage.events, "warning")
-    assert "Not all could be cleared away" in warned.message
+    assert "Some objects of this session could not be deleted" in warned.message
     assert len(stage.left()) == 2, "the Job and its pod, until somebody may"
     stage.clear()
 

@@ -8,7 +8,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -147,13 +147,12 @@ def _held(stage: Stage) -> Iterator[dict[str, int]]:
         watcher.join()
 
 
-def _named(folder: Path) -> int:
+def _named(root: Path) -> int:
     total = 0
-    for file in folder.rglob("*"):
-        try:
-            total += file.stat().st_blocks * 512
-        except FileNotFoundError:  # it went meanwhile
-            continue
+    for folder, _, files in os.walk(root):
+        for name in files:
+            with suppress(FileNotFoundError):  # it went meanwhile
+                total += Path(folder, name).stat().st_blocks * 512
     return total
 
 

@@ -87,11 +87,11 @@ def test_two_pipelines_never_share_a_label(one: str, two: str) -> None:
     ],
 )
 def test_what_is_no_session_names_nothing(session: str) -> None:
-    with pytest.raises(ValueError, match="is no session"):
+    with pytest.raises(ValueError, match="is no session's name"):
         slug_of(session)
 
 
 @pytest.mark.parametrize("attempt", [0, -1, MAX_ATTEMPT + 1])
 def test_what_is_no_attempt_names_nothing(attempt: int) -> None:
-    with pytest.raises(ValueError, match=f"attempt {attempt}"):
+    with pytest.raises(ValueError, match=f"an attempt is a number .* not {attempt}"):
         job_name("x-train-0123456789abcdef0123", attempt)

@@ -127,7 +127,7 @@ class Classified:
         return of_rows
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
-        """Metric -> [samples] its value on each draw of the bootstrap.
+        """The values of each metric on the draws of the bootstrap: metric -> [samples].
 
         The AUC of several classes is the mean of each against the rest.
         """
@@ -139,7 +139,7 @@ class Classified:
         return {**self.mean_draws(resampler), "auc": aucs, "average_precision": ranks[0][1]}
 
     def mean_draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
-        """Those alone that are means over rows, or (ece) over bins fixed beforehand."""
+        """Draw the metrics alone that are means over rows, or (ece) over bins fixed beforehand."""
         bins = np.eye(CALIBRATION_BINS)[_confidence_bins(self.confidence, CALIBRATION_BINS)]
         gaps = bins * (self.confidence - self.hit)[:, None]
         values = np.concatenate([np.ones((self.rows, 1)), self._row_values(), gaps], axis=1)

@@ -8,7 +8,7 @@ import polars as pl
 
 from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, type_text
 from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written
-from ml_assets.errors import SourceError, quoted
+from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.spec.sources import COMMAS, Dialect
 
 _HEADER_MOST = 1 << 20
@@ -134,9 +134,9 @@ def _check_widths(text: str, width: int, where: str, dialect: Dialect) -> None:
         for line, record in _records(text, dialect):
             if record and len(record) != width:
                 raise SourceError(
-                    f"{where}, line {line}: {len(record)} fields, but the header has {width}. Was"
-                    f" the file cut off, or does a field hold an unquoted {_sign(dialect)}? Deliver"
-                    " it again, whole."
+                    f"{where}, line {line}: {counted(len(record), 'field')}, but the header has"
+                    f" {width}. Was the file cut off, or does a field hold an unquoted"
+                    f" {_sign(dialect)}? Deliver it again, whole."
                 )
     except csv.Error as error:
         said = f"{where} is not CSV: {quoted(error)}. Look for an unclosed quote."

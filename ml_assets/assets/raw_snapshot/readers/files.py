@@ -20,7 +20,7 @@ from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
 from ml_assets.assets.raw_snapshot.readers.versions import newest_version
 from ml_assets.assets.raw_snapshot.schema import Reading
 from ml_assets.assets.raw_snapshot.text_values import Written
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, counted
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource
 
@@ -215,7 +215,8 @@ def _neighbours(file: Path) -> str:
         return "Its folder is empty."
     nearest = sorted(names, key=lambda name: (name > file.name, name))
     earlier = [name for name in nearest if name <= file.name][-_SHOWN:]
-    return f"Its folder holds {len(names)} files, such as {', '.join(earlier or names[:_SHOWN])}."
+    shown = ", ".join(earlier or names[:_SHOWN])
+    return f"Its folder holds {counted(len(names), 'file')}, such as {shown}."
 
 
 def _title(name: str, window: PartitionWindow | None) -> str:

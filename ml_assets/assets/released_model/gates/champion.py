@@ -11,7 +11,7 @@ _DETECTABLE = 1.43
 
 
 def champion(gate: AgainstChampion, report: EvaluationReport, now: str | None) -> GateResult:
-    """Held to the difference, if the report is about the champion of now.
+    """Hold a model to its difference from the champion, if the report is about that of now.
 
     Args:
         now: digest of the champion, as the ledger has it; None: the report's word is taken.
@@ -26,7 +26,7 @@ def champion(gate: AgainstChampion, report: EvaluationReport, now: str | None) -
 
 
 def while_recalled(gate: AgainstChampion | Slices, model: str) -> GateResult:
-    """Nothing is shown against a champion that may not be used: a person answers, or it goes."""
+    """Refuse while the champion is recalled: a person answers for the model, or it goes."""
     return refused(
         gate.name,
         gate.margin,

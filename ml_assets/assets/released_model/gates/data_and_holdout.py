@@ -43,7 +43,7 @@ def _fault(one: Audited, refuse_warnings: bool) -> str:
 def holdout_budget(
     gate: HoldoutBudget, report: EvaluationReport, use: HoldoutUse | None
 ) -> GateResult:
-    """So many models may be judged by rows of one holdout."""
+    """Refuse a model where too many were judged by the rows of one holdout before."""
     if report.holdout_rows is None:
         return refused(gate.name, gate.at_most, "the report does not say which rows it held out")
     if use is None:

@@ -26,7 +26,7 @@ def result(
 
 
 def refused(name: str, bound: float | None, why: str) -> GateResult:
-    """Nothing could be held to the bound."""
+    """The result of a gate that had nothing to hold to its bound: refused."""
     return result(name, False, None, bound, f"{why}: refused")
 
 

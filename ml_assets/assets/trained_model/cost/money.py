@@ -36,12 +36,12 @@ def rounded(amount: Fraction, places: int) -> Decimal:
 
 
 def in_words(amount: Fraction | None) -> str:
-    """For a person: two decimals, four below one; a dash where it is not known."""
+    """A sum of money for a person: two decimals, four below one; a dash where it is not known."""
     if amount is None:
         return "–"
     return f"{rounded(amount, 2 if not amount or amount >= 1 else 4):,}"
 
 
 def exact(amount: Fraction | None) -> str | None:
-    """For a program: a decimal number with six places, as text."""
+    """A sum of money for a program: a decimal number with six places, as text."""
     return None if amount is None else str(rounded(amount, 6))

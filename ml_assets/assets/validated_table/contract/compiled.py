@@ -8,11 +8,16 @@ types to them; what is not compiled is judged by its own engine.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.validated_table.contract.expectations import EngineFinding, judge
+from ml_assets.assets.validated_table.contract.expectations import (
+    EngineFinding,
+    check_expectations,
+    judge,
+)
 from ml_assets.assets.validated_table.contract.kinds import COMPILED
 from ml_assets.assets.validated_table.contract.results import (
     ExpectationResult,
@@ -24,6 +29,8 @@ from ml_assets.assets.validated_table.contract.suite import (
     Contract,
     Expectation,
     Severity,
+    read_suite,
+    sound_part,
     unknown_columns,
 )
 from ml_assets.assets.validated_table.contract.whole_rules import WholeRule, whole_rule
@@ -70,7 +77,7 @@ class Audit:
         return self._parts.quarantined
 
     def with_result(self, result: ExpectationResult) -> "Audit":
-        """With a verdict on the whole table beside the contract's; a critical failure keeps it."""
+        """Add a verdict on the whole table to the contract's; a critical failure keeps it back."""
         return replace(self, results=(*self.results, result))
 
     @property
@@ -123,6 +130,29 @@ def audit(frame: pl.LazyFrame | pl.DataFrame, contract: Contract) -> Audit:
         for severity in ("warning", "critical")
     )
     return Audit(results, lazy, critical, _number_warned(lazy, warning, critical))
+
+
+def contract_mistakes(path: Path, schema: pl.Schema) -> tuple[str, ...]:
+    """A sentence for each mistake in a contract that shows before there is a table.
+
+    Args:
+        schema: of the table that it will be held to.
+
+    Raises:
+        ContractError: the file cannot be read, or is no suite.
+    """
+    contract, found = sound_part(read_suite(path), path)
+    for expectation in contract.expectations:
+        alone = Contract(contract.name, (expectation,))
+        unknown = unknown_columns(alone, schema.names())
+        found += unknown
+        if not unknown:
+            try:
+                _compile(alone, schema)
+                check_expectations(alone)
+            except ContractError as error:
+                found.append(str(error))
+    return tuple(found)
 
 
 def _compile(

@@ -60,7 +60,7 @@ def condition_columns(condition: Mapping[str, Any] | None) -> Iterator[str]:
 def where(
     condition: Mapping[str, Any] | None, schema: "pl.Schema", said_by: str
 ) -> "pl.Expr | None":
-    """True where a row is meant, never null; None where all rows are.
+    """The rows that a condition means: true or false, never null; None where all rows are meant.
 
     Args:
         said_by: the check, for the message.

@@ -1,7 +1,7 @@
 """A first contract from what a table holds: a suite that its partitions meet, for people to edit.
 
-What identifies a row and what is never missing is proposed as critical. Ranges, shares and sets are
-guesses from what was seen, with some room, and are proposed as warnings.
+What identifies a row, what is never missing and what a label may be is proposed as critical. Other
+ranges, shares and sets are guesses from what was seen, with some room: these are warnings.
 """
 
 import math
@@ -15,6 +15,10 @@ from ml_assets.assets.validated_table.contract.values import without_nan
 
 ROOM = 0.25
 """A range is proposed this much wider on each side than what was seen, of its span."""
+LABEL_ROOM = 1.0
+"""The same of a label that is a number: beyond it lies a mistake of units, and no new season."""
+RIGHT_LABELS = 0.99
+"""So many labels have to be right. Rows with others are kept back; more refuse the table."""
 MOST_CATEGORIES = 30
 ROWS_A_CATEGORY = 20
 """A text column is taken for categories where each has so many rows on average."""
@@ -61,6 +65,34 @@ def propose(name: str, partitions: Sequence[pl.LazyFrame], key: Sequence[str]) -
     return {"name": name, "expectations": stated, "meta": {}}
 
 
+def propose_label(label: pl.Series, *, is_measured: bool = False) -> list[dict[str, Any]]:
+    """What the label of a table may be: a wrong one would be learned, so it refuses.
+
+    Args:
+        label: [n] true and false, words, or numbers; null where an outcome is not known.
+        is_measured: the outcome of a row is the value of a later one, where any may be missing.
+    """
+    column, values = label.name, label.drop_nulls()
+    stated: list[dict[str, Any]] = []
+    if not label.null_count() and not is_measured:
+        said = "A row without its outcome teaches nothing. Make it a warning if one may come later."
+        stated.append(_of_label("expect_column_values_to_not_be_null", said, column=column))
+    if label.dtype == pl.Boolean or values.is_empty():
+        return stated
+    classes = values.unique().sort().to_list()
+    if label.dtype == pl.String or set(classes) <= {0, 1}:
+        said = "Another value is a mistake, or a class that label.classes has to name first."
+        kwargs = {"column": column, "value_set": classes}
+        return [*stated, _of_label("expect_column_values_to_be_in_set", said, **kwargs)]
+    seen = _Seen(0.0, values.min(), values.max(), ())
+    ranges = _range(column, label.dtype, seen, LABEL_ROOM)
+    return [*stated, *(_of_label(one["type"], one["notes"], **one["kwargs"]) for one in ranges)]
+
+
+def _of_label(kind: str, said: str, /, **kwargs: Any) -> dict[str, Any]:
+    return _entry(kind, {**kwargs, "mostly": RIGHT_LABELS}, "critical", said)
+
+
 def _look_at(partitions: Sequence[pl.LazyFrame], column: str, schema: pl.Schema) -> _Seen:
     value = without_nan(column, schema)
     wanted = [
@@ -102,10 +134,12 @@ def _missing(column: str, seen: _Seen) -> list[dict[str, Any]]:
     return [_warning(kind, said, column=column, mostly=mostly)]
 
 
-def _range(column: str, dtype: pl.DataType, seen: _Seen) -> list[dict[str, Any]]:
+def _range(
+    column: str, dtype: pl.DataType, seen: _Seen, wider: float = ROOM
+) -> list[dict[str, Any]]:
     if seen.low is None:
         return []
-    room = ROOM * (float(seen.high) - float(seen.low))
+    room = wider * (float(seen.high) - float(seen.low))
     low, high = _round_down(seen.low - room), -_round_down(-(seen.high + room))
     if not (math.isfinite(low) and math.isfinite(high)):
         return []

@@ -78,7 +78,7 @@ def load_contract(path: Path) -> Contract:
         ContractError: the file is missing, is not such a suite, or uses what is not supported; all
             its mistakes are listed.
     """
-    return read_contract(_read_json(path), path)
+    return read_contract(read_suite(path), path)
 
 
 def contract_of(folder: Path, source: SourceSpec) -> Contract:
@@ -99,6 +99,18 @@ def read_contract(suite: Mapping[str, Any], where: Path | str) -> Contract:
     Raises:
         ContractError: it is not such a suite, or uses what is not supported.
     """
+    contract, mistakes = sound_part(suite, where)
+    if mistakes:
+        raise ContractError(told_mistakes(where, mistakes))
+    return contract
+
+
+def sound_part(suite: Mapping[str, Any], where: Path | str) -> tuple[Contract, list[str]]:
+    """The expectations of a suite that can be read, and a sentence for each mistake in the others.
+
+    Raises:
+        ContractError: it is not such a suite.
+    """
     found = suite.get("expectations")
     if not isinstance(found, list) or not isinstance(suite.get("name"), str) or not found:
         raise ContractError(
@@ -115,17 +127,21 @@ def read_contract(suite: Mapping[str, Any], where: Path | str) -> Contract:
     names = [expectation.check_name for expectation in expectations]
     twice = sorted({name for name in names if names.count(name) > 1})
     mistakes += [f"{name} is stated twice: remove one" for name in twice]
-    if mistakes:
-        listed = "".join(f"\n  - {mistake}" for mistake in mistakes)
-        raise ContractError(f"{counted(len(mistakes), 'mistake')} in the contract {where}:{listed}")
-    return Contract(suite["name"], tuple(expectations))
+    return Contract(suite["name"], tuple(expectations)), mistakes
+
+
+def told_mistakes(where: Path | str, mistakes: Sequence[str]) -> str:
+    """All mistakes in a contract, as one message."""
+    listed = "".join(f"\n  - {mistake}" for mistake in mistakes)
+    return f"{counted(len(mistakes), 'mistake')} in the contract {where}:{listed}"
 
 
 def unknown_columns(contract: Contract, columns: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each expectation that names a column its table does not have."""
     known = set(columns)
     return tuple(
-        f"{e.check_name} names the columns {missing}, which the table does not have"
+        f"{e.check_name} names the columns {missing}, which the table does not have."
+        f"{did_you_mean(missing[0], known)}"
         for e in contract.expectations
         if (missing := [c for c in columns_of(e) if c not in known])
         and not e.type.startswith(_ABOUT_COLUMN_NAMES)
@@ -141,7 +157,12 @@ def columns_of(expectation: Expectation) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_suite(path: Path) -> dict[str, Any]:
+    """The suite that a file holds, its expectations not read yet.
+
+    Raises:
+        ContractError: the file is missing, or is no JSON object.
+    """
     try:
         suite = read_json(path.read_bytes())
     except OSError as error:

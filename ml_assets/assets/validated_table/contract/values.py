@@ -60,7 +60,7 @@ def bounds(
 
 
 def of_a_count(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Bounds of a count or a length: as in Great Expectations, without what is behind the point."""
+    """The bounds of a count or a length, cut to whole numbers as Great Expectations does it."""
     return {
         key: int(said) if isinstance(said, float) and key in _SAID else said
         for key, said in kwargs.items()

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from ml_assets.adapters.declared import asset_key, stage_asset
-from ml_assets.adapters.metadata import numbers, pictures, record_metadata
+from ml_assets.adapters.metadata import SHOWN, numbers, pictures, record_metadata
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.assets.evaluation_report.pictures import champion_picture
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
@@ -63,8 +63,8 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         return dg.MaterializeResult(
             metadata={
                 **pictures(champion_picture(report, pipeline.spec)),
-                "model": report.model,
-                "champion": rival or "none yet",
+                "model": report.model[:SHOWN],
+                "champion": rival[:SHOWN] if rival else "none yet",
                 "period": " to ".join(rows.span),
                 **numbers({name: i.value for name, i in report.metrics.items()}),
                 **record_metadata(published),

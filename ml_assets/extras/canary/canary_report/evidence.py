@@ -38,7 +38,7 @@ def require_rows(state: PipelineState) -> CanaryRows:
         )
     rows = canary_rows(state, model)
     if isinstance(rows, Waiting):
-        raise EvidenceError(f"{state.name}: {rows.reason}. Until then it stays there.")
+        raise EvidenceError(f"{state.name}: {rows.reason}. Until then the model stays in canary.")
     return rows
 
 

@@ -98,7 +98,7 @@ class LabelDelay(_Knob):
 
 
 class Volume(_Knob):
-    """So many times as many flights."""
+    """A change of volume: so many times as many flights."""
 
     kind: Literal["volume"] = "volume"
     factor: Annotated[float, Field(gt=0)]

@@ -62,6 +62,8 @@ def online_evaluation(declared: Pipeline) -> dg.AssetsDefinition:
                 )
             return Made(published, {**shown, **record_metadata(published)})
 
-        yield from make_partitions(context, Address(pipeline.name, ONLINE_STAGE), make, dict)
+        yield from make_partitions(
+            context, pipeline, Address(pipeline.name, ONLINE_STAGE), make, dict
+        )
 
     return materialize

@@ -42,7 +42,10 @@ def canary_verdict(reports: Sequence[OnlineReport], model: str, champion: str | 
     seen = [one for one in seen if champion is None or _is(one, "production", champion)]
     differences = [one.difference for one in seen if one.difference is not None]
     if not differences:
-        said = "no labelled row was served by it beside the champion yet: the comparison alone says"
+        said = (
+            "it and the champion have served no labelled rows side by side yet, so only the"
+            " comparison on newer partitions decides"
+        )
         return GateResult(name=GATE, passed=True, value=None, bound=0.0, reason=said)
     found = _together(differences)
     lost = found.low > 0

@@ -62,6 +62,8 @@ def predictions(declared: Pipeline) -> dg.AssetsDefinition:
                 published, metadata, page=lambda: table_page(pipeline.store, published, address)
             )
 
-        yield from make_partitions(context, Address(pipeline.name, PREDICTIONS_STAGE), make, dict)
+        yield from make_partitions(
+            context, pipeline, Address(pipeline.name, PREDICTIONS_STAGE), make, dict
+        )
 
     return materialize

@@ -1,0 +1,150 @@
+"""Whether a spec's columns are there, found without a row: the team's functions are called on
+tables that have the declared columns and no rows."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+
+from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.raw_snapshot.text_values import TYPES
+from ml_assets.assets.validated_table.contract.suite import contract_of
+from ml_assets.errors import MlAssetsError, did_you_mean, one_line
+from ml_assets.settings import Settings
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.load import SPEC_FILE, Mistake, line_of
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.split import groups_of
+from ml_assets.spec.window import Window
+from ml_assets.store.open import has_snapshots
+from ml_assets.store.pipeline_context import Pipeline
+
+_SHOWN = 12
+"""Columns that a message lists."""
+
+
+def schema_of(columns: Mapping[str, str]) -> pl.Schema:
+    """The types of a source's table, from those that its spec declares."""
+    return pl.Schema({name: TYPES[dtype] for name, dtype in columns.items()})  # pyright: ignore[reportArgumentType]
+
+
+def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> list[Mistake]:
+    """A mistake for each column that the spec names and the feature function does not return.
+
+    A function that needs rows to say what it returns is not judged. Nor is a column of the feature
+    set that is published: it may be made from the values themselves, as a pivot makes it.
+    """
+    file, function = folder / SPEC_FILE, spec.features.function
+    published = _published(folder, spec, settings)
+    try:
+        returned = _returned(folder, spec)
+    except pl.exceptions.ColumnNotFoundError as error:
+        if set(spec.features.columns) <= {*published}:
+            return []
+        rule = "the functions read columns that their tables have"
+        said = f"{one_line(str(error).splitlines()[0])}: mend the function, or declare the column"
+        key = "features.function"
+        return [Mistake(file, line_of(file, key), key, repr(function), rule, said)]
+    except (Exception, pl.exceptions.PanicException):  # whatever a team's function does
+        return []
+    there = {*returned, *published}
+    rule = f"every column that the spec names is one that {function} returns"
+    found: list[Mistake] = []
+    for key, names in _named(spec).items():
+        missing = [name for name in names if name not in there]
+        if missing:
+            near = did_you_mean(missing[0], returned).strip()
+            few = ", ".join([*returned][:_SHOWN]) + (", …" if len(returned) > _SHOWN else "")
+            remedy = f"{near} It returns {few}".strip()
+            shown = ", ".join(map(repr, missing))
+            found.append(Mistake(file, line_of(file, key), key, shown, rule, remedy))
+    return [*found, *_text_as_numbers(file, spec.features, returned)]
+
+
+def number_words(folder: Path, spec: PipelineSpec) -> Iterator[str]:
+    """A warning for each categorical feature whose values, by its contract, are all numbers."""
+    for source in spec.sources.values():
+        try:
+            contract = contract_of(folder, source)
+        except MlAssetsError:  # a mistake, which is told as one
+            continue
+        for one in contract.expectations:
+            name, values = one.kwargs.get("column"), one.kwargs.get("value_set") or ()
+            if name in spec.features.categorical and _are_numbers(values):
+                few = ", ".join(map(repr, values[:3]))
+                yield (
+                    f"features.categorical has {name!r}, and its values in {source.contract} are"
+                    f" numbers ({few}): to the model each is a word, and none is larger than"
+                    f" another\n    remedy: where size counts, cast {name!r} to Float64 in"
+                    f" {spec.features.function.partition(':')[0]} and name it under"
+                    " features.numeric"
+                )
+
+
+def _returned(folder: Path, spec: PipelineSpec) -> pl.Schema:
+    """What the feature function returns for tables without rows."""
+    window = Window(None, None, None)
+    if spec.partitions.cadence != "none":
+        last = windows(spec.partitions, datetime.now(UTC))[-1]
+        window = Window(last.key, last.start, last.end)
+    tables = {
+        name: pl.LazyFrame(schema=schema_of(source.columns))
+        for name, source in spec.sources.items()
+    }
+    for name, table in spec.tables.items():
+        made = load_function(folder, table.function, spec.name)
+        tables[name] = made({read: tables[read] for read in table.reads}, window).collect().lazy()
+    build = load_function(folder, spec.features.function, spec.name)
+    return build(tables, window).lazy().collect_schema()
+
+
+def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
+    """Key of the spec -> the columns that it asks of the feature function."""
+    features, label, decode = spec.features, spec.label, spec.features.decode
+    decoded = decode.columns if decode else ()
+    return {
+        "features.key": features.key,
+        "features.decision_at": (features.decision_at,),
+        "features.numeric": tuple(name for name in features.numeric if name not in decoded),
+        "features.decode": (decode.path, decode.etag) if decode else (),
+        "features.categorical": features.categorical,
+        "features.tokens": (features.tokens.column,) if features.tokens else (),
+        "label.query": (label.query,) if label.query else (),
+        "label": (label.of or label.column,),
+        "split.groups": groups_of(spec.split),
+    }
+
+
+def _text_as_numbers(file: Path, features: FeaturesSpec, found: pl.Schema) -> Iterator[Mistake]:
+    key, rule = "features.numeric", "a numeric feature is a number, or true or false"
+    for name in features.numeric:
+        dtype = found.get(name)
+        if dtype is not None and not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
+            remedy = f"cast it to Float64 in {features.function}, or name it under categorical"
+            value = f"{name!r}, which comes as {dtype}"
+            yield Mistake(file, line_of(file, key), key, value, rule, remedy)
+
+
+def _published(folder: Path, spec: PipelineSpec, settings: Settings) -> tuple[str, ...]:
+    """The columns of the newest feature set; none where none is published."""
+    if not has_snapshots(settings.snapshots):
+        return ()
+    pipeline = Pipeline(spec, folder, settings)
+    try:
+        state, address = pipeline.now(), pipeline.address("feature_set")
+        records = state.recent(address)
+        newest = address.at(records[-1].partition) if records else None
+        return tuple(state.scan(newest).collect_schema().names()) if newest else ()
+    except MlAssetsError:  # damaged or recalled, which is told where it is read
+        return ()
+
+
+def _are_numbers(values: object) -> bool:
+    """Whether texts are numbers that are written as such; a leading zero makes a code of them."""
+    if not isinstance(values, list | tuple) or len(values) < 2:
+        return False
+    if not all(isinstance(value, str) and not value.startswith("0") for value in values):
+        return False
+    return not pl.Series(values).cast(pl.Float64, strict=False).null_count()

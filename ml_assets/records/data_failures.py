@@ -1,0 +1,115 @@
+"""The partitions of data stages that could not be made, until they are: for whoever looks later.
+
+A file for each asset, ``failures/<asset key>.json`` in the snapshot store, holds the newest ones. A
+partition whose record is newer than its failure has been made since.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import Field
+
+from ml_assets.errors import counted, one_line, outside
+from ml_assets.spec.base import Frozen
+from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.records import Time
+from ml_assets.store.layout import Address, read_as
+from ml_assets.store.pipeline_context import PipelineState
+from ml_assets.store.snapshots import MAIN, SnapshotStore
+
+_MOST = 2000
+"""Characters of a reason."""
+
+
+class FailedPartition(Frozen):
+    """One partition that could not be made; its key is None for a table that is read whole."""
+
+    partition: str | None
+    reason: str
+    run: str
+    """Dagster run id."""
+    time: Time
+
+
+class FailedPartitions(Frozen):
+    """The partitions of one asset that could not be made."""
+
+    schema_version: Literal[1] = 1
+    key: str
+    failed: tuple[FailedPartition, ...] = Field(strict=False)
+
+
+def note_failures(
+    state: PipelineState, address: Address, run: str, reasons: Mapping[str | None, str]
+) -> None:
+    """Write down why partitions could not be made, beside those that are not made yet.
+
+    Args:
+        reasons: partition -> the error's words.
+
+    Raises:
+        StorageError: the store cannot be written.
+    """
+    now = datetime.now(UTC)
+    kept = [one for one in _of_asset(state, address) if one.partition not in reasons]
+    new = [
+        FailedPartition(partition=key, reason=why[:_MOST], run=run, time=now)
+        for key, why in reasons.items()
+    ]
+    found = FailedPartitions(key=address.key, failed=(*kept, *new))
+    data = canonical_json(found)
+    with state.store.open(state.commit, digest_of([_path(address), data.decode()])) as workspace:
+        workspace.put_bytes(_path(address), data)
+        workspace.commit(f"failed {address.key}", {"run": run})
+        workspace.publish()
+
+
+def forget_failures(store: SnapshotStore, pipeline: str, stages: Collection[str]) -> None:
+    """Take back what was written down of stages of which nothing is due any more."""
+    commit = store.resolve(MAIN)
+    paths = [entry.path for entry in store.list(commit, _home(pipeline))]
+    gone = [path for path in paths if path.removeprefix("failures/").split("/")[1] in stages]
+    if not gone:
+        return
+    with store.open(commit, digest_of([commit, *gone])) as workspace:
+        for path in gone:
+            workspace.remove(path)
+        workspace.commit(f"no failure of {pipeline}", {})
+        workspace.publish()
+
+
+def data_failure(state: PipelineState) -> str | None:
+    """The newest failure of a data stage that was not made good, in words; None: there is none."""
+    assets = [
+        Address.of(entry.path.removeprefix("failures/").removesuffix(".json"))
+        for entry in state.store.list(state.commit, _home(state.name))
+    ]
+    found = [(one, asset) for asset in assets for one in _of_asset(state, asset)]
+    if not found:
+        return None
+    newest, asset = max(found, key=lambda pair: pair[0].time)
+    others = len(found) - 1
+    more = f" ({counted(others, 'more failure')} of data stages)" if others else ""
+    return (
+        f"data is missing: {asset.at(newest.partition)} failed at {newest.time:%Y-%m-%d %H:%M} UTC"
+        f" in run {newest.run[:8]}{more}: {outside(one_line(newest.reason))}"
+    )
+
+
+def _of_asset(state: PipelineState, address: Address) -> list[FailedPartition]:
+    """What failed and was not made since."""
+    path = _path(address)
+    if not state.exists(path):
+        return []
+    found = read_as(state.store, state.commit, path, FailedPartitions).failed
+    records = ((one, state.record(address.at(one.partition))) for one in found)
+    return [one for one, record in records if record is None or record.time < one.time]
+
+
+def _home(pipeline: str) -> str:
+    return f"failures/{pipeline}/"
+
+
+def _path(address: Address) -> str:
+    return f"failures/{address.key}.json"
