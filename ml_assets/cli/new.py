@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ml_assets.spec.sources import DateOrder, Dialect
 
 DATE_ORDERS = ("dmy", "mdy")
+FEW_ROWS = 10
+"""Of a series: with fewer on average, its entity is hardly one."""
 
 
 @click.command
@@ -85,17 +87,17 @@ def new(
       ml-assets new air --from landing/air --label pm25 --ahead 6h
     """
     from ml_assets.actions.check.check import check_folder
-    from ml_assets.scaffold.folder import write_pipeline
+    from ml_assets.scaffold.folder import new_folder, write_pipeline
 
     settings = read_settings(rooms_to_come=True)
     if what is None and any((label, key, time, ahead)):
         raise SpecError("--label, --ahead, --key and --time describe a table: name it by --from.")
     check_zone(zone)
+    room = _room(settings, into)
+    new_folder(room, name)  # before the table is read, and anybody is asked
     asked = Asked(what, label, ahead, key, time, zone, dates)
     found = asked.table(name, settings)
-    folder = write_pipeline(
-        _room(settings, into), name, settings.sources, found, zone, network=network
-    )
+    folder = write_pipeline(room, name, settings.sources, found, zone, network=network)
     _print_table(folder, found)
     _print_source(folder, found, settings, zone)
     mistakes = check_folder(folder)
@@ -205,6 +207,19 @@ def _print_table(folder: Path, found: "Table") -> None:
         print(f"label: {found.label} {duration_text(found.ahead)} after each row")
     if found.moments and found.moments.is_series and found.moments.step:
         print(f"step: {duration_text(found.moments.step)}, mostly")
+    _print_series(found)
+
+
+def _print_series(found: "Table") -> None:
+    """How many series there are: too many say that the key is not what they are of."""
+    entity = [name for name in found.key if found.moments and name != found.moments.time]
+    if not (found.moments and found.moments.is_series and entity):
+        return
+    number = found.frame.select(entity).n_unique()
+    rows = found.frame.height / number
+    print(f"series: {number:,}, one for each {', '.join(entity)}, of {rows:,.0f} rows on average")
+    if rows < FEW_ROWS:
+        print("note: these are short. If the rows are of something else, name the key by --key")
 
 
 def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -> None:

@@ -8,7 +8,7 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.local_times import never_were
 from ml_assets.assets.raw_snapshot.schema import type_text
 from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written, parse_text
-from ml_assets.errors import SpecError, quoted
+from ml_assets.errors import SpecError, counted, quoted
 from ml_assets.spec.schema_change import noted
 from ml_assets.spec.sources import DType
 
@@ -30,6 +30,8 @@ _NO_VALUE = (
 """Texts that mean "no value" where all other values of a column are numbers or times."""
 _STAND_INS = frozenset({-99, *(sign * (10**n - 1) for n in range(3, 7) for sign in (1, -1))})
 """Numbers that instruments write where they measured nothing: -99, -999, 9999, ..."""
+_LONE = 0.1
+"""The share of values up to which one text among numbers is taken for "no value"."""
 _COUNT = re.compile(
     r"(^|_)(id|no|nr|num|number|count|n|code|key|index|row|year|month|day|hour|minute|week|weekday"
     r"|zip|rank|level|grade|version)(_|$)"
@@ -67,6 +69,10 @@ def typed_text(raw: pl.DataFrame, written: Written) -> Typed:
     stand_ins = _stand_ins(raw, written)
     for column in raw:
         told = [text for text in (*_NO_VALUE, *stand_ins) if (column == text).any()]
+        if lone := _lone_text(column, written):
+            told.append(lone)
+            count = counted(int((column == lone).sum()), "value")
+            notes.append(f"{column.name}: {quoted(lone)} is taken for no value, {count} of it")
         known = column.set(column.is_in(told).fill_null(False), None) if told else column
         dtype, has_zone = _type_of(known, written)
         if dtype == "string":
@@ -82,6 +88,14 @@ def typed_text(raw: pl.DataFrame, written: Written) -> Typed:
     texts = [name for name in frame.columns if frame.schema[name] == pl.String]
     frame = frame.with_columns(pl.col(texts).replace(dict.fromkeys(seen, None)))
     return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless), tuple(notes))
+
+
+def _lone_text(column: pl.Series, written: Written) -> str:
+    """The one text that comes again and again among numbers; empty: there is none, or several."""
+    odd = column.filter(parse_text(column, "float64", written).is_null() & column.is_not_null())
+    odd = odd.filter(~odd.is_in(list(_NO_VALUE)))
+    is_one = len(odd) > 1 and odd.n_unique() == 1 and len(odd) <= _LONE * len(column)
+    return str(odd[0]) if is_one else ""
 
 
 def _stand_ins(raw: pl.DataFrame, written: Written) -> tuple[str, ...]:
@@ -140,7 +154,8 @@ def odd_texts(frame: pl.DataFrame, written: Written) -> tuple[str, ...]:
             if 0 < len(odd) < len(text) / 2:
                 said.append(
                     f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, and"
-                    f" {len(text) - len(odd):,} of its {len(text):,} values are"
+                    f" {len(text) - len(odd):,} of its {len(text):,} values are. If it means no"
+                    " value, add it to null_values in defs.yaml and correct the column's type"
                 )
     return tuple(said)
 

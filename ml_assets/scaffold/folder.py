@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,7 @@ def write_pipeline(
     Raises:
         SpecError: the name cannot be one, or the folder is there already.
     """
-    folder = room / _checked_name(name)
-    if folder.exists() and any(folder.iterdir()):
-        raise SpecError(f"{folder} exists already: choose another name, or move it away.")
+    folder = new_folder(room, name)
     try:
         draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=_made(room)))
     except OSError as error:
@@ -71,6 +70,18 @@ def write_pipeline(
     return folder
 
 
+def new_folder(room: Path, name: str) -> Path:
+    """The folder of a new pipeline, which holds nothing yet.
+
+    Raises:
+        SpecError: the name cannot be one, or the folder is there already.
+    """
+    folder = room / _checked_name(name)
+    if folder.exists() and any(folder.iterdir()):
+        raise SpecError(f"{folder} exists already: choose another name, or move it away.")
+    return folder
+
+
 def rows_file(sources: Path, name: str) -> Path:
     """Where the table of a new pipeline is: its source from then on."""
     return sources / name / f"{SOURCE}.parquet"
@@ -85,9 +96,20 @@ def _contract(table: Table) -> dict[str, Any]:
         else [table.frame]
     )
     suite = propose(SOURCE, [frame.lazy() for frame in frames], table.key)
-    others = [one for one in suite["expectations"] if one["kwargs"].get("column") != table.label]
+    stated = [_keeping_back(one, table.key) for one in suite["expectations"]]
+    others = [one for one in stated if one["kwargs"].get("column") != table.label]
     of_label = propose_label(table.frame[table.label], is_measured=table.ahead is not None)
     return {**suite, "expectations": [*others, *of_label]}
+
+
+def _keeping_back(expectation: dict[str, Any], key: Sequence[str]) -> dict[str, Any]:
+    """A key that a few rows share is critical, too: those rows are kept back, more refuse all."""
+    kwargs = expectation["kwargs"]
+    named = kwargs.get("column_list") or [kwargs.get("column")]
+    if "unique" not in expectation["type"] or "mostly" not in kwargs or named != [*key]:
+        return expectation
+    mostly = round(max(0.0, 2 * kwargs["mostly"] - 1), 3)
+    return {**expectation, "kwargs": {**kwargs, "mostly": mostly}, "severity": "critical"}
 
 
 def _checked_name(name: str) -> str:

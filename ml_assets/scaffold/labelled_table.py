@@ -13,7 +13,15 @@ from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.scaffold.columns import odd_texts
 from ml_assets.scaffold.copies import count_copies
 from ml_assets.scaffold.given import Given
-from ml_assets.scaffold.moments import Moments, find_key, find_time, in_their_partitions, step_of
+from ml_assets.scaffold.moments import (
+    RARE,
+    Moments,
+    find_key,
+    find_time,
+    in_their_partitions,
+    repeated_rows,
+    step_of,
+)
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import DType
 from ml_assets.spec.training import Task
@@ -126,7 +134,7 @@ def describe(
         given, more = in_their_partitions(typed, time, given)
         notes += more
     keys = tuple(key) or find_key(typed, label, time, ahead)
-    _check_key(typed.select(keys))
+    repeated = _check_key(typed.select(keys))
     if time and (given.calendar or time in keys):
         typed, given = _as_moments(typed, time, given)
     series = time in keys and typed.schema[time] != pl.Date()
@@ -148,6 +156,7 @@ def describe(
         *notes,
         *given.notes,
         *odd_texts(typed, Written(None, given.dialect.decimal, given.dialect.dates)),
+        *repeated,
         *_unlabelled(typed[label]),
         *_copied(copies, len(typed), keys, whole=given.calendar is None),
     )
@@ -222,24 +231,40 @@ def _typed(values: pl.Series) -> pl.Series:
     return values if dtype in _DTYPES else values.cast(pl.String, strict=False)
 
 
-def _check_key(keys: pl.DataFrame) -> None:
+def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
+    """What is to be said of the few rows whose keys are there more than once.
+
+    Raises:
+        SpecError: they are more than a few, or a key is empty.
+    """
     names = keys.columns
     if unknown := keys.select(pl.any_horizontal(pl.all().is_null()).sum()).item():
         raise SpecError(
             f"The key {names} is empty in {unknown} of {len(keys)} rows: it has to tell each row"
             " from the others. Fill it, or leave these rows out."
         )
-    twice = keys.group_by(names, maintain_order=True).len("rows").filter(pl.col("rows") > 1)
-    if twice.is_empty():
-        return
+    again = repeated_rows(keys, names)
+    if again.is_empty():
+        return ()
+    twice = again.group_by(names, maintain_order=True).len("rows")
     first = twice.row(0, named=True)
     rows = first.pop("rows")
-    example = ", ".join(f"{name} {value!r}" for name, value in first.items())
+    example = ", ".join(f"{name} {_plain(value)}" for name, value in first.items())
+    if len(again) <= RARE * len(keys):
+        return (
+            f"{len(again):,} rows share their key with another, those of {example} for one: the"
+            " contract keeps them back. Leave all but one of each out of the files; or, if a"
+            " column tells them apart, name it by --key, too",
+        )
     others = f", and so for {len(twice) - 1:,} more" if len(twice) > 1 else ""
     raise SpecError(
         f"The key {names} is there more than once: {rows:,} rows have {example}{others}. Name all"
-        " of its columns by --key."
+        " of its columns by --key, or leave all but one of these rows out."
     )
+
+
+def _plain(value: object) -> str:
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def _check_time(values: pl.Series) -> None:

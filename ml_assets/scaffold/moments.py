@@ -8,14 +8,14 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from ml_assets.errors import SpecError, counted
+from ml_assets.errors import SpecError
 from ml_assets.scaffold.given import Given
 
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|at|ts|when)($|_)", re.IGNORECASE)
 _MOST_KEYS = 12
 """Columns that are tried for a key, by two and by three."""
-_RARE = 0.01
-"""The share of rows up to which a time that repeats is told as what is wrong."""
+RARE = 0.01
+"""The share of rows up to which keys that repeat are kept back, and no other key is looked for."""
 _IN_PLACE = 0.95
 """The share of rows that lie in the partition of their file, by the column that says when."""
 
@@ -93,27 +93,20 @@ def find_key(
         if name not in (label, time) and dtype in able and not frame[name].null_count()
     ]
     for names in _candidates(columns, time, only_series=ahead is not None):
+        if names == (time,) and len(repeated_rows(frame, names)) <= RARE * len(frame):
+            return names
         if not frame.select(pl.struct(names).is_duplicated().any()).item():
             return names
     raise SpecError(
-        f"{_nearly(frame, time)}No column tells the rows apart, nor do two or three; the table has"
+        f"No column tells the rows apart, nor do two or three; the table has"
         f" {frame.columns}. Name the columns that do: --key COLUMN[,COLUMN]"
     )
 
 
-def _nearly(frame: pl.DataFrame, time: str | None) -> str:
-    """Where the time tells nearly all rows apart: which it does not, and why that may be."""
-    if time is None:
-        return ""
-    twice = frame[time].filter(frame[time].is_duplicated()).unique(maintain_order=True)
-    if len(twice) > _RARE * len(frame):
-        return ""
-    moments = f"{counted(len(twice), 'moment')} of {time!r} {'is' if len(twice) == 1 else 'are'}"
-    return (
-        f"{moments} there more than once, {twice[0]} for one. Local times repeat for an hour when"
-        " the clocks go back: write times with their offset, such as +02:00, or leave the rows of"
-        " one of the two hours out. "
-    )
+def repeated_rows(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """[n] the keys of the rows that share theirs with another row."""
+    keys = frame.select(key)
+    return keys.filter(keys.is_duplicated())
 
 
 def step_of(frame: pl.DataFrame, time: str, key: Sequence[str]) -> timedelta | None:

@@ -73,6 +73,7 @@ def test_what_lies_there_is_found_and_said(
     said = capsys.readouterr().out
     assert "key: station, time" in said
     assert "label: pm25 6 hours after each row" in said
+    assert "series: 2, one for each station, of " in said
     assert "partitions: daily, 2024-01-01 to 2024-01-12, 12 of them" in said
     assert "no value: 'NA'" in said
     assert "time is written without a zone: taken for UTC" in said
@@ -121,7 +122,10 @@ def test_outcomes_are_of_the_row_so_much_later_and_unknown_ones_are_counted(
     out = str(room.parent / "features.parquet")
     assert new(air) == 0
     assert main(["run", "air", "--through", "training_set"]) == 0
-    assert "is not known: there is no pm25 6 hours after them" in capsys.readouterr().out
+    assert (
+        "is not known: there is no pm25 of the same station 6 hours after them"
+        in capsys.readouterr().out
+    )
     assert main(["data", "read", "air/feature_set", "--output", out]) == 0
     rows = pl.read_parquet(out)
     later = rows.select("station", pl.col("time") - timedelta(hours=6), now=pl.col("pm25"))
@@ -236,3 +240,30 @@ def test_a_table_of_a_database_is_read_where_it_is(
     assert (spec.sources["rows"].kind, spec.features.decision_at) == ("sql", "sold_at")
     assert spec.split.kind == "time_shares"
     assert main(["run", "sales", "--through", "feature_set"]) == 0
+
+
+def test_moments_that_come_twice_are_kept_back_and_one_word_among_numbers_is_no_value(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw, folder = random.Random(5), tmp_path / "sensor"
+    folder.mkdir()
+    for day in range(12):
+        lines = ["isig,time,glucose"]
+        for minute in range(0, 24 * 60, 15):
+            at = START + timedelta(days=day, minutes=minute)
+            isig = "nil" if draw.random() < 0.02 else f"{20 + draw.gauss(0, 5):.2f}"
+            lines.append(f"{isig},{at:%Y-%m-%d %H:%M:%S},{100 + draw.gauss(0, 9):.0f}")
+        lines += lines[5:6] if day == 3 else []
+        (folder / f"{START + timedelta(days=day):%Y-%m-%d}.csv").write_text("\n".join(lines) + "\n")
+    about = ["--from", str(folder), "--label", "glucose", "--ahead", "2h"]
+    assert main(["new", "glucose", *about]) == 0
+    said = capsys.readouterr().out
+    assert "key: time\n" in said
+    assert "no value: 'nil'" in said and "isig: «nil» is taken for no value" in said
+    assert "2 rows share their key with another, those of time 2024-01-04 01:00:00" in said
+    assert load_spec(room / "glucose").sources["rows"].columns["isig"] == "float64"
+    assert main(["run", "glucose", "--through", "validated_table"]) == 0
+    assert main(["data", "quarantine", "show", "glucose"]) == 0
+    assert "2 rows" in capsys.readouterr().out
+    assert main(["new", "glucose", *about]) == 1
+    assert "glucose exists already: choose another name" in capsys.readouterr().err

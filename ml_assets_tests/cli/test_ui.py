@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 import subprocess
-import sys
+import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -97,12 +97,20 @@ class Served:
         return body
 
 
+STRAY = ("dagster", "mlflow", "polars", "sitecustomize", "sqlalchemy", "starlette", "yaml")
+
+
 def start(world: World, *options: str) -> subprocess.Popen[bytes]:
+    """As it is typed, in a folder with modules that came with somebody's data."""
+    folder = world.root / "data"
+    folder.mkdir(exist_ok=True)
+    for name in STRAY:
+        (folder / f"{name}.py").write_text(f"open({str(folder / 'ran')!r}, 'a').write({name!r})")
     with (world.root / "ui.log").open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "ml_assets.cli.main", "ui", *options],
+            [Path(sysconfig.get_path("scripts"), "ml-assets"), "ui", *options],
             env=world.environment,
-            cwd=world.root,
+            cwd=folder,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -138,6 +146,11 @@ def served(released: World) -> Iterator[Served]:
     finally:
         server.kill()
         server.wait()
+
+
+@pytest.mark.usefixtures("served")
+def test_nothing_is_imported_from_the_folder_that_it_is_called_in(released: World) -> None:
+    assert not (released.root / "data" / "ran").exists()
 
 
 def test_every_link_of_an_asset_page_opens(served: Served) -> None:
@@ -221,6 +234,7 @@ def test_the_log_says_where_each_is_served(served: Served, released: World) -> N
     assert f"Dagster: {served.dagster}  (Ctrl-C stops all)" in said
     assert f"MLflow:  {served.mlflow}" in said
     assert f"Reports: {served.reports}" in said
+    assert "DEBUG" not in said
 
 
 def empty_world(root: Path, **urls: str) -> World:

@@ -80,6 +80,8 @@ def test_a_column_that_a_few_values_make_text_is_told_with_one_of_them() -> None
         }
     )
     assert odd_texts(frame, Written()) == (
-        "price is taken for text: «three» is no number, and 2 of its 3 values are",
-        "day is taken for text: «2024-02-30» is no day, and 2 of its 3 values are",
+        "price is taken for text: «three» is no number, and 2 of its 3 values are. If it means"
+        " no value, add it to null_values in defs.yaml and correct the column's type",
+        "day is taken for text: «2024-02-30» is no day, and 2 of its 3 values are. If it"
+        " means no value, add it to null_values in defs.yaml and correct the column's type",
     )

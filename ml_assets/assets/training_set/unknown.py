@@ -36,7 +36,11 @@ def unknown_outcomes(state: PipelineState, window: SplitPlan | None) -> str:
     if not unknown:
         return ""
     later = duration_text(label.ahead) if label.ahead else ""
-    why = f": there is no {label.of} {later} after them" if later else ""
+    entity = [name for name in key if name != state.spec.features.decision_at]
+    same = f" of the same {', '.join(entity)}" if entity else ""
+    why = f": there is no {label.of}{same} {later} after them" if later else ""
+    if later and unknown > total / 2:
+        why += f". That is {unknown / total:.0%}: check features.key, sources and label.ahead"
     return (
         f"the outcome of {unknown:,} of {counted(total, 'row')} is not known{why}."
         f" They are not trained on; the first: {quoted(first)}"

@@ -4,6 +4,7 @@ as a range. The runs are Dagster's own, and report as every stage does."""
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -17,6 +18,9 @@ from ml_assets.graph.publish import Published
 from ml_assets.records.tracking.links import Links
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
 
 W1, W2, W3, W4 = "2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"
 CHECK = "load_not_null"
@@ -27,6 +31,7 @@ class Stage:
     """One weekly stage with one check; what is wrong with which week is set by the test."""
 
     instance: dg.DagsterInstance
+    pipeline: Pipeline
     breaks_contract: set[str] = field(default_factory=set)
     unreadable: set[str] = field(default_factory=set)
     drawn: set[str] | None = None
@@ -43,7 +48,7 @@ class Stage:
             check_specs=[dg.AssetCheckSpec(CHECK, asset=whole.key.split("/"), blocking=True)],
         )
         def table(context: dg.AssetExecutionContext) -> Events:
-            yield from make_partitions(context, whole, self.make, dict)
+            yield from make_partitions(context, self.pipeline, whole, self.make, dict)
 
         job = dg.define_asset_job("flights__sources", [table])
         return dg.Definitions([table], jobs=[job])
@@ -98,9 +103,11 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
     with dg.instance_for_test() as instance:
-        yield Stage(instance)
+        yield Stage(instance, open_pipeline("irises", world.settings))
 
 
 def test_a_contract_that_a_range_meets_again_is_over_and_told_anew_when_it_fails_again(

@@ -123,7 +123,7 @@ def test_a_job_that_is_not_valid_is_told_with_the_field(api, a_job):
 
 def test_a_token_that_is_none_is_told(cluster, tmp_path):
     file = cluster.with_token("guessed", tmp_path / "wrong").kubeconfig
-    with pytest.raises(ClusterRefused, match="does not know us"):
+    with pytest.raises(ClusterRefused, match="token or certificate is missing"):
         KubernetesApi(cluster.namespace, 30.0, {"KUBECONFIG": str(file)}).jobs(SELECTOR)
 
 

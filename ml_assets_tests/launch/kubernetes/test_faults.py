@@ -439,7 +439,7 @@ def test_a_pod_that_is_lost_while_the_store_is_away_is_followed_by_another_attem
 def test_a_forbidden_verb_is_one_message_and_leaves_nothing(stage):
     stage.cluster.server.faults.refuse(403, times=9, verb="create", resource="jobs")
     job = stage.job(cluster=ONE_NODE, processes=1)
-    with pytest.raises(ClusterRefused, match="does not allow that"):
+    with pytest.raises(ClusterRefused, match="has no right to do that"):
         stage.launcher().train(job, stage.events.append)
     assert stage.left() == []
 

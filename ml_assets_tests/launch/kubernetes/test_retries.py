@@ -138,7 +138,10 @@ def test_a_server_that_asks_for_a_pause_gets_it():
     ("error", "says"),
     [
         (answer(403, "Forbidden", 'User "u" cannot create resource "jobs"'), "Bind the Role"),
-        (answer(403, "Forbidden", 'User "system:anonymous" cannot'), "does not know us"),
+        (
+            answer(403, "Forbidden", 'User "system:anonymous" cannot'),
+            "token or certificate is missing",
+        ),
         (answer(403, "Forbidden", "exceeded quota: team, used: 8"), "quota of the namespace"),
         (answer(403, "Forbidden", "namespace x: it is being terminated"), "being deleted"),
         (answer(404, "NotFound", 'namespaces "x" not found'), "ML_ASSETS_NAMESPACE"),
