@@ -23,9 +23,9 @@ from figures import tell
 from generated import train_request
 
 from ml_assets.spec.gpt import Gpt
-from ml_assets.spec.parallel import GradientPrecision
+from ml_assets.spec.parallel import Strategy
 from ml_assets.spec.program import Ref
-from ml_assets.spec.training import Strategy, TrainingSpec
+from ml_assets.spec.training import TrainingSpec
 from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.distributed.ranks import join
 from ml_assets.training.models.gpt import GptNetwork
@@ -38,8 +38,16 @@ MODEL = Gpt.model_validate({"family": "gpt", "preset": "1m"})
 VOCABULARY, WINDOWS, CONTEXT = 2048, 16, 256
 TURNS = 5
 HELD = {"block": 0.15, "selective": 0.65}
-SENT: dict[Strategy, float] = {"replicate": 0.51, "shard": 0.76}
+SENT: dict[Strategy, dict[str, float]] = {
+    "replicate": {"bf16": 0.51, "powersgd": 0.06},
+    "shard": {"bf16": 0.76},
+}
 """Of a sharded network the weights are gathered as they are."""
+WAYS: dict[str, dict[str, str]] = {
+    "fp32": {},
+    "bf16": {"gradient_precision": "bf16"},
+    "powersgd": {"communication_hook": "powersgd"},
+}
 TIMES_OF_A_RING = {"all_reduce": 2, "reduce_scatter_single": 1, "all_gather_single": 1}
 
 
@@ -81,27 +89,24 @@ def of_two(data: Ref) -> None:
     ranks = join()
     count = Count(ranks.world)
     folder, schema = open_set(data)
-    for strategy, aim in SENT.items():
-        sent: list[int] = []
-        precisions: tuple[GradientPrecision, ...] = ("fp32", "bf16")
-        for precision in precisions:
-            spec = TrainingSpec(
-                batch_size=WINDOWS,
-                microbatches=WINDOWS,
-                strategy=strategy,
-                gradient_precision=precision,
-            )
+    for strategy, aims in SENT.items():
+        sent: dict[str, int] = {}
+        for way, how in WAYS.items():
+            if way == "powersgd" and strategy != "replicate":
+                continue
+            of_all = {"batch_size": WINDOWS, "microbatches": WINDOWS, "strategy": strategy}
+            spec = TrainingSpec.model_validate({**of_all, **how})
             request = train_request(folder.parent / "out", data, MODEL, spec)
             network, _ = initial_network(request, schema)
             stepper = assemble(request, network, folder, schema, ranks)
             for step in range(2):  # the first one compares branches
                 count.bytes = 0
                 stepper.take(step, None, lambda: StopFlags(False, False))
-            sent.append(count.bytes)
+            sent[way] = count.bytes
             if ranks.rank == 0:
-                print(f"sent_kib_{strategy}_{precision} {count.bytes / 1024:,.0f}", flush=True)
-        if ranks.rank == 0:
-            tell(f"sent_{strategy}_bf16_to_fp32", sent[1] / sent[0], aim)
+                print(f"sent_kib_{strategy}_{way} {count.bytes / 1024:,.0f}", flush=True)
+        for way, aim in aims.items() if ranks.rank == 0 else ():
+            tell(f"sent_{strategy}_{way}_to_fp32", sent[way] / sent["fp32"], aim)
 
 
 class Count:

@@ -24,8 +24,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.parallel import DistributedDataParallel
 
 from ml_assets.spec.gpt import Gpt
+from ml_assets.spec.parallel import Strategy
 from ml_assets.spec.program import Ref, ShardSchema, TrainRequest
-from ml_assets.spec.training import Mlp, Strategy, TrainingSpec
+from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.models.families import fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set

@@ -30,3 +30,8 @@ def test_every_kind_has_a_sentence_and_says_what_each_field_takes() -> None:
         assert said and not said[0].startswith("|"), part.splitlines()[0]
     rows = [line for line in page().splitlines() if line.startswith("| `")]
     assert len(rows) > 100 and all(row.split(" | ")[1].strip() for row in rows)
+
+
+def test_every_field_says_what_it_is() -> None:
+    empty = [line for line in PAGE.read_text().splitlines() if line.endswith("|  |")]
+    assert not [line for line in empty if not line.startswith("| field")]

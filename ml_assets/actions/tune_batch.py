@@ -1,8 +1,9 @@
 """Which batch size, processes and threads train fastest here: short runs of the real program."""
 
+import math
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ class Cell:
     measured: MeasureResult | None
     why_not: str
     """Empty where it was measured."""
+    memory_mb: float | None = None
+    """What it took, where that is why not."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,26 @@ class Sweep:
         with ephemeral_launcher(self.pipeline.settings, "tune", retries=0, restarts=0) as session:
             for setting in self.settings:
                 yield self._cell(session, setting)
+
+    def largest(self, most_mb: float) -> Iterator[Cell]:
+        """Batches by the first setting, each closer to the largest that fits, to 5 %.
+
+        Args:
+            most_mb: of all processes together; infinite: as much as there is.
+        """
+        first, parts = self.settings[0], self.pipeline.spec.training.microbatches
+        fits: dict[int, float] = {}
+        over: dict[int, float | None] = {}
+        share: int | None = max(1, first.batch // parts)
+        with ephemeral_launcher(self.pipeline.settings, "tune", retries=0, restarts=0) as session:
+            while share is not None:
+                cell = _held_to(self._cell(session, replace(first, batch=share * parts)), most_mb)
+                if cell.measured:
+                    fits[share] = cell.measured.memory_total_mb
+                else:
+                    over[share] = cell.memory_mb
+                yield cell
+                share = next_share(fits, over, most_mb)
 
     def _cell(self, session: EphemeralSession, setting: Setting) -> Cell:
         spec = self.pipeline.spec
@@ -125,6 +148,50 @@ def open_sweep(
     return Sweep(pipeline, _last_training_set(pipeline), settings, steps)
 
 
+def next_share(
+    fits: Mapping[int, float], over: Mapping[int, float | None], most_mb: float
+) -> int | None:
+    """The rows of a microbatch to try next; None: 5 % more than the largest that fits do not.
+
+    Args:
+        fits: rows of a microbatch -> the memory that they took.
+        over: the same of what is too much; None: it ended before anybody could say.
+    """
+    low, high = max(fits, default=0), min(over, default=None)
+    step = max(1, low // 20)
+    if high is not None and high - low <= step:
+        return None
+    guess = _on_the_line({**over, **fits}, most_mb)
+    if guess is None:
+        guess = 4 * low if high is None else (low + high) // 2
+    if high is not None:
+        guess = min(guess, high - step)
+    return max(guess, low + step)
+
+
+def _on_the_line(tried: Mapping[int, float | None], most_mb: float) -> int | None:
+    """Where the line through the two nearest measurements comes to the limit."""
+    known = sorted((abs(mb - most_mb), share, mb) for share, mb in tried.items() if mb is not None)
+    if len(known) < 2 or math.isinf(most_mb):
+        return None
+    (_, one, mb), (_, other, of_other) = known[:2]
+    slope = (mb - of_other) / (one - other)
+    return int(one + (most_mb - mb) / slope) if slope > 0 else None
+
+
+def _held_to(cell: Cell, most_mb: float) -> Cell:
+    """The cell, which counts as not measured where it took more, or fewer rows than it says."""
+    found = cell.measured
+    if found is None:
+        return cell
+    if found.rows_per_second * found.step_time_ms / 1e3 < 0.99 * cell.setting.batch:
+        return Cell(cell.setting, None, "more rows than the training split has")
+    taken = found.memory_total_mb
+    if taken <= most_mb:
+        return cell
+    return Cell(cell.setting, None, f"{taken:,.0f} MB, more than {most_mb:,.0f}", taken)
+
+
 def best(cells: Sequence[Cell]) -> Cell | None:
     """The fastest; of those that measuring again may turn round, the one on the fewest cores."""
     whole = [(cell, cell.measured.rows_per_second) for cell in cells if cell.measured]
@@ -133,6 +200,11 @@ def best(cells: Sequence[Cell]) -> Cell | None:
     bar = _SAME_SPEED * max(speed for _, speed in whole)
     as_fast = [cell for cell, speed in whole if speed >= bar]
     return min(as_fast, key=lambda cell: (cell.setting.cores, cell.setting.batch))
+
+
+def largest_of(cells: Sequence[Cell]) -> Cell | None:
+    """The largest batch that fits."""
+    return max((one for one in cells if one.measured), key=lambda c: c.setting.batch, default=None)
 
 
 def why_not(report: str) -> str:
@@ -144,9 +216,8 @@ def why_not(report: str) -> str:
     return said.removeprefix("It said: ")
 
 
-def document(sweep: Sweep, cells: Sequence[Cell]) -> dict[str, Any]:
+def document(sweep: Sweep, cells: Sequence[Cell], chosen: Cell | None) -> dict[str, Any]:
     """The whole sweep, for programs."""
-    chosen = best(cells)
     return {
         "schema": 1,
         "pipeline": sweep.pipeline.name,

@@ -127,7 +127,7 @@ def execute(
             raise told from error
         progress.follow_to_the_end(result.run_id)
         if not result.success:
-            _say_not_asked(instance, result)
+            _say_not_asked(defs, instance, result)
         if interrupted:  # also where all was made: a library may have swallowed what was raised
             raise Interrupted(_INTERRUPTED)
         if not result.success:
@@ -178,8 +178,13 @@ _CHECK_PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
 _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
 
-def _say_not_asked(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult) -> None:
-    """Answer the checks that the run did not come to: Dagster would show each as failed."""
+def _say_not_asked(
+    defs: dg.Definitions, instance: dg.DagsterInstance, result: dg.ExecuteInProcessResult
+) -> None:
+    """Answer the checks that the run did not come to: Dagster would show each as failed.
+
+    A check that the failed step itself would have answered is left: it did fail with its step.
+    """
     planned = instance.all_logs(result.run_id, of_type=_CHECK_PLANNED)
     asked = {
         event.asset_check_evaluation_data.asset_check_key
@@ -190,7 +195,10 @@ def _say_not_asked(instance: dg.DagsterInstance, result: dg.ExecuteInProcessResu
     for entry in planned:
         event = entry.dagster_event
         key = event.asset_check_planned_data.asset_check_key if event else None
-        if key and key not in asked:
+        if key is None or key in asked:
+            continue
+        own = key in defs.resolve_assets_def(key.asset_key).check_keys
+        if not own or "__".join(key.asset_key.path) not in steps:
             instance.report_runless_asset_event(not_asked(key, steps))
 
 

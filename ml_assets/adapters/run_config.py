@@ -13,11 +13,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class RunConfig(BaseModel):
-    """The configuration of an asset or an op; each field has one line below it for the form."""
+    """The configuration of an asset or an op; a field's description is its line in the form."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     @classmethod
     def form(cls) -> dict[str, dg.Field]:

@@ -1,6 +1,7 @@
 """The rollback of a pipeline as a job: a form in the UI, with who and why."""
 
 import dagster as dg
+from pydantic import Field
 
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.run_config import RunConfig
@@ -14,8 +15,10 @@ class RollbackConfig(RunConfig):
 
     author: str
     reason: str
-    to: str | None = None
-    """The beginning of a model's digest; default: the model that was there before."""
+    to: str | None = Field(
+        default=None,
+        description="The beginning of a model's digest; default: the model that was there before.",
+    )
 
 
 def rollback_job(declared: Pipeline) -> dg.JobDefinition:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
+from ml_assets.cli.gpus import gpus
 from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.output import aligned, hand_out, row_format, tell_page
 from ml_assets.cli.session import opened, prepared_settings
@@ -207,4 +208,5 @@ models.subject(
     "What training takes",
     of_extra("models cost", "Count machine hours and their cost, by what they were used for."),
     tune_batch,
+    gpus,
 )

@@ -309,7 +309,8 @@ def check(pipeline: str | None, deep: bool) -> int:
         folder = find_pipeline(folders, name)
         found = all_mistakes(folder, settings)
         mistakes += len(found)
-        print(f"{name}: {counted(len(found), 'mistake') if found else 'good'}")
+        good = "good, as far as its files say" if deep else "good"
+        print(f"{name}: {counted(len(found), 'mistake') if found else good}")
         for mistake in found:
             print(f"  {mistake}")
         for warning in (*missing_here(folder, settings), *warnings_of(folder, settings)):

@@ -1,6 +1,7 @@
 """ml-assets models tune-batch: which batch size, processes and threads train fastest here."""
 
 import json
+import math
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,19 @@ _HEAD = (
     f"{'batch':>8}{'processes':>11}{'threads':>9}{'rows/s':>11}{'rows/CPU-s':>12}{'step':>11}"
     f"{'memory':>11}{'data':>8}{'others':>8}"
 )
+
+
+def _limit(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Megabytes; infinite: all that a GPU has."""
+    if value is None:
+        return None
+    if value != "gpu":
+        return float(options.COUNT(value, parameter, context))
+    from ml_assets.spec.footprint import machine_room
+
+    if not machine_room().gpus:
+        raise click.BadParameter("there is no GPU here: give megabytes of memory, 4000 say")
+    return math.inf
 
 
 @click.command
@@ -42,6 +56,12 @@ _HEAD = (
 @click.option(
     "--steps", type=options.COUNT, metavar="N", help="Measured with each setting.  [default: 8]"
 )
+@click.option(
+    "--largest",
+    callback=_limit,
+    metavar="MB|gpu",
+    help="Find the largest batch instead, to 5 %: in so much memory of all processes, or a GPU's.",
+)
 @options.as_json
 def tune_batch(
     pipeline: str,
@@ -49,6 +69,7 @@ def tune_batch(
     processes: tuple[int, ...],
     threads: tuple[int, ...],
     steps: int | None,
+    largest: float | None,
     as_json: bool,
 ) -> int:
     """Measure which batch size and workers train fastest here.
@@ -58,22 +79,22 @@ def tune_batch(
     are the shares of a step spent waiting for data and for other processes. Do nothing else on the
     machine meanwhile.
     """
-    from ml_assets.actions.tune_batch import STEPS, best, document, open_sweep
+    from ml_assets.actions.tune_batch import STEPS, best, document, largest_of, open_sweep
 
     sweep = open_sweep(opened(pipeline), batch, processes, threads, steps or STEPS)
     progress = sys.stderr if as_json else sys.stdout
     print(_HEAD, file=progress, flush=True)
     cells: list[Cell] = []
-    for cell in sweep.cells():
+    for cell in sweep.cells() if largest is None else sweep.largest(largest):
         cells.append(cell)
         print(_line(cell), file=progress, flush=True)
+    chosen = best(cells) if largest is None else largest_of(cells)
     if as_json:
-        print(json.dumps(document(sweep, cells), indent=2))
-    chosen = best(cells)
+        print(json.dumps(document(sweep, cells, chosen), indent=2))
     if chosen is None:
         print("\nnothing could be measured", file=progress)
         return ERROR
-    print(_advice(sweep, chosen), file=progress)
+    print(_advice(sweep, chosen, "best" if largest is None else "largest"), file=progress)
     return DONE
 
 
@@ -89,14 +110,14 @@ def _line(cell: "Cell") -> str:
     )
 
 
-def _advice(sweep: "Sweep", chosen: "Cell") -> str:
+def _advice(sweep: "Sweep", chosen: "Cell", word: str) -> str:
     """What to write, and what it changes beside the speed."""
     now, one = sweep.pipeline.spec.training, chosen.setting
     fields = {"batch_size": one.batch, "processes": one.processes, "threads": one.threads}
     written = ", ".join(f"{name}: {value}" for name, value in fields.items())
-    lines = [f"\nbest: training: {{{written}}}"]
+    lines = [f"\n{word}: training: {{{written}}}"]
     if all(getattr(now, name) == value for name, value in fields.items()):
-        return f"{lines[0]}\n  this is the best setting, and the spec has it already"
+        return f"{lines[0]}\n  this is the {word} setting, and the spec has it already"
     if one.batch != now.batch_size:
         lines.append(
             f"  batch_size {now.batch_size:,} -> {one.batch:,} trains another model: choose"

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from ml_assets.launch.failure import Ending, Next
+from ml_assets.spec.parallel import split_of
 from ml_assets.spec.program import World
-from ml_assets.spec.training import TrainingSpec, split_of
+from ml_assets.spec.training import TrainingSpec
 
 ERROR_BUDGET = 2
 """Attempts after the first with as many processes, for an end that running again may mend."""

@@ -140,7 +140,9 @@ def _split(table: Table, counts: Mapping[str, int]) -> str:
         return "{kind: random} # where rows have a time: {kind: time}"
     if not counts:
         return "{kind: time, validation: 0.15, holdout: 0.2} # shares of the rows, oldest first"
-    return f"{_flow({'kind': 'time', **counts})} # partitions, oldest first"
+    return (
+        f"{_flow({'kind': 'time', **counts})} # partitions; an embargo on each side of validation"
+    )
 
 
 def _partitions_of_splits(table: Table, back: int) -> dict[str, int]:

@@ -19,8 +19,9 @@ from ml_assets.settings.kubernetes_syntax import (
     is_label_value,
 )
 from ml_assets.spec.base import Frozen, Misfit, Positive
+from ml_assets.spec.parallel import split_of
 from ml_assets.spec.program import World
-from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec, split_of
+from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
 MAX_NODES = 9999
 """The index of a pod has four digits in its name."""

@@ -266,6 +266,38 @@ def objective_problems(
         yield _misfit("focal_gamma", said)
 
 
+def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> Iterator[Misfit]:
+    """What a step cannot do to rows of this kind.
+
+    Args:
+        numeric: the numeric features.
+    """
+    changes, turn = training.augmentation, training.curriculum
+    if task == "language_model":
+        if training.ensemble:
+            said = "what several models say of a text is the text of none of them: remove it"
+            yield _misfit("ensemble", said)
+        said = "rows of columns are changed and weighed so, and a window is tokens: remove it"
+        for name in ("augmentation", "curriculum"):
+            if getattr(training, name) is not None:
+                yield _misfit(name, said)
+        return
+    if changes and changes.mixup and task == "ranking":
+        said = "mixup: a row of one query would be half of another one's: remove mixup"
+        yield _misfit("augmentation", said)
+    if changes and changes.noise and not numeric:
+        yield _misfit(
+            "augmentation", "noise is of numbers, and features.numeric is empty: remove it"
+        )
+    if turn and task == "ranking":
+        said = "a row counts by its share of its query, and by nothing else: remove it"
+        yield _misfit("curriculum", said)
+    if turn and turn.column not in numeric:
+        known = ", ".join(numeric) or "none"
+        said = f"column {turn.column!r} is not in features.numeric ({known}): name one of these"
+        yield _misfit("curriculum", said)
+
+
 def _weights(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterator[Misfit]:
     weighed, given = training.positive_weight != 1, len(training.class_weights)
     if weighed and task != "binary":

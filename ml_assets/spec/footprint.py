@@ -14,6 +14,7 @@ from ml_assets.errors import DoesNotFit, counted
 from ml_assets.settings.kubernetes_syntax import bytes_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.gpt import Gpt, parameter_count
+from ml_assets.spec.parallel import split_of
 from ml_assets.spec.program import ShardSchema, World
 from ml_assets.spec.training import (
     COUNTED,
@@ -22,7 +23,6 @@ from ml_assets.spec.training import (
     TabM,
     TrainingSpec,
     outputs_of,
-    split_of,
 )
 
 STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
@@ -121,7 +121,7 @@ def footprint(
     """
     assert isinstance(model, COUNTED)
     sharing = _sharing(training, world)
-    states = 2 + STATES[training.optimizer]
+    states = 2 + STATES[training.optimizer] + (training.communication_hook is not None)
     built = count * NUMBER_BYTES
     state = count * states * NUMBER_BYTES // sharing
     tensor = training.parallel.tensor

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from ml_assets.spec.base import Frozen, Positive
+from ml_assets.spec.base import Frozen, Positive, unset
 
 ActivationCheckpointing = Annotated[
     Literal["none", "block", "selective"], Field(exclude_if=lambda value: value == "none")
@@ -44,3 +44,58 @@ class Parallel(Frozen):
     def over(self, processes: int) -> "Parallel":
         """The same over so many processes; without axes where they cannot be laid."""
         return self if processes % self.tensor == 0 else Parallel()
+
+
+Strategy = Literal["replicate", "shard", "hybrid"]
+"""Whole on each process; in shards over all of them; in shards within a node, copied over nodes."""
+
+
+class Spread(Frozen):
+    """How a network's step is laid out over memory and processes."""
+
+    strategy: Strategy = "shard"
+    """How the network is spread over the processes; no number that comes out depends on it."""
+    activation_checkpointing: ActivationCheckpointing = "none"
+    """What a block holds for its backward pass: ``none``: all; ``block``: what came in, the rest is
+    computed again; ``selective``: products and attention too. No number depends on it."""
+    compile: bool = Field(default=False, exclude_if=unset)
+    """Whether the blocks of a language model are compiled, each shape of a batch for itself; takes
+    a C++ compiler where it trains."""
+    cpu_offload: bool = Field(default=False, exclude_if=unset)
+    """Whether shards, gradients and the optimizer's states lie in the host's memory, and the
+    update is made there. Without a GPU they do anyway."""
+    gradient_precision: GradientPrecision = "fp32"
+    """What gradients are sent and summed in; bf16 is half the bytes, and other numbers."""
+    communication_hook: Literal["powersgd"] | None = Field(default=None, exclude_if=unset)
+    """``powersgd`` (Vogels et al., 2019): of a matrix's gradient two thin ones are sent, and what
+    they lack is added to the next step's. Other numbers; a checkpoint holds what is unsent."""
+    communication_rank: Positive = Field(default=4, exclude_if=lambda value: value == 4)
+    """Columns of the thin matrices of powersgd."""
+    parallel: Parallel = Field(default=Parallel(), exclude_if=lambda value: value == Parallel())
+    """Axes besides that of the rows; no number that comes out depends on it."""
+    prefetch: bool = Field(default=False, exclude_if=unset)
+    """Whether a thread reads the next batch while one is computed; the order stays. For a GPU, or
+    where a core is free."""
+
+    @field_validator("strategy", mode="before")
+    @classmethod
+    def _is_there(cls, value: object) -> object:
+        if isinstance(value, str) and value in NOT_THERE:
+            raise ValueError(f"strategy {value} is not there: {NOT_THERE[value]}")
+        return value
+
+
+def split_of(world: int, here: int) -> tuple[int, int] | None:
+    """(groups, processes of a group) of a hybrid: a group is a node, or a part of the only one.
+
+    Args:
+        world: processes in all.
+        here: processes of one node.
+
+    Returns:
+        None where equal groups of two or more cannot be made.
+    """
+    if 1 < here < world and world % here == 0:
+        return world // here, here
+    groups = next((n for n in range(2, world // 2 + 1) if world % n == 0), None)
+    return None if groups is None else (groups, world // groups)

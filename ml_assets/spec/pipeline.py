@@ -21,6 +21,7 @@ from ml_assets.spec.consistency import (
     baseline_problems,
     gate_problems,
     objective_problems,
+    row_problems,
 )
 from ml_assets.spec.drift import DriftSpec, period_problems
 from ml_assets.spec.evaluation import EvaluationSpec, origin_problems, simple_model_problems
@@ -285,6 +286,7 @@ def _training_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     yield from _language_problems(spec)
     yield from parallel_problems(spec.training, spec.model)
     yield from objective_problems(spec.training, spec.label.task, spec.label.classes)
+    yield from row_problems(spec.training, spec.label.task, spec.features.numeric)
     yield from (Misfit(("training", name), f"training.{name}: {why}") for name in refused)
 
 

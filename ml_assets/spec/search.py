@@ -34,6 +34,14 @@ NO_PARAMETER = {
     "processes": "it says how the work is spread, and decides no number",
     "strategy": "it says how the work is spread, and decides no number",
     "activation_checkpointing": "it decides no number",
+    "compile": "it is for speed",
+    "cpu_offload": "it says how the work is spread, and decides no number",
+    "prefetch": "it decides no number",
+    "max_steps": "a trial that learns for longer is not better: fix it in the spec",
+    "augmentation": "it is no single value",
+    "curriculum": "it is no single value",
+    "ensemble": "it is no single value",
+    "betas": "it is no single value",
     "parallel": "it says how the work is spread, and decides no number",
     "hang_timeout_seconds": "it decides no number",
     "checkpoint_minutes": "it decides no number",
@@ -248,6 +256,9 @@ def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
     if search.rounds and spec.training.epochs < search.rounds:
         said = f"{search.rounds} rounds of {spec.training.epochs} epochs: a round is one or more"
         found.append(Misfit(("rounds",), said))
+    if spec.training.max_steps is not None:
+        said = "the rounds share the epochs out, and training.max_steps would end each: remove it"
+        found.append(Misfit(("method",), said))
     for path in search.searched:
         part, _, field = path.partition(".")
         why = _NOT_IN_A_ROUND.get(field)

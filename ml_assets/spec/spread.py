@@ -21,15 +21,59 @@ def parallel_problems(training: TrainingSpec, model: ModelSpec) -> Iterator[Misf
             " training.accumulate where memory is short"
         )
         yield _misfit("activation_checkpointing", said)
-    yield from _of_one(training)
+    yield from _compiled(training, model)
+    yield from _sent(training)
+    if training.cpu_offload and training.strategy == "replicate":
+        said = "replicate keeps all of it where it computes: set strategy to shard, or remove it"
+        yield _misfit("cpu_offload", said)
     if training.parallel.tensor > 1:
         yield from _tensor(training, model)
 
 
-def _of_one(training: TrainingSpec) -> Iterator[Misfit]:
-    if training.gradient_precision == "bf16" and training.processes == 1:
-        said = "one process sends no gradients: remove it, or set training.processes to 2 or more"
-        yield _misfit("gradient_precision", said)
+def _compiled(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
+    if not training.compile:
+        return
+    if not isinstance(model, Gpt):
+        yield _misfit(
+            "compile",
+            f"the blocks of model.family gpt are compiled; {model.family!r} has layers of one"
+            " product each, or code that changes from step to step: remove it",
+        )
+    if training.activation_checkpointing == "selective":
+        yield _misfit(
+            "activation_checkpointing",
+            "a compiled block chooses by itself which products it keeps: set it to none or block,"
+            " or remove training.compile",
+        )
+
+
+def _sent(training: TrainingSpec) -> Iterator[Misfit]:
+    hook, low = training.communication_hook, training.gradient_precision == "bf16"
+    alone = "one process sends no gradients: remove it, or set training.processes to 2 or more"
+    if low and training.processes == 1:
+        yield _misfit("gradient_precision", alone)
+    if hook is None:
+        if training.communication_rank != type(training).model_fields["communication_rank"].default:
+            said = "it is of powersgd: set training.communication_hook: powersgd, or remove it"
+            yield _misfit("communication_rank", said)
+        return
+    name = "communication_hook"
+    if training.processes == 1:
+        yield _misfit(name, alone)
+    if training.strategy != "replicate":
+        said = (
+            f"{hook} takes whole matrices, which strategy {training.strategy} cuts into shards: set"
+            " strategy to replicate, or gradient_precision to bf16 in its place"
+        )
+        yield _misfit(name, said)
+    if training.precision == "fp16":
+        said = (
+            f"what {hook} has not sent yet has the scale of its step, and fp16 changes the scale:"
+            " set precision to bf16 or fp32"
+        )
+        yield _misfit(name, said)
+    if low:
+        yield _misfit(name, f"{hook} sends in fp32: remove gradient_precision")
 
 
 def _tensor(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
@@ -54,6 +98,9 @@ def _tensor(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
     if training.strategy != "shard":
         said = f"tensor {tensor} goes with strategy: shard, this one is {training.strategy}"
         yield _misfit(name, f"{said}: set strategy to shard")
+    for other in ("compile", "cpu_offload"):
+        if getattr(training, other):
+            yield _misfit(other, f"not with parallel.tensor {tensor}: remove one of the two")
 
 
 def _misfit(name: str, said: str) -> Misfit:

@@ -5,10 +5,11 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
+from ml_assets.spec.augmentation import Augmentation, Curriculum
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
-from ml_assets.spec.parallel import NOT_THERE, ActivationCheckpointing, GradientPrecision, Parallel
+from ml_assets.spec.parallel import Spread, split_of
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
 """What a label is: true or false, one of several classes, a number, a grade within a query, or the
@@ -65,11 +66,15 @@ class Module(Frozen):
     parameter_groups: FunctionPath | None = Field(default=None, exclude_if=unset)
     """(network) -> a list of groups, each ``{"params": [...]}`` with ``weight_decay``, or with
     ``learning_rate`` as a multiple of the spec's; None: matrices decay, all learn alike."""
+    augmentation: FunctionPath | None = Field(default=None, exclude_if=unset)
+    """(numeric [n, f], categorical [n, c], torch.Generator) -> the same two, changed: called for
+    each microbatch before a step learns from it; None: ``training.augmentation`` alone."""
 
     @property
     def functions(self) -> tuple[str, ...]:
         """The functions of the folder that it names."""
-        return tuple(one for one in (self.module, self.loss, self.parameter_groups) if one)
+        named = (self.module, self.loss, self.parameter_groups, self.augmentation)
+        return tuple(one for one in named if one)
 
 
 class Boosted(Frozen):
@@ -130,20 +135,23 @@ _OF_NETWORKS = frozenset(
         "learning_rate",
         "weight_decay",
         "warmup",
+        "max_steps",
         "optimizer",
         "momentum",
+        "betas",
+        "eps",
         "schedule",
         "precision",
         "accumulate",
         "clip_norm",
-        "strategy",
-        "activation_checkpointing",
-        "gradient_precision",
-        "parallel",
+        *Spread.model_fields,
         "processes",
         "loss",
         "focal_gamma",
         "oversample",
+        "augmentation",
+        "curriculum",
+        "ensemble",
         "order",
         "block_rows",
         "block_window",
@@ -191,8 +199,6 @@ def validation_metrics(task: Task) -> tuple[str, ...]:
     return "validation_loss", *VALIDATION_METRICS.get(task, ())
 
 
-Strategy = Literal["replicate", "shard", "hybrid"]
-"""Whole on each process; in shards over all of them; in shards within a node, copied over nodes."""
 OptimizerName = Literal["adamw", "sgd", "nadam", "adafactor"]
 Schedule = Literal["constant", "linear", "cosine"]
 Precision = Literal["fp32", "bf16", "fp16"]
@@ -200,27 +206,19 @@ Order = Literal["rows", "blocks"]
 DEFAULT_MOMENTUM = 0.9
 
 
-def split_of(world: int, here: int) -> tuple[int, int] | None:
-    """(groups, processes of a group) of a hybrid: a group is a node, or a part of the only one.
-
-    Args:
-        world: processes in all.
-        here: processes of one node.
-
-    Returns:
-        None where equal groups of two or more cannot be made.
-    """
-    if 1 < here < world and world % here == 0:
-        return world // here, here
-    groups = next((n for n in range(2, world // 2 + 1) if world % n == 0), None)
-    return None if groups is None else (groups, world // groups)
-
-
 Weight = Annotated[float, Field(gt=0)]
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 RELEASE = "release"
 """``init_from``: the model that the pipeline has released when training is asked for."""
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib")
+
+
+class Ensemble(Frozen):
+    """Several weights as one model: what they predict is averaged, and judged as one."""
+
+    checkpoints: Annotated[int, Field(ge=2, le=20)]
+    """The best so many of one training; ``keep_best`` has to keep them."""
 
 
 class ProfileSpec(Frozen):
@@ -240,7 +238,7 @@ class Spot(Frozen):
     """Megabytes (10^6 bytes) that all machines of the training write in a second, together."""
 
 
-class TrainingSpec(Frozen):
+class TrainingSpec(Spread):
     """One global step is ``microbatches`` logical microbatches, over any number of processes.
 
     For boosted trees a step is a round, ``model`` has the learning rate, and the fields about
@@ -249,6 +247,9 @@ class TrainingSpec(Frozen):
 
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     epochs: Positive = 10
+    max_steps: Positive | None = Field(default=None, exclude_if=unset)
+    """Most global steps, whatever the epochs; the schedule falls to its end by then. None: the
+    epochs alone end it."""
     batch_size: Positive = 3072
     """Rows per global step, over all processes; a ranking task counts queries instead."""
     microbatches: Positive = 24
@@ -260,6 +261,11 @@ class TrainingSpec(Frozen):
     """``sgd`` is Nesterov's; ``adafactor`` needs ``strategy: replicate``."""
     momentum: Annotated[float, Field(gt=0, lt=1)] | None = None
     """The momentum of sgd; None: 0.9. The other optimizers have their own."""
+    betas: tuple[Beta, Beta] | None = Field(default=None, strict=False, exclude_if=unset)
+    """Decay of the means of the gradient and of its square, of adamw and nadam. None: 0.9 and
+    0.999."""
+    eps: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude_if=unset)
+    """What is added to the root of that square, of adamw and nadam; None: 1e-8."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-3
     """The weight decay of matrices; biases, norms and embeddings do not decay."""
@@ -280,6 +286,10 @@ class TrainingSpec(Frozen):
     """Weight of a row of each class in the loss (multiclass), as ``label.classes`` orders them."""
     oversample: Annotated[float, Field(gt=0, le=0.5)] | None = None
     """Least share of each class in what an epoch draws: rows of a rarer one come several times."""
+    augmentation: Augmentation | None = Field(default=None, exclude_if=unset)
+    """How rows are changed before a step learns from them. None: they are not."""
+    curriculum: Curriculum | None = Field(default=None, exclude_if=unset)
+    """Which rows count less until their turn has come. None: all count alike."""
     order: Order = Field(default="rows", exclude_if=lambda value: value == "rows")
     """``rows`` mixes all rows of an epoch. ``blocks`` mixes blocks of ``block_rows`` neighbours and
     then the rows of ``block_window`` blocks at a time: a batch reads few places of the disk, for a
@@ -288,6 +298,8 @@ class TrainingSpec(Frozen):
     """Rows of a block; a ranking task counts queries instead."""
     block_window: Positive = Field(default=16, exclude_if=lambda value: value == 16)
     """Blocks whose rows are mixed with each other: the more, the closer to ``rows``."""
+    ensemble: Ensemble | None = Field(default=None, exclude_if=unset)
+    """Several weights that are released as one model. None: the best ones alone."""
     recalibrate: bool | None = None
     """Fit the probabilities to the validation split after training. None: where weights,
     oversampling or a focal loss have moved them."""
@@ -307,15 +319,6 @@ class TrainingSpec(Frozen):
     """Evaluations without a better validation loss before training stops."""
     keep_last: Positive = 3
     keep_best: Positive = 3
-    strategy: Strategy = "shard"
-    """How the network is spread over the processes; no number that comes out depends on it."""
-    activation_checkpointing: ActivationCheckpointing = "none"
-    """What a block holds for its backward pass: ``none``: all; ``block``: what came in, the rest is
-    computed again; ``selective``: products and attention too. No number depends on it."""
-    gradient_precision: GradientPrecision = "fp32"
-    """What gradients are sent and summed in; bf16 is half the bytes, and other numbers."""
-    parallel: Parallel = Field(default=Parallel(), exclude_if=lambda value: value == Parallel())
-    """Axes besides that of the rows; no number that comes out depends on it."""
     processes: Positive = 2
     hang_timeout_seconds: Annotated[float, Field(gt=0)] = 30
     """Least time that a process waits for another in a step before it takes it for hung. The first
@@ -325,13 +328,6 @@ class TrainingSpec(Frozen):
     profile: ProfileSpec | None = Field(default=None, exclude_if=unset)
     """Trace a few steps (Chrome's trace format); a model that is made already is not trained again
     for it: say ``--fresh``."""
-
-    @field_validator("strategy", mode="before")
-    @classmethod
-    def _is_there(cls, value: object) -> object:
-        if isinstance(value, str) and value in NOT_THERE:
-            raise ValueError(f"strategy {value} is not there: {NOT_THERE[value]}")
-        return value
 
     @field_validator("init_from")
     @classmethod
@@ -361,6 +357,16 @@ class TrainingSpec(Frozen):
             problems.append(
                 f"momentum {self.momentum} is for optimizer sgd, this one is {self.optimizer}:"
                 " remove momentum, or set optimizer: sgd"
+            )
+        if self.ensemble and self.ensemble.checkpoints > self.keep_best:
+            problems.append(
+                f"ensemble.checkpoints {self.ensemble.checkpoints} are more than keep_best"
+                f" {self.keep_best} keeps: raise keep_best"
+            )
+        if (self.betas or self.eps) and self.optimizer not in ("adamw", "nadam"):
+            problems.append(
+                f"betas and eps are for optimizer adamw and nadam, this one is {self.optimizer}:"
+                " remove them"
             )
         if self.optimizer == "adafactor" and self.strategy != "replicate":
             problems.append(

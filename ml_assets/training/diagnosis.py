@@ -4,6 +4,7 @@ A name is given only where nothing healthy looks so; the bounds say why they are
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 
 from ml_assets.spec.base import Frozen
@@ -28,6 +29,13 @@ of a step and less, though more of one that takes a millisecond; a fifth is wort
 while."""
 
 
+_SETTLES, _RISES = 3, 6
+"""Memory is looked at from the second third of the evaluations on, where these are six or more."""
+_GROWN, _GROWN_MB = 0.05, 20.0
+"""Memory that grows does so by this share and by so much: an allocator's own ups and downs on
+healthy trainings were under both."""
+
+
 class Evaluated(Frozen):
     """One evaluation of a training."""
 
@@ -41,6 +49,8 @@ class Evaluated(Frozen):
     """The share of the time of these steps that went into waiting for rows."""
     data_loading_latency_ms: float
     """Mean wait of a step."""
+    memory_held_mb: float = 0.0
+    """What the largest process holds then; 0: not known."""
 
     @classmethod
     def of(cls, step: int, began: float, metrics: Mapping[str, float]) -> "Evaluated":
@@ -51,6 +61,7 @@ class Evaluated(Frozen):
             validation_loss=metrics["validation_loss"],
             data_wait_share=metrics.get("data_wait_share", 0.0),
             data_loading_latency_ms=metrics.get("data_loading_latency_ms", 0.0),
+            memory_held_mb=metrics.get("memory_held_mb", 0.0),
         )
 
 
@@ -123,11 +134,31 @@ def slow_loader(history: History) -> str | None:
     )
 
 
+def growing_memory(history: History) -> str | None:
+    """Each evaluation finds more memory held than the one before, to the end."""
+    later = history[len(history) // _SETTLES :]  # buffers and caches fill at first
+    held = [at.memory_held_mb for at in later]
+    if len(later) < _RISES or not min(held) or any(b <= a for a, b in pairwise(held)):
+        return None
+    grown, middle = held[-1] - held[0], held[len(held) // 2]
+    if grown < max(_GROWN * held[0], _GROWN_MB) or held[-1] - middle < grown / 4:
+        return None
+    steps = later[-1].step - later[0].step
+    return (
+        f"from step {later[0].step} to {later[-1].step} the largest process came to hold"
+        f" {held[-1]:,.0f} MB instead of {held[0]:,.0f}, {grown / steps:.3g} MB more with each"
+        " step, and it was not levelling off. Something keeps what a step made: in a network, loss"
+        " or augmentation of your own look for a list or an attribute that grows, and for a tensor"
+        " that is kept without .detach() or .item(), which keeps its whole graph."
+    )
+
+
 _AILMENTS: dict[str, Callable[[History], str | None]] = {
     "plateau": plateau,
     "divergence": divergence,
     "overfitting": overfitting,
     "slow loader": slow_loader,
+    "growing memory": growing_memory,
 }
 
 

@@ -35,7 +35,10 @@ class Watch:
     """Shows that this rank is alive, and shortens its patience with the steps that it takes."""
 
     def __init__(self, request: TrainRequest, ranks: Ranks) -> None:
-        self._least = request.training.hang_timeout_seconds
+        spec = request.training
+        # a shape that comes for the first time is compiled within its step
+        compiles = JOIN_SECONDS if spec.compile else 0.0
+        self._least = max(spec.hang_timeout_seconds, compiles)
         self._ranks = ranks
         self._heart = HeartbeatWriter(request, ranks.rank, QUIET_SECONDS)
         self._steps: list[float] = []

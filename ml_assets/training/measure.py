@@ -3,11 +3,15 @@
 import time
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from ml_assets.spec.program import MeasureRequest, MeasureResult
+from ml_assets.spec.gpt import Gpt
+from ml_assets.spec.program import MeasureRequest, MeasureResult, ShardSchema
 from ml_assets.training.distributed.ranks import join, leave, total
 from ml_assets.training.events import EventWriter
+from ml_assets.training.models.gpt import flops_per_token
 from ml_assets.training.rows.arrays import open_set
+from ml_assets.training.rows.batches import Batches
 from ml_assets.training.step import Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.telemetry import Spent, memory_peak_mb
 
@@ -38,8 +42,22 @@ def measure(request: MeasureRequest, events: EventWriter) -> None:
         memory_total_mb=memory,
         data_wait_share=shares["data_wait_share"],
         communication_share=shares["communication_share"],
+        flops_per_row=_flops_per_row(request, schema, stepper.batches),
+        steps_planned=stepper.steps,
     )
     events.finished(result, request.output.result)
+
+
+def _flops_per_row(request: MeasureRequest, schema: ShardSchema, batches: Batches) -> float:
+    """As torch counts the products of one microbatch; a language model's by its own formula."""
+    tokens = schema.preprocessing.tokens
+    if isinstance(request.model, Gpt) and tokens is not None:
+        return tokens.context * flops_per_token(request.model, tokens.size, tokens.context)
+    network = initial_network(request, schema)[0]
+    rows, masks, _ = batches.share(0, 0, batches.microbatches)
+    with FlopCounterMode(display=False) as counted:
+        network(rows.numeric, rows.categorical, masks).sum().backward()
+    return counted.get_total_flops() / len(rows.label)
 
 
 def _measured(stepper: Stepper, steps: int) -> tuple[float, Spent, float, float]:

@@ -12,7 +12,14 @@ from torch.distributed.tensor import DTensor
 from ml_assets.training.distributed.strategies import copies
 from ml_assets.training.models.network import Network
 from ml_assets.training.step import Step
-from ml_assets.training.telemetry import Spent, Times, Window, gpu_utilization_pct, memory_peak_mb
+from ml_assets.training.telemetry import (
+    Spent,
+    Times,
+    Window,
+    gpu_utilization_pct,
+    memory_held_mb,
+    memory_peak_mb,
+)
 
 LIVE_SECONDS = 10.0
 """Metrics are reported this often between two evaluations."""
@@ -28,6 +35,8 @@ class Meter:
 
     network: Network
     times: Times
+    device: torch.device
+    """The device that this rank computes on."""
     _window: Window = field(default_factory=Window)
     _lately: Window = field(default_factory=Window)
     _reported: float = field(default_factory=time.monotonic)
@@ -74,24 +83,26 @@ class Meter:
 
     def _known(self, found: dict[str, float]) -> dict[str, float]:
         """Without what was not measured: a GPU's collectives run while the host goes on."""
-        if next(self.network.parameters()).device.type == "cuda":
+        if self.device.type == "cuda":
             del found["communication_share"]
         return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def _of_all_ranks(self) -> dict[str, float]:
         """Waiting, memory, the GPU's, and the update ratio: by one message, once an evaluation."""
         update, weights = self._update or (math.nan, math.nan)
-        gpu, gpu_memory = _gpu(self.network)
+        gpu, gpu_memory = _gpu(self.device)
         fetched = self.times.fetched_bytes() / 1e6 if self.times.fetched_bytes else math.nan
-        mine = [*self._window.spent, memory_peak_mb(), gpu_memory, gpu, update, weights, fetched]
+        own = (memory_peak_mb(), memory_held_mb() + _tensors_mb(self.device))
+        mine = [*self._window.spent, *own, gpu_memory, gpu, update, weights, fetched]
         columns = list(zip(*_each_rank(mine), strict=True))
         whole = len(Spent._fields)
-        memory, memories, busy, updates, norms, fetches = columns[whole:]
+        memory, held, memories, busy, updates, norms, fetches = columns[whole:]
         spent = Spent(*map(sum, columns[:whole]))
         return {
             **spent.shares(),
             "data_loading_latency_ms": 1e3 * spent.data / (len(memory) * self._window.steps),
             "fetched_mb": sum(fetches),
+            "memory_held_mb": max(held),
             "memory_peak_mb": max(memory),
             "memory_total_mb": sum(memory),
             "gpu_memory_peak_mb": max(memories),
@@ -108,14 +119,18 @@ def _each_rank(mine: list[float]) -> list[list[float]]:
     return [one.tolist() for one in rows]
 
 
-def _gpu(network: Network) -> tuple[float, float]:
+def _gpu(device: torch.device) -> tuple[float, float]:
     """Utilization in percent, and the most memory in tensors in MB; NaN where there is no GPU."""
-    device = next(network.parameters()).device
     if device.type != "cuda":
         return math.nan, math.nan
     busy = gpu_utilization_pct(str(torch.cuda.get_device_properties(device).uuid))
     memory = torch.cuda.max_memory_allocated(device) / 1e6
     return (math.nan if busy is None else busy), memory
+
+
+def _tensors_mb(device: torch.device) -> float:
+    """What tensors hold of a GPU's memory now, in MB."""
+    return torch.cuda.memory_allocated(device) / 1e6 if device.type == "cuda" else 0.0
 
 
 def _local(network: Network) -> list[torch.Tensor]:

@@ -23,6 +23,7 @@ def write_model(
     weights: str,
     write_weights: Callable[[Path], object],
     calibrate: Callable[[Path, ModelManifest], Calibration | None],
+    ensemble: int = 1,
 ) -> Ref:
     """Write the whole model, by rename.
 
@@ -31,6 +32,7 @@ def write_model(
         weights: name of their file.
         write_weights: writes that file.
         calibrate: fits the model, whole but for its calibration, to the frequencies.
+        ensemble: networks that the weights are of.
     """
     target = Path(request.output.model)
     draft = target.with_name(f".{target.name}.a{request.attempt}")
@@ -44,6 +46,7 @@ def write_model(
         preprocessing=schema.preprocessing,
         label_scale=schema.label_scale,
         code=request.code.digest if request.code else None,
+        ensemble=ensemble,
         weights=describe(draft, [weights])[0],
         step=step,
     )

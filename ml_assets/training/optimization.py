@@ -11,6 +11,7 @@ from ml_assets.spec.training import DEFAULT_MOMENTUM, TrainingSpec
 from ml_assets.training.models.network import Network
 
 _RATE = "learning_rate"
+_BETAS, _EPS = (0.9, 0.999), 1e-8
 _NEVER_DECAYED = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 
 
@@ -20,17 +21,21 @@ def make_optimizer(network: nn.Module, spec: TrainingSpec) -> Optimizer:
     The weight decay of sgd is part of the gradient; the others shrink the weights themselves.
     """
     groups = [{k: v for k, v in group.items() if k != _RATE} for group in _groups(network, spec)]
-    rate = spec.learning_rate
+    rate, betas, eps = spec.learning_rate, spec.betas or _BETAS, spec.eps or _EPS
     # foreach: one call for all parameters; with shards a step is four times as fast, bit for bit
     match spec.optimizer:
         case "adamw":
             fused = next(network.parameters()).is_cuda  # one kernel; on a CPU it is no faster
-            return torch.optim.AdamW(groups, lr=rate, fused=fused, foreach=not fused)
+            return torch.optim.AdamW(
+                groups, lr=rate, betas=betas, eps=eps, fused=fused, foreach=not fused
+            )
         case "sgd":
             momentum = DEFAULT_MOMENTUM if spec.momentum is None else spec.momentum
             return torch.optim.SGD(groups, lr=rate, momentum=momentum, nesterov=True, foreach=True)
         case "nadam":
-            return NAdam(groups, lr=rate, decoupled_weight_decay=True, foreach=True)
+            return NAdam(
+                groups, lr=rate, betas=betas, eps=eps, decoupled_weight_decay=True, foreach=True
+            )
         case "adafactor":
             return torch.optim.Adafactor(groups, lr=rate)
         case _:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,13 +19,19 @@ from ml_assets.training.distributed.step_checks import (
     locate_non_finite,
     require_same_branches,
 )
-from ml_assets.training.distributed.strategies import copies, local_gradients, parallelize, summing
+from ml_assets.training.distributed.strategies import (
+    Replica,
+    copies,
+    local_gradients,
+    parallelize,
+    summing,
+)
 from ml_assets.training.losses import row_weights, training_losses
 from ml_assets.training.models.families import code_of, fresh_network
-from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
 from ml_assets.training.rows.batches import Batches, Tensors
+from ml_assets.training.rows.loader import Changes, Lane, Loader, Share
 from ml_assets.training.rows.order import oversample_index
 from ml_assets.training.rows.training_split import open_training_split
 from ml_assets.training.stop import NonFinite
@@ -72,6 +78,8 @@ class Stepper:
     task: Task
     times: Times = field(default_factory=Times)
     most_steps: int | None = None
+    changes: Changes = field(default_factory=Changes)
+    """What is done to rows before a step learns from them."""
     compare_branches: bool = True
     """The next step compares the ranks' branches: see ``require_same_branches``."""
 
@@ -85,16 +93,20 @@ class Stepper:
         tensor = self.spec.parallel.tensor
         self.lanes = self.ranks.lanes(tensor)
         self._counts = self.ranks.rank % tensor == 0  # of ranks with the same rows, one
-        if self.spec.strategy == "replicate" and self.ranks.world > 1:
+        ahead = self.spec.prefetch and not self.batches.rows.fetches  # these come ahead anyway
+        lane = Lane(self.lanes.rank, self.lanes.world, self.ranks.device)
+        self.loader = Loader(self.batches, self.changes, lane, self.steps, ahead=ahead)
+        if isinstance(self.forward, Replica):
             self._backward(0, 1.0)
             self.optimizer.zero_grad(set_to_none=True)
+            self.forward.begin()
             self.times.of(0.0)  # nobody's step
 
     @property
     def steps(self) -> int:
         """The steps of the whole training."""
         declared = self.batches.steps_per_epoch * self.spec.epochs
-        return min(declared, self.most_steps or declared)
+        return min(declared, self.spec.max_steps or declared, self.most_steps or declared)
 
     def take(self, step: int, scale: LossScale | None, flags: Callable[[], StopFlags]) -> Step:
         """One step, the same on all ranks.
@@ -114,7 +126,7 @@ class Stepper:
         gradients = local_gradients(self.network.parameters())
         square = _square(self.network, self.ranks.world)
         sums = sums if self._counts else torch.zeros_like(sums)
-        mine = torch.cat([sums, square.reshape(1)]).tolist()
+        mine = torch.cat([sums, square.reshape(1).to(sums.device)]).tolist()
         notice, due = flags()
         due = due and self.ranks.rank == 0
         with self.times.communication:
@@ -143,32 +155,39 @@ class Stepper:
         sums = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
         for number in range(self.spec.accumulate):
             with self.times.data:
-                rows, masks, counted = self._rows(step, number)
+                share = self.loader.take(step, number)
             with summing(self.forward, now=number + 1 == self.spec.accumulate):
-                each, weights = self._losses(rows, masks, counted)
+                each, weights = self._losses(share)
                 loss = each.sum()
                 if self.compare_branches:
                     require_same_branches(loss, self.network, self.ranks, step)
                     self.compare_branches = False
                 (loss * factor).backward()
             self.times.communication.answered()
-            count = loss.new_tensor(float(counted))
+            count = loss.new_tensor(float(share.counted))
             sums += torch.stack([loss.detach(), weights.sum(), count])
         return sums
 
-    def _rows(self, step: int, number: int) -> tuple[Tensors, Masks, int]:
-        """This rank's share of a batch of the step, where it computes."""
-        share = self.batches.share(step, self.lanes.rank, self.lanes.world, number)
-        return share[0].to(self.ranks.device), *share[1:]
-
-    def _losses(
-        self, rows: Tensors, masks: Masks, counted: int
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _losses(self, share: Share) -> tuple[torch.Tensor, torch.Tensor]:
         """The weighted losses of the rows, and the weights; both [n]."""
-        logits = self.forward(rows.numeric, rows.categorical, masks)
+        rows = share.rows
+        logits = self.forward(rows.numeric, rows.categorical, share.masks)
+        each, weights = self._weighed(logits, rows, share.weights)
+        if share.others is not None and share.own is not None:
+            theirs = None if share.weights is None else share.weights[share.others]
+            mixed = replace(rows, label=rows.label[share.others])
+            other, others = self._weighed(logits, mixed, theirs)
+            each = share.own * each + (1 - share.own) * other
+            weights = share.own * weights + (1 - share.own) * others
+        idle = torch.zeros_like(weights)
+        return (each, weights) if share.counted else (each * idle, idle)
+
+    def _weighed(
+        self, logits: torch.Tensor, rows: Tensors, turn: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         spec = self.spec
         weights = row_weights(rows, self.task, spec.positive_weight, spec.class_weights)
-        weights = weights if counted else torch.zeros_like(weights)
+        weights = weights if turn is None else weights * turn
         return training_losses(self.network, logits, rows, self.task, spec) * weights, weights
 
     def _non_finite(self, loss: float, norm: float, step: int) -> NonFinite:
@@ -180,10 +199,10 @@ class Stepper:
     def _passes(self, step: int) -> Iterator[Pass]:
         """The step once more, one batch after the other; nothing is summed over the ranks."""
         for number in range(self.spec.accumulate):
-            rows, masks, counted = self._rows(step, number)
-            rows.numeric.requires_grad_()
+            share = self.loader.take(step, number)
+            share.rows.numeric.requires_grad_()
             with summing(self.forward, now=False):
-                yield Pass(rows, self._losses(rows, masks, counted)[0])
+                yield Pass(share.rows, self._losses(share)[0])
 
     def _update(self, step: int, gradients: list[torch.Tensor], factor: float) -> None:
         """Sums times ``factor`` are means over the global weight, clipped."""
@@ -268,4 +287,14 @@ def assemble(
         spec.epochs,
     )
     most = request.steps if isinstance(request, TrainRequest) else None
-    return Stepper(network, forward, optimizer, batches, ranks, spec, schema.task, times, most)
+    changes = _changes(network, spec, schema)
+    return Stepper(
+        network, forward, optimizer, batches, ranks, spec, schema.task, times, most, changes
+    )
+
+
+def _changes(network: Network, spec: TrainingSpec, schema: ShardSchema) -> Changes:
+    names = [column.name for column in schema.preprocessing.numeric]
+    turn = spec.curriculum
+    column = names.index(turn.column) if turn else 0
+    return Changes(spec.augmentation, network.own_augmentation, len(names), turn, column)

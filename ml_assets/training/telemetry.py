@@ -146,12 +146,24 @@ def milliseconds_since(began: float) -> float:
 
 def memory_peak_mb() -> float:
     """The most memory that this process held, mapped files that it read included."""
-    if _STATUS.is_file():  # getrusage counts what this process was before its exec, too
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
+    found = _status_mb("VmHWM:")  # getrusage counts what this process was before its exec, too
+    if not math.isnan(found):
+        return found
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def memory_held_mb() -> float:
+    """What this process holds now, mapped files left out; NaN where nobody can say."""
+    return _status_mb("RssAnon:")
+
+
+def _status_mb(name: str) -> float:
+    if _STATUS.is_file():
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024 / 1e6
+    return math.nan
 
 
 class _Utilization(ctypes.Structure):

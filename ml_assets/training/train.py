@@ -11,6 +11,7 @@ from ml_assets.training.checkpoints.files import CheckpointClock, CheckpointFile
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.distributed.ranks import Ranks, join, leave
+from ml_assets.training.distributed.strategies import powersgd_of
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.hang import Watch
 from ml_assets.training.meter import Meter
@@ -22,9 +23,9 @@ from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.stop import Notice, SavedAfterNotice
 from ml_assets.training.telemetry import Tracer, progress_line
-from ml_assets.training.trainer_state import StoppedBy, TrainerState, finish
+from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish
 from ml_assets.training.validation import fixed_batch, validate
-from ml_assets.training.weights import export
+from ml_assets.training.weights import export, gathered
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -47,10 +48,10 @@ def train(request: TrainRequest, events: EventWriter) -> None:
             state, stopped = trainer.loop(begun_with)
             watch.quiet()
             trainer.tracer.close(state.step)
-            best = trainer.checkpoints.load_best(stepper.network, stepper.optimizer)
+            best, members = trainer.best_weights()
         state = state.model_copy(update={"best": (best,)})
         calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
-        model = export(stepper.network, request, schema, best.step, ranks, calibrate)
+        model = export(members, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
     except BaseException as error:  # a failed save is no Exception in torch
@@ -78,9 +79,10 @@ class Trainer:
         self.spec = self.request.training
         self.steps = self.stepper.steps
         self.files = CheckpointFiles(self.request, self.events, self.ranks.world)
-        self.checkpoints = Checkpoints(self.files, self.ranks, self.watch.alive)
+        unsent = powersgd_of(self.stepper.forward)
+        self.checkpoints = Checkpoints(self.files, self.ranks, self.watch.alive, unsent)
         self.clock = CheckpointClock(self.spec.checkpoint_minutes)
-        self.meter = Meter(self.stepper.network, self.stepper.times)
+        self.meter = Meter(self.stepper.network, self.stepper.times, self.ranks.device)
         self.tracer = Tracer(self.spec.profile, self.ranks.rank, self.events)
 
     def loop(self, begun_with: str | None) -> tuple[TrainerState, StoppedBy]:
@@ -110,6 +112,23 @@ class Trainer:
         self.checkpoints.close()
         return state, "epochs"
 
+    def best_weights(self) -> tuple[Best, list[dict[str, torch.Tensor]]]:
+        """The best checkpoint, and on rank 0 the weights of each that the model has."""
+        wanted = self.spec.ensemble.checkpoints if self.spec.ensemble else 1
+        network, members, best = self.stepper.network, [], list[Best]()
+        for one in self.checkpoints.load_bests(network, self.stepper.optimizer, wanted):
+            found = gathered(network)
+            if wanted > 1:  # what is loaded next goes into the same memory
+                found = {name: tensor.clone() for name, tensor in found.items()}
+            members.append(found)
+            best.append(one)
+        if len(best) < wanted:
+            self.events.warning(
+                f"training.ensemble asks for {wanted} checkpoints, and {len(best)} were judged: the"
+                f" model has {len(best)}. Lower training.evaluate_every."
+            )
+        return best[0], members
+
     def _take(self, state: TrainerState) -> Step:
         self.tracer.before(state.step)
         weigh = self._evaluation_is_due(state.step + 1)
@@ -138,7 +157,7 @@ class Trainer:
         if state is None:
             if begun_with:
                 self.events.progress(0, self.steps, begun_with)
-            self.events.first_rows(self.stepper.batches.first(FIRST_ROWS))
+            self.events.first_rows(self.stepper.loader.first(FIRST_ROWS))
             return TrainerState()
         self.events.progress(
             state.step, self.steps, f"resumed at step {state.step} of {self.steps}"

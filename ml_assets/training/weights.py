@@ -38,35 +38,48 @@ from ml_assets.training.rows.batches import tensors
 from ml_assets.training.stop import BadData, BadRequest
 
 WEIGHTS = "weights.safetensors"
+State = Mapping[str, torch.Tensor]
 _WINDOWS = 16
 """Of a language model, scored at once."""
 _SAMPLES, _SAMPLE_TOKENS = 4, 64
 
 
+def gathered(network: Network) -> dict[str, torch.Tensor]:
+    """All weights, maybe in the network's memory; {} but on rank 0. All ranks must call it."""
+    # a second to load, which a process that only scores does not wait for
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = get_model_state_dict(network, options=options)
+    return _apart({n: t for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)})
+
+
 def export(
-    network: Network,
+    members: Sequence[State],
     request: TrainRequest,
     schema: ShardSchema,
     step: int,
     ranks: Ranks,
     calibrate: Calibrator,
 ) -> Ref | None:
-    """Write the whole model from rank 0; None on the others. All ranks must call it."""
-    # a second to load, which a process that only scores does not wait for
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+    """Write the whole model from rank 0; None on the others.
 
-    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    state = get_model_state_dict(network, options=options)
+    Args:
+        members: the weights of each network, the best first; see ``gathered``.
+        step: that the best ones are of.
+    """
     if ranks.rank != 0:
         return None
-    found = _apart({n: t for n, t in sorted(state.items()) if isinstance(t, torch.Tensor)})
+    found = dict(members[0])
+    if len(members) > 1:
+        found = {f"{n}.{name}": t for n, one in enumerate(members) for name, t in one.items()}
 
     def calibration(folder: Path, manifest: ModelManifest) -> Calibration | None:
         threads, code = request.world.threads, code_of(request)
         return calibrate(lambda: load_predictor(folder, manifest, threads, code))
 
     write = partial(save_file, found)
-    return write_model(request, schema, step, WEIGHTS, write, calibration)
+    return write_model(request, schema, step, WEIGHTS, write, calibration, len(members))
 
 
 def load_predictor(
@@ -89,14 +102,19 @@ def load_predictor(
         )
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")
-    network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes, code)
-    network.load_state_dict(_held_tensors(folder, manifest))
-    network.eval()
+    networks: list[Network] = []
+    for state in _members(_held_tensors(folder, manifest), manifest.ensemble):
+        made = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes, code)
+        made.load_state_dict(state)
+        networks.append(made.eval())
+    network = networks[0]
 
     @torch.no_grad()
     def predict(rows: Rows) -> NDArray[np.float64]:
         taken = tensors(rows)
-        return predictions(network(taken.numeric, taken.categorical, None), manifest.task).numpy()
+        said = [one(taken.numeric, taken.categorical, None) for one in networks]
+        each = [predictions(logits, manifest.task).numpy() for logits in said]
+        return each[0] if len(each) == 1 else np.mean(each, axis=0)
 
     @torch.no_grad()
     def predict_texts(rows: Rows) -> NDArray[np.float64]:
@@ -107,6 +125,14 @@ def load_predictor(
         return np.add.reduceat(each, rows.starts[:-1])
 
     return predict_texts if manifest.task == "language_model" else predict
+
+
+def _members(state: State, count: int) -> list[dict[str, torch.Tensor]]:
+    """The weights of each network of a model."""
+    if count == 1:
+        return [dict(state)]
+    parted = [(*name.split(".", 1), tensor) for name, tensor in state.items()]
+    return [{name: t for of, name, t in parted if of == str(n)} for n in range(count)]
 
 
 @torch.no_grad()
@@ -127,9 +153,6 @@ def samples(
     given = first[:, : min(_SAMPLE_TOKENS, first.shape[1])].clamp(min=0)
     drawn = network.continued(given, given.shape[1], tokens.context, seed=0)
     return tuple(tuple(row) for row in drawn.tolist())
-
-
-State = Mapping[str, torch.Tensor]
 
 
 def _apart(state: State) -> dict[str, torch.Tensor]:
@@ -168,7 +191,7 @@ def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
         manifest = open_model(init)
         _check_kind(init, manifest, schema)
         weights = manifest.weights
-        found = _read(file / weights.path, weights.sha256)
+        found = _members(_read(file / weights.path, weights.sha256), manifest.ensemble)[0]
         if network.inputs_by_name:
             match = _Match(manifest.preprocessing, schema.preprocessing, found, fresh)
             fitted, said = match.state(), match.said()

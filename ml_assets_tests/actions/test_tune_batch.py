@@ -1,11 +1,12 @@
 """The sweep of batches and workers: what is best, what a cell says, the real program in each."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
-from ml_assets.actions.tune_batch import Cell, Setting, best, why_not
+from ml_assets.actions.tune_batch import Cell, Setting, best, next_share, why_not
 from ml_assets.spec.program import MeasureResult
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -46,6 +47,37 @@ def test_the_best_is_the_fastest_and_among_equals_the_one_on_the_fewest_cores():
     assert best([failed]) is None
 
 
+@pytest.mark.parametrize("each", [0.3, 4.0, 40.0])
+@pytest.mark.parametrize("most", [310.0, 900.0, 12_345.0])
+@pytest.mark.parametrize("block", [1, 7])
+def test_the_largest_batch_is_found_to_5_percent_in_a_few_tries(each, most, block):
+    def memory(share):  # an allocator takes whole blocks
+        return 300 + each * -(-share // block) * block
+
+    true = max((n for n in range(50_000) if memory(n) <= most), default=0)
+    fits, over, share = {}, {}, 8
+    while share is not None:
+        taken = memory(share)
+        (fits if taken <= most else over)[share] = taken
+        share = next_share(fits, over, most)
+    assert len(fits) + len(over) <= 14
+    assert 0.95 * true - 1 <= max(fits, default=0) <= true
+
+
+def test_the_largest_batch_is_found_where_too_much_only_fails():
+    fits, over, share, tries = {}, {}, 8, 0
+    while share is not None:
+        tries += 1
+        if share <= 777:
+            fits[share] = 300.0 + share
+        else:
+            over[share] = None
+        share = next_share(fits, over, math.inf)
+    assert 0.95 * 777 <= max(fits) <= 777
+    assert tries <= 14
+    assert next_share({}, {1: None}, math.inf) is None
+
+
 @pytest.mark.parametrize(
     ("report", "words"),
     [
@@ -78,6 +110,34 @@ def test_each_setting_is_measured_by_the_real_program_and_nothing_of_it_stays(pr
     assert found["best"] in found["cells"]
     assert "best: training: {batch_size: 24, processes: " in done.stderr
     assert files(prepared.root / "state") == before
+
+
+def test_the_largest_batch_is_told(prepared: World):
+    asked = ["--processes", "1", "--steps", "2", "--largest"]
+    done = prepared.streams("models", "tune-batch", "irises", *asked, "100000", "--json")
+    found = json.loads(done.stdout)
+    assert "largest: training: {batch_size: " in done.stderr
+    over = min(one["batch"] for one in found["cells"] if "why_not" in one)
+    parts = 12  # a batch is a multiple of the microbatches
+    assert (
+        found["best"]["batch"]
+        < over
+        <= max(1.05 * found["best"]["batch"], found["best"]["batch"] + parts)
+    )
+    assert "more rows than the training split has" in {c.get("why_not") for c in found["cells"]}
+    said = prepared.cli("models", "tune-batch", "irises", *asked, "10", code=1)
+    assert "MB, more than 10" in said and "nothing could be measured" in said
+
+
+def test_types_of_gpus_are_shown_with_what_the_program_counted(prepared: World):
+    asked = ["models", "gpus", "irises", "--prices", "H100=2.5"]
+    found = json.loads(prepared.streams(*asked, "--utilization", "0.1", "--json").stdout)
+    h100 = next(one for one in found["gpus"] if one["name"] == "H100")
+    assert h100["fits"] and 0 < h100["hours"] < 0.01
+    assert h100["cost"] == pytest.approx(2.5 * h100["hours"])
+    told = prepared.cli(*asked)
+    assert "operations a row" in told and "hours at 30%" in told
+    assert "there are T4, L4," in prepared.cli(*asked[:-1], "H1=2", code=2)
 
 
 def test_out_of_memory_is_a_cell_that_says_so(prepared: World, tmp_path: Path):

@@ -30,7 +30,8 @@ def test_a_feature_function_that_changed_is_run_again_once(plant: Plant):
     assert request.job_name == "deliveries__features"
     assert request.tags["trigger"] == "code change"
     assert request.tags["why"] == (
-        "features [2024-01-08 .. 2024-01-15: 2 partitions]: its code changed"
+        "features [2024-01-08 .. 2024-01-15: 2 partitions]: its code or its part of"
+        " the spec changed"
     )
     assert world.execute(request)
     assert "all is published" in world.says(SENSOR)

@@ -57,7 +57,8 @@ OPTIONS = {
     "models suspects": "PIPELINE --format --output",
     "models cost": "[PIPELINE] --by --json",
     "models search": "PIPELINE --open --json",
-    "models tune-batch": "PIPELINE --batch --processes --threads --steps --json",
+    "models tune-batch": "PIPELINE --batch --processes --threads --steps --largest --json",
+    "models gpus": "PIPELINE --utilization --prices --json",
     "release history": "PIPELINE --json --check",
     "release was-serving": "PIPELINE --at --json",
     "release what-if": "PIPELINE --gate --bound --json",
@@ -189,6 +190,7 @@ def test_the_help_of_a_command_imports_nothing_heavy(group: str) -> None:
         (["irises"], "There is no command 'irises'. See: ml-assets --help"),
         (["models", "experiments", "irises", "--last", "x"], "'x' is not a number from 1 to 1000"),
         (["models", "tune-batch", "irises", "--batch", "24,0"], "'0' is not a number from 1 up"),
+        (["models", "tune-batch", "irises", "--largest", "all"], "'all' is not a number from 1"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exits_2(

@@ -19,6 +19,7 @@ from ml_assets.launch.session_name import (
     train_session,
     training_asked,
 )
+from ml_assets.spec.augmentation import Augmentation, Curriculum
 from ml_assets.spec.program import Ref, World
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.training import Mlp, ProfileSpec, Spot, TrainingSpec
@@ -46,6 +47,7 @@ def test_the_name_is_short_and_says_what_it_is():
         {"checkpoint_minutes": 20.0},
         {"profile": ProfileSpec(at=5)},
         {"checkpoint_every": 7},
+        {"prefetch": True},
         {"spot": Spot(notice_seconds=120, write_mb_per_second=100)},
     ],
 )
@@ -54,7 +56,19 @@ def test_how_the_work_is_spread_and_what_is_kept_is_not_in_it(same):
 
 
 @pytest.mark.parametrize(
-    "other", [{"seed": 1}, {"threads": 2}, {"epochs": 3}, {"precision": "bf16"}]
+    "other",
+    [
+        {"seed": 1},
+        {"threads": 2},
+        {"epochs": 3},
+        {"precision": "bf16"},
+        {"compile": True},
+        {"max_steps": 5},
+        {"betas": (0.9, 0.95)},
+        {"communication_hook": "powersgd"},
+        {"augmentation": Augmentation(noise=0.1)},
+        {"curriculum": Curriculum(column="x")},
+    ],
 )
 def test_what_decides_the_bits_is_in_it(other):
     assert train_session(train_job(**other)) != train_session(train_job())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from ml_assets.adapters.executor import executor
 from ml_assets.adapters.run_config import RunConfig, environment_fields
@@ -114,8 +114,7 @@ def test_a_teams_own_field_that_reads_the_environment_is_refused_when_it_is_load
 class Words(RunConfig):
     """Each kind of field."""
 
-    author: str
-    """Who asks for it."""
+    author: str = Field(description="Who asks for it.")
     to: str | None = None
     rows: int = 3
     share: float = 0.5

@@ -263,6 +263,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.init_from", "old.pt", "a pickle runs code when it is read"),
         ("training.init_from", "production", "must be 'release' or the path of a .safetensors"),
         ("training.strategy", "zero1", "use shard, which divides the weights, too"),
+        ("training.compile", True, "the blocks of model.family gpt are compiled; 'tabm' has"),
         ("training.parallel", {"tensor": 2}, "this one is 'tabm': remove it, strategy: shard"),
         ("training.strategy", "magic", "'replicate', 'shard' or 'hybrid'"),
         ("training.optimizer", "lion", "'adamw', 'sgd', 'nadam' or 'adafactor'"),
@@ -275,6 +276,17 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.warmup", 1.0, "no step for schedule cosine to fall: set warmup below 1, or"),
         ("training.strategy", "hybrid", "which 2 cannot be: set processes to 4, 6, 8 or 9"),
         ("training.processes", True, "valid integer"),
+        ("training.betas", [0.9, 1.0], "less than 1"),
+        ("training.max_steps", 0, "greater than 0"),
+        ("training.ensemble", {"checkpoints": 1}, "greater than or equal to 2"),
+        ("training.ensemble", {"checkpoints": 4}, "more than keep_best 3 keeps: raise keep_best"),
+        ("training.augmentation", {}, "give noise, feature_dropout or mixup a value above 0"),
+        ("training.augmentation", {"noise": -1.0}, "greater than or equal to 0"),
+        ("training.curriculum", {"column": "shop"}, "is not in features.numeric"),
+        ("training.curriculum", {"column": "x", "until": 0.0}, "greater than 0"),
+        ("training.communication_hook", "fp8", "'powersgd'"),
+        ("training.communication_hook", "powersgd", "which strategy shard cuts into shards: set"),
+        ("training.communication_rank", 8, "it is of powersgd: set training.communication_hook"),
         ("training.activation_checkpointing", "block", "nothing to compute again: remove it, and"),
         ("training.activation_checkpointing", "all", "'none', 'block' or 'selective'"),
         # evaluation and gates
@@ -341,9 +353,24 @@ def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, s
 
 def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> None:
     spec = read_yaml((ASKED_FOR / "code_lm" / "defs.yaml").read_text())["attributes"]
+    powersgd = {"communication_hook": "powersgd", "strategy": "replicate"}
     for changes, said in (
+        ({"compile": True, "parallel": {"tensor": 2}}, "compile: not with parallel.tensor 2"),
+        (
+            {"compile": True, "activation_checkpointing": "selective"},
+            "a compiled block chooses by itself which products it keeps",
+        ),
         ({"strategy": "replicate", "parallel": {"tensor": 2}}, "set strategy to shard"),
         ({"gradient_precision": "bf16", "processes": 1}, "one process sends no gradients"),
+        ({**powersgd, "processes": 1}, "communication_hook: one process sends no gradients"),
+        ({**powersgd, "precision": "fp16"}, "and fp16 changes the scale: set precision to bf16"),
+        ({**powersgd, "gradient_precision": "bf16"}, "powersgd sends in fp32: remove"),
+        ({"cpu_offload": True, "strategy": "replicate"}, "replicate keeps all of it where it"),
+        ({"cpu_offload": True, "parallel": {"tensor": 2}}, "cpu_offload: not with parallel.tensor"),
+        ({"betas": [0.9, 0.95], "optimizer": "sgd"}, "betas and eps are for optimizer adamw and"),
+        ({"ensemble": {"checkpoints": 2}}, "is the text of none of them: remove it"),
+        ({"augmentation": {"noise": 0.1}}, "and a window is tokens: remove it"),
+        ({"curriculum": {"column": "x"}}, "curriculum: rows of columns are changed and weighed so"),
     ):
         raw = changed(spec, "training", {**spec["training"], **changes})
         assert said in refusal(lambda raw=raw: PipelineSpec.model_validate(raw))

@@ -41,6 +41,14 @@ def huber(logits, label):
     return nn.functional.huber_loss(wrong, torch.zeros_like(wrong), reduction="none").mean(1)
 
 
+def shifted(numeric, categorical, generator):
+    return numeric + torch.rand(len(numeric), 1, generator=generator), categorical
+
+
+def short(numeric, categorical, generator):
+    return numeric[1:], categorical
+
+
 def groups(network):
     tables = [p for name, p in network.named_parameters() if name.startswith("tables")]
     rest = [p for name, p in network.named_parameters() if not name.startswith("tables")]
@@ -66,6 +74,12 @@ class Block(nn.Module):
         mixed = self.convolution(x.transpose(1, 2)).transpose(1, 2)
         return x + self.drop(torch.relu(mixed))
 '''
+KEEPING = CONVOLUTION.replace(
+    "        return self.last",
+    "        self.__dict__.setdefault('kept', []).append(torch.ones(500_000))\n"
+    "        return self.last",
+)
+"""Two megabytes more with each pass."""
 MODEL = Module(family="module", module="network.py:build", config={"channels": 8, "depth": 2})
 
 

@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from ml_assets.spec.program import TrainRequest
 from ml_assets.spec.training import Mlp, ModelSpec, TrainingSpec
 from ml_assets.training.distributed.ranks import join
+from ml_assets.training.distributed.strategies import powersgd_of
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.step import Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.trainer_state import LossScale
@@ -42,6 +43,17 @@ def cases(alone: bool) -> dict[str, tuple[dict[str, Any], ModelSpec | None]]:
             found[f"{precision} {strategy}"] = ({**of, "precision": precision}, None)
         found[f"accumulated {strategy}"] = ({**of, **small, "accumulate": 4}, None)
         found[f"wide {strategy}"] = ({**of, **small, "precision": "bf16"}, WIDE)
+    plain: dict[str, Any] = {"strategy": "replicate", "processes": 4}
+    changed = {"noise": 0.1, "feature_dropout": 0.2, "mixup": 0.4}
+    found["augmented"] = ({**plain, "augmentation": changed}, None)
+    weighed = {"column": "x", "first": "high", "until": 1.0}
+    found["weighed"] = ({**plain, "curriculum": weighed}, None)
+    found["ahead"] = ({**plain, "prefetch": True, "max_steps": STEPS}, None)
+    found["as ahead"] = ({**plain, "max_steps": STEPS}, None)
+    if not alone:
+        compressed = {"communication_hook": "powersgd", "communication_rank": 16}
+        found["wide sums"] = ({**plain, **small}, WIDE)
+        found["wide thin sums"] = ({**plain, **small, **compressed}, WIDE)
     found["accumulated at once"] = ({"batch_size": 96, "microbatches": 48}, None)
     return found
 
@@ -73,6 +85,8 @@ def main() -> None:
         stepper = assemble(asked, initial_network(asked, schema)[0], folder, schema, ranks)
         steps = taken(stepper, 0, HALF)
         state = copy.deepcopy(get_state_dict(stepper.network, stepper.optimizer))
+        hook = powersgd_of(stepper.forward)
+        unsent = copy.deepcopy(hook.state()) if hook else {}
         again = assemble(asked, initial_network(asked, schema)[0], folder, schema, ranks)
         set_state_dict(
             again.network,
@@ -80,6 +94,8 @@ def main() -> None:
             model_state_dict=state[0],
             optim_state_dict=state[1],
         )
+        if (hook := powersgd_of(again.forward)) is not None:
+            hook.take(unsent)
         said[name] = {
             "steps": steps + taken(stepper, HALF, STEPS),
             "resumed": taken(again, HALF, STEPS),

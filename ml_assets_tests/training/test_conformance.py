@@ -133,9 +133,9 @@ PLANTS = {
         [(FORWARD, "        return self.last((x + 0.1 * torch.rand_like(x)).mean(dim=1))")],
         {
             "deterministic": "draws from a global generator",
-            "no_batch_leak": "",
-            "shards": None,
-            "resumes": "",
+            "no_batch_leak": "Not judged",
+            "shards": "Not judged",
+            "resumes": "Not judged",
         },
     ),
     "dropout of its own": (
@@ -147,9 +147,21 @@ PLANTS = {
         ],
         {
             "deterministic": "draws from a global generator",
-            "no_batch_leak": "",
-            "shards": None,
-            "resumes": "",
+            "no_batch_leak": "Not judged",
+            "shards": "Not judged",
+            "resumes": "Not judged",
+        },
+    ),
+    "the dropout of another layer": (
+        [
+            (INIT, "        self.drop = nn.Dropout1d(0.5)\n" + INIT),
+            (FORWARD, "        return self.last(self.drop(x).mean(dim=1))"),
+        ],
+        {
+            "deterministic": "draws from a global generator in network.drop (Dropout1d)",
+            "no_batch_leak": "Not judged",
+            "shards": "Not judged",
+            "resumes": "Not judged",
         },
     ),
     "a parameter that cannot be cut": (

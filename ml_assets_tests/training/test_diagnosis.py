@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
-from ml_assets.training.diagnosis import Evaluated, advise, is_out_of_memory
+from ml_assets.training.diagnosis import Evaluated, advise, growing_memory, is_out_of_memory
 from ml_assets.training.rows.arrays import Rows, SplitArrays
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
+from ml_assets_tests.training.networks import CONVOLUTION, KEEPING, MODEL, code
 from ml_assets_tests.training.test_sanity import SETS
 from ml_assets_tests.worlds.shards import spoil, write_shards
 
@@ -48,6 +49,35 @@ def names(result: TrainResult) -> list[str]:
 
 
 # --- planted faults -------------------------------------------------------------------------------
+
+
+def test_a_network_that_keeps_what_it_made_is_growing_memory(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    for network, found in ((KEEPING, ["growing memory"]), (CONVOLUTION, [])):
+        own = code(tmp_path / str(len(found)), network=network)
+        spec = ALONE.model_copy(update={"evaluate_every": 3})
+        name = f"keeping-{len(found)}"
+        done = sessions.attempt(name, procs=1, spec=spec, model=MODEL, code=own).run_here()
+        assert names(done) == found
+        assert not found or "MB more with each step" in done.advice[0]
+
+
+def test_memory_that_settles_is_no_growth() -> None:
+    def history(held: list[float]) -> list[Evaluated]:
+        even = {"train_loss": 0.5, "validation_loss": 0.5}
+        return [
+            Evaluated.of(10 * n, 1.0, {**even, "train_loss": 0.5 - n / 100, "memory_held_mb": mb})
+            for n, mb in enumerate(held, 1)
+        ]
+
+    rising = [100.0 + 10 * n for n in range(12)]
+    assert growing_memory(history(rising))
+    assert growing_memory(history([*rising[:-1], rising[-2]])) is None
+    assert growing_memory(history([200 - 100 / 2**n for n in range(12)])) is None
+    assert growing_memory(history([1000.0 + n for n in range(12)])) is None
+    assert growing_memory(history(rising[:7])) is None
+    assert growing_memory(history([0.0] * 12)) is None
 
 
 def test_a_learning_rate_near_zero_is_a_plateau(sessions: Sessions) -> None:

@@ -28,6 +28,18 @@ def test_losses_on_the_gpu_are_those_of_the_cpu_to_1e_3(
     assert max(abs(on_gpu[step] - on_cpu[step]) for step in on_gpu) < 1e-3
 
 
+@pytest.mark.parametrize("changes", [{"cpu_offload": True}, {"prefetch": True}])
+def test_where_a_step_lies_and_what_comes_ahead_changes_little(
+    sessions: Sessions, changes: dict[str, bool]
+) -> None:
+    spec = SPEC.model_copy(update={"processes": 1})
+    plain = sessions.attempt("plain", procs=1, spec=spec)
+    other = sessions.attempt("other", procs=1, spec=spec.model_copy(update=changes))
+    assert (plain.run(), other.run()) == (0, 0)
+    one, two = plain.validation_losses(), other.validation_losses()
+    assert max(abs(one[step] - two[step]) for step in one) < 1e-4
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("strategy", ["replicate", "shard"])
 def test_a_killed_training_resumes_to_the_same_bits_on_the_gpu(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
-from ml_assets.spec.training import Mlp, Schedule, TabM, TrainingSpec
+from ml_assets.spec.training import Mlp, OptimizerName, Schedule, TabM, TrainingSpec
 from ml_assets.training.models.families import build
 from ml_assets.training.optimization import learning_rate, make_optimizer, parameters_by_decay
 
@@ -60,6 +60,17 @@ def test_every_optimizer_decays_weights_and_only_those(optimizer: str) -> None:
     left = 1 - 0.1 * 0.5 * (1.9 if optimizer == "sgd" else 1)  # with Nesterov's momentum
     assert network.weight.flatten().tolist() == pytest.approx([left] * 4)
     assert network.bias.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "nadam"])
+def test_betas_and_eps_are_those_of_the_spec(optimizer: OptimizerName) -> None:
+    for changes, betas, eps in (
+        ({"betas": (0.8, 0.95), "eps": 1e-5}, (0.8, 0.95), 1e-5),
+        ({}, (0.9, 0.999), 1e-8),
+    ):
+        spec = TrainingSpec(optimizer=optimizer, **changes)
+        made = make_optimizer(nn.Linear(2, 2), spec)
+        assert (made.defaults["betas"], made.defaults["eps"]) == (betas, eps)
 
 
 def test_sgd_is_nesterovs_with_the_momentum_of_the_spec() -> None:

@@ -119,6 +119,30 @@ def test_a_checkpoint_goes_from_parted_tensors_to_whole_ones_and_back(
     assert max(abs(found[step] - whole[step]) for step in found) < 1e-5
 
 
+@pytest.mark.daemon
+def test_a_compiled_block_comes_near_and_a_new_process_goes_on_with_the_same_bits(
+    texts: Ref, tmp_path: Path
+) -> None:
+    """One block, one process: a compiler takes its time."""
+    block = MODEL.model_copy(update={"depth": 1})
+    few: dict[str, Any] = {"max_steps": 4, "evaluate_every": 2, "processes": 1, "keep_last": 9}
+    few["strategy"] = "replicate"
+    spec = SPEC.model_copy(update={**few, "compile": True})
+    sessions = Sessions(tmp_path, texts)
+    whole = sessions.attempt("whole", procs=1, spec=spec, model=block)
+    assert whole.start().wait(600) == 0, whole.events()[-1]
+    plain = sessions.attempt("plain", procs=1, spec=SPEC.model_copy(update=few), model=block)
+    plain.run_here()
+    near = [(a, plain.validation_losses()[n]) for n, a in whole.validation_losses().items()]
+    assert len(near) == 2 and max(abs(a - b) for a, b in near) < 1e-4
+    assert whole.weights() != plain.weights()
+    weights, resume = whole.weights(), left_at(whole, 2)
+    again = sessions.attempt("whole", number=2, procs=1, spec=spec, model=block, resume=resume)
+    assert again.start().wait(600) == 0, again.events()[-1]
+    assert min(again.validation_losses()) == 4
+    assert again.weights() == weights
+
+
 def test_blocks_hold_less_the_more_they_compute_again() -> None:
     held: list[int] = []
     for mode in MEMORY:

@@ -13,6 +13,7 @@ from ml_assets.spec.training import LightGbm
 from ml_assets.store import retries
 from ml_assets.store.checkpoints import whole_checkpoints
 from ml_assets.store.local_checkpoints import LocalCheckpoints
+from ml_assets.training.boosting.engines import engine_of
 from ml_assets.training.boosting.train import Grower
 from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
@@ -133,7 +134,7 @@ def test_the_last_save_of_trees_is_made_again_too(sessions: Sessions, data: Ref)
     request = sessions.attempt("trees", procs=1, model=model).request
     files, store = files_of(request)
     notice: Any = SimpleNamespace(given=False)
-    grower = Grower(request, files.events, notice)
+    grower = Grower(request, model, engine_of(model), files.events, notice)
     grower.files = files
     store.failing_puts = 1  # one save is due, the last
     assert grower.grow(*open_set(data)) == "rounds"
@@ -152,7 +153,7 @@ def test_resuming_and_choosing_the_best_wait_for_the_store_and_leave_bf16_weight
     assert state is not None and state.step == 1
     for failing in (1, 2, 3):  # it goes away before the claim is read, and in mid-fetch
         again.store.failing = failing
-        assert again.checkpoints.load_best(again.network, again.optimizer).step == 1
+        assert next(again.checkpoints.load_bests(again.network, again.optimizer, 1)).step == 1
     (found,) = whole_checkpoints(again.store, "session")
     left = {file.path for file in found.manifest.files} - set(again.store.fetched)
     assert left == {found.manifest.bf16_weights} != {None}

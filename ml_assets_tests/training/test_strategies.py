@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.parallel import split_of
 from ml_assets.spec.program import Ref
-from ml_assets.spec.training import split_of
 from ml_assets_tests.training.conftest import Sessions
 from ml_assets_tests.training.strategy_cases import OPTIMIZERS, PRECISIONS, STRATEGIES
 
@@ -65,6 +65,26 @@ def test_four_processes_have_the_losses_of_one(four: Taken, one: Taken, case: st
 def test_optimizers_and_precisions_are_what_their_names_say(one: Taken) -> None:
     last = [one[f"{name} replicate"]["steps"][-1][0] for name in [*OPTIMIZERS, *PRECISIONS]]
     assert len(set(last)) == len(last)
+
+
+@pytest.mark.parametrize("case", ["augmented", "weighed"])
+def test_rows_are_changed_and_weighed_alike_in_any_world(
+    four: Taken, one: Taken, case: str
+) -> None:
+    assert distance(four[case], one[case]) < 1e-6
+    assert distance(one[case], one["adamw replicate"]) > 0.01
+
+
+def test_what_a_thread_reads_ahead_is_what_the_step_would_have_read(
+    four: Taken, one: Taken
+) -> None:
+    for taken in (four, one):
+        assert taken["ahead"]["steps"] == taken["as ahead"]["steps"]
+        assert taken["ahead"]["steps"] != taken["adamw replicate"]["steps"]  # its schedule is short
+
+
+def test_gradients_that_are_sent_as_thin_matrices_are_near(four: Taken) -> None:
+    assert 0 < distance(four["wide thin sums"], four["wide sums"]) < 0.2
 
 
 def test_a_resume_half_way_takes_the_same_steps_bit_for_bit(four: Taken, one: Taken) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from ml_assets.spec.augmentation import Augmentation
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import (
@@ -22,10 +23,12 @@ from ml_assets.spec.program import (
 )
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Module, TrainingSpec
+from ml_assets.training.stop import BadRequest
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
 from ml_assets_tests.training.test_boosting import program
 from ml_assets_tests.training.test_exactness import newest, wait_for_step
+from ml_assets_tests.training.test_world_change import left_at
 
 SMALL = SPEC.model_copy(update={"epochs": 2})
 
@@ -106,6 +109,31 @@ def first_checkpoint(attempt: Attempt) -> Ref:
     for folder in later:
         shutil.rmtree(folder)
     return newest(oldest.parent)
+
+
+def test_its_own_augmentation_is_the_same_after_a_kill_and_in_any_world(
+    sessions: Sessions, convolved: Attempt, own: NetworkCode
+) -> None:
+    model = MODEL.model_copy(update={"augmentation": "network.py:shifted"})
+    changes = spec(augmentation=Augmentation(mixup=0.4), prefetch=True, keep_last=100)
+    first = asked(sessions, "changed", own, model=model, spec=changes)
+    assert first.run() == 0, said(first)
+    weights, losses = first.weights(), first.validation_losses()
+    assert weights != convolved.weights()
+    resume = left_at(first, 10)
+    again = asked(sessions, "changed", own, model=model, spec=changes, number=2, resume=resume)
+    assert again.run() == 0
+    assert again.weights() == weights
+    alone = asked(sessions, "alone", own, model=model, spec=changes, procs=1)
+    alone.run_here()
+    one = alone.validation_losses()
+    assert max(abs(one[step] - losses[step]) for step in losses) < 1e-5
+
+
+def test_an_augmentation_that_loses_a_row_is_told(sessions: Sessions, own: NetworkCode) -> None:
+    model = MODEL.model_copy(update={"augmentation": "network.py:short"})
+    with pytest.raises(BadRequest, match="augmentation returned something else than numeric"):
+        asked(sessions, "short", own, model=model, procs=1).run_here()
 
 
 @pytest.mark.daemon

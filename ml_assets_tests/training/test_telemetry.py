@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from ml_assets.spec.parallel import Strategy
 from ml_assets.spec.program.events import Checkpoint, Metrics, Progress, Trace
 from ml_assets.spec.program.pod import TRACE
-from ml_assets.spec.training import ProfileSpec, Strategy
+from ml_assets.spec.training import ProfileSpec
 from ml_assets.training.meter import Meter
 from ml_assets.training.step import Step
 from ml_assets.training.telemetry import (
@@ -81,6 +82,7 @@ def test_every_evaluation_tells_speed_waiting_memory_and_the_size_of_the_update(
         assert metrics["data_wait_share"] + metrics["communication_share"] < 1
         assert 0 < metrics["data_loading_latency_ms"] < metrics["step_time_ms"]
         assert metrics["memory_peak_mb"] < metrics["memory_total_mb"] < 10_000
+        assert 50 < metrics["memory_held_mb"] <= metrics["memory_peak_mb"]
     ratios = [metrics["update_ratio"] for metrics in told.values()]
     assert all(1e-6 < ratio < 0.5 for ratio in ratios[:-1])
     assert not [name for name in told[5] if name.startswith("gpu_")], "there is none"
@@ -152,7 +154,7 @@ def test_a_stopwatch_adds_up_and_begins_again() -> None:
 def test_what_was_waited_for_before_a_step_is_of_no_step() -> None:
     """The rows that are shown are fetched before the first one."""
     times = Times(fetch=Stopwatch())
-    meter = Meter(torch.nn.Linear(1, 1), times)  # pyright: ignore[reportArgumentType]
+    meter = Meter(torch.nn.Linear(1, 1), times, torch.device("cpu"))  # pyright: ignore[reportArgumentType]
     assert times.fetch is not None
     times.fetch.add(5.0)
     meter.take(lambda: Step(0.5, 0.1, 4.0, False, False, None), weigh=False)

@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from ml_assets.spec.program import Ref
 from ml_assets.spec.program.events import Progress, Warning
-from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_exactness import newest
 
@@ -55,6 +55,26 @@ def left_at(attempt: Attempt, step: int) -> Ref:
         if checkpoint.name > f"step-{step:06d}.a9":
             shutil.rmtree(checkpoint)
     return newest(folder)
+
+
+def test_what_powersgd_has_not_sent_lies_in_the_checkpoints(sessions: Sessions) -> None:
+    """The same bits on as many processes; on others the same sum of what is unsent."""
+    changes = {"strategy": "replicate", "communication_hook": "powersgd", "keep_last": 100}
+    spec = SPEC.model_copy(update={**changes, "epochs": 2})
+    wide = Mlp(family="mlp", width=64, depth=2)
+    first = sessions.attempt("s", spec=spec, model=wide)
+    assert first.run() == 0
+    weights, losses = first.weights(), first.validation_losses()
+    resume = left_at(first, 10)
+    again = sessions.attempt("s", number=2, spec=spec, model=wide, resume=resume)
+    assert again.run() == 0
+    assert again.weights() == weights
+    resume = left_at(again, 10)
+    three = sessions.attempt("s", number=3, procs=3, spec=spec, model=wide, resume=resume)
+    assert three.run() == 0
+    found = three.validation_losses()
+    assert min(found) == 15
+    assert max(abs(found[step] - losses[step]) for step in found) < 1e-4
 
 
 def started(sessions: Sessions, number: int, procs: int, resume: Ref | None) -> Recorded:

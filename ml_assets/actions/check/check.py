@@ -1,6 +1,8 @@
 """Everything that can be wrong in a pipeline's folder, or keep it from training: without a run."""
 
 import importlib.util
+import os
+import shutil
 from pathlib import Path
 
 from ml_assets.actions.check.columns import column_mistakes, number_words, schema_of
@@ -65,6 +67,12 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
             f"model.family is {family!r}, and the package is not installed here: training would"
             f" fail\n    remedy: {INSTALL_BOOSTING}"
         )
+    if spec.training.compile and not _has_compiler():
+        found.append(
+            "training.compile is true, and there is no C++ compiler here (CXX, g++, clang++):"
+            " training would fail on the CPU\n    remedy: install one (apt-get install g++), or"
+            " remove training.compile"
+        )
     if not is_installed():
         found += [
             f"the contract {source.contract} of {name} has {types[0]}, which takes Great"
@@ -92,6 +100,10 @@ def _is_unset(connection: str, settings: Settings) -> bool:
     """Neither is the URL set, nor is the file there that is read without one."""
     default = settings.sources / f"{connection.lower()}.db"
     return connection not in settings.sql and not default.is_file()
+
+
+def _has_compiler() -> bool:
+    return any(map(shutil.which, filter(None, (os.environ.get("CXX"), "g++", "clang++"))))
 
 
 def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:

@@ -81,10 +81,12 @@ def state_size(
 
 
 def _state(spec: PipelineSpec, count: int, words: str) -> StateSize:
-    states = 1 + STATES[spec.training.optimizer]
+    training = spec.training
+    unsent = training.processes if training.communication_hook else 0
+    states = 1 + STATES[training.optimizer] + unsent
     how = (
         f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
-        f" ({spec.training.optimizer}; {words})"
+        f" ({training.optimizer}; {words})"
     )
     return StateSize(count, count * states * NUMBER_BYTES, how)
 

@@ -136,7 +136,7 @@ def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
     if trained is not None:
         said += f", and the last training {trained.seconds:,.1f} s"
         said += f" ({trained.cost:,.4f})" if trained.cost is not None else ""
-    return said if hour is not None else f"{said}; no price is set (ML_ASSETS_PRICES)"
+    return said
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _warned(expectation: Expectation, rows: pl.DataFrame) -> str:
     odd = found.quarantined
     if odd.is_empty():
         return ""
-    rule = found.results[0].reason.partition(";")[0]
+    rule = found.results[0].reason.rpartition(": ")[0]
     them = "it is" if len(odd) == 1 else "they are"
     return (
         f"{counted(len(odd), 'row')} with an unusual {column}, {quoted(odd[column][0])} for one:"

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import Field
 
 from ml_assets.adapters.declared import asset_key, attributes, journaled, pool
 from ml_assets.adapters.metadata import SHOWN, numbers, record_metadata, tracking_link
@@ -26,16 +27,24 @@ STAGE = "trained_model"
 class TrainingConfig(RunConfig):
     """What this run trains other than the spec says."""
 
-    fresh: str | None = None
-    """A salt: train again from nothing, under a session of its own."""
-    epochs: int | None = None
-    """Instead of the spec's. It is another model: the next run by the spec trains again."""
-    experiment: str | None = None
-    """What the run belongs to, for people who compare runs; no result hangs on it."""
+    fresh: str | None = Field(
+        default=None,
+        description="A salt: train again from nothing, under a session of its own.",
+    )
+    epochs: int | None = Field(
+        default=None,
+        description="Instead of the spec's: another model. The next run by the spec trains again.",
+    )
+    experiment: str | None = Field(
+        default=None,
+        description="What the run belongs to, for people who compare runs; no result hangs on it.",
+    )
     hypothesis: str | None = None
     goal: str | None = None
-    registered: str | None = None
-    """The digest of a model that was registered: it becomes the candidate, nothing is trained."""
+    registered: str | None = Field(
+        default=None,
+        description="The digest of a registered model: it becomes the candidate, none is trained.",
+    )
 
 
 def trained_model(declared: Pipeline) -> dg.AssetsDefinition:

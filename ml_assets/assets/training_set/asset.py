@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
+from pydantic import Field
 
 from ml_assets.adapters.check_outcome import whole_check
 from ml_assets.adapters.declared import asset_key, journaled, stage_asset
@@ -27,8 +28,10 @@ STAGE = "training_set"
 class TrainingSetConfig(RunConfig):
     """Which window to train on."""
 
-    as_of: str | None = None
-    """Last partition of the holdout; default: the latest published partition of feature_set."""
+    as_of: str | None = Field(
+        default=None,
+        description="Last partition of the holdout; default: the latest one of feature_set.",
+    )
 
 
 def training_set(declared: Pipeline) -> dg.AssetsDefinition:

@@ -163,5 +163,6 @@ def _rejected(address: Address, found: "Audit", kept: str) -> DataRejected:
         " nothing was published.\n"
         f"{listed}\n"
         f"    The rows are kept at {kept} (main): ml-assets data quarantine show"
-        f" {address.pipeline} {address.source}. Mend the source, or change the contract."
+        f" {address.pipeline} {address.source}. Mend the source, or change what"
+        " the contract says of it: severity warning lets rows pass, mostly keeps a few back."
     )

@@ -143,7 +143,8 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
         return "an input changed"
     if record.code_version == MADE_ELSEWHERE:
         return "the last candidate was made elsewhere"
-    return _other_winner(node, record) or "its code changed"
+    what = "contract" if node.address.stage == "validated_table" else "part of the spec"
+    return _other_winner(node, record) or f"its code or its {what} changed"
 
 
 def _other_winner(node: Node, record: StageRecord) -> str:
@@ -175,8 +176,8 @@ def retyped(found: Plan, records: Mapping[Address, StageRecord]) -> list[str]:
     rows = {key: sum(one.rows or 0 for one in made) for key, made in tables.items()}
     return [
         f"{key}: {counted(len(made), 'partition')} with {counted(rows[key], 'row')} made again for"
-        f" other columns, and {counted(after, 'table')} after them; the model follows where a"
-        " table's content changes"
+        f" other columns, and {counted(after, 'table')} after them. The model is trained"
+        " again if their rows change"
         for key, made in tables.items()
     ]
 

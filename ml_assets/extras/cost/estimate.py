@@ -93,8 +93,12 @@ def planned_steps(last: int, then: Mapping[str, Any], spec: PipelineSpec) -> int
     rows_then = training.get("batch_size", now.batch_size) * training.get(
         "accumulate", now.accumulate
     )
+    most = now.max_steps
+    if training.get("max_steps") is not None:  # what an epoch took is not known
+        return min(last, most or last)
     per_epoch = last * rows_then / (training.get("epochs", now.epochs) * rows)
-    return max(1, math.ceil(per_epoch)) * now.epochs
+    steps = max(1, math.ceil(per_epoch)) * now.epochs
+    return min(steps, most or steps)
 
 
 def _pace(job: Job) -> _Pace | None:

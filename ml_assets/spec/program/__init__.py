@@ -169,6 +169,9 @@ class ModelManifest(Frozen):
     calibration: Calibration | None = Field(default=None, exclude_if=unset)
     code: Digest | None = Field(default=None, exclude_if=unset)
     """A team's own network: the digest of its code; with another it is not loaded."""
+    ensemble: int = Field(default=1, ge=1, le=20, exclude_if=lambda value: value == 1)
+    """Networks whose predictions are averaged. Of several each tensor's name begins with the
+    number of its network, ``0.`` the best."""
     weights: File
     step: Annotated[int, Field(ge=0)]
 
@@ -371,6 +374,10 @@ class MeasureResult(_Done):
     """The most that each process held, added up."""
     data_wait_share: float
     communication_share: float
+    flops_per_row: float = 0.0
+    """Floating-point operations of a row (of a language model a window), forward and backward."""
+    steps_planned: int = 0
+    """Of the whole training."""
 
 
 class SanityResult(_Done):

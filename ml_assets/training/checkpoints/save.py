@@ -30,6 +30,7 @@ from ml_assets.store.checkpoints import Found
 from ml_assets.store.retries import persist
 from ml_assets.training.checkpoints.files import CheckpointFiles, Written, read_state
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
+from ml_assets.training.distributed.powersgd import PowerSgd
 from ml_assets.training.distributed.ranks import Ranks, on_every_rank, on_first_rank, total
 from ml_assets.training.models.network import Network
 from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent, may_pass
@@ -49,6 +50,8 @@ class Checkpoints:
     ranks: Ranks
     alive: Callable[[], None]
     """Called now and then while a save is waited for."""
+    powersgd: PowerSgd | None = None
+    """What of the gradients is unsent; None: nothing ever is."""
     _in_flight: Future[NotSaved | None] | None = None
     _unsaved: NotSaved | None = None
     _again: Callable[[], None] | None = None
@@ -83,7 +86,8 @@ class Checkpoints:
         self.finish()
         self._again = partial(self.save, network, optimizer, state, metrics)
         model, optim = get_state_dict(network, optimizer)
-        staged = self._stager.stage({"model": model, "optimizer": optim})
+        unsent = self.powersgd.state() if self.powersgd else {}
+        staged = self._stager.stage({"model": model, "optimizer": optim, **unsent})
         durations = {"checkpoint_duration_ms": milliseconds_since(began)}
         self._in_flight = self._thread.submit(self._save, staged, state, {**metrics, **durations})
 
@@ -202,8 +206,13 @@ class Checkpoints:
             if held is None:
                 return None
             model, optim = get_state_dict(network, optimizer)
-            states = {"model": model, "optimizer": optim}
+            world = held.found.manifest.world
+            powersgd = self.powersgd if world > 1 else None  # a process alone leaves nothing unsent
+            unsent = powersgd.of(world) if powersgd else {}
+            states = {"model": model, "optimizer": optim, **unsent}
             read_into(states, held.folder, self.ranks.side)
+            if powersgd:
+                powersgd.take(states)
             set_state_dict(
                 network,
                 optimizer,
@@ -213,21 +222,30 @@ class Checkpoints:
             self.files.parent = held.found.name
             return read_state(held.folder)
 
-    def load_best(self, network: Network, optimizer: Optimizer) -> Best:
-        """Load the weights of the best one that is whole, of all that the session has.
+    def load_bests(self, network: Network, optimizer: Optimizer, count: int) -> Iterator[Best]:
+        """Load the weights of the best ones that are whole, one after the other, the best first.
+
+        Of all that the session has; there may be fewer.
 
         Raises:
             Superseded: a newer attempt has the session.
             StorageError: none is whole.
         """
         found = on_first_rank(self.ranks, self.files.best_first)
-        with self._first_whole(found, "next best one") as held:
-            if held is None:
-                raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
-            model, optim = get_state_dict(network, optimizer)
-            read_into({"model": model}, held.folder, self.ranks.side)
-            set_state_dict(network, optimizer, model_state_dict=model, optim_state_dict=optim)
-            return Best.of(held.found)
+        for number in range(count):
+            with self._first_whole(found, "next best one") as held:
+                if held is None and number == 0:
+                    raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
+                if held is None:
+                    return
+                model, optim = get_state_dict(network, optimizer)
+                read_into({"model": model}, held.folder, self.ranks.side)
+                set_state_dict(network, optimizer, model_state_dict=model, optim_state_dict=optim)
+            yield Best.of(held.found)
+            step = held.found.manifest.step  # which another attempt may have saved, too
+            found = [
+                one for one in found[found.index(held.found) + 1 :] if one.manifest.step != step
+            ]
 
     @contextmanager
     def _first_whole(self, found: Sequence[Found], instead: str) -> Iterator["_Held | None"]:

@@ -1,4 +1,4 @@
-"""What is done to each block of a network before it is spread: what it computes again."""
+"""What is done to each block of a network before it is spread: compiled, computed again."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -27,6 +27,8 @@ _KEPT = [
     _aten._scaled_dot_product_cudnn_attention.default,
 ]
 """What takes long: ``selective`` computes only the rest again (norms, turns, activations)."""
+_MOST_SHAPES = 64
+"""Shapes of a batch: a whole one, the last of an epoch, those of the validation."""
 
 
 def recompute(network: Network, mode: ActivationCheckpointing) -> None:
@@ -52,6 +54,35 @@ def recompute(network: Network, mode: ActivationCheckpointing) -> None:
             preserve_rng_state=False,
             context_fn=lambda block=block: _contexts(block, mode),
         )
+
+
+def compile_blocks(network: Network) -> None:
+    """Compile the pass of each block; equal blocks share what is made of one.
+
+    Every shape gets a kernel of its own: a resume, which has not seen the same shapes before it,
+    computes the same bits.
+
+    Raises:
+        BadRequest: there is no C++ compiler.
+    """
+    # a second to load, for those who ask
+    from torch._dynamo import config as dynamo
+    from torch._inductor import config as inductor
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise BadRequest(
+            "training.compile takes a C++ compiler, and there is none here (CXX, g++, clang++):"
+            " install one where it trains, or remove training.compile."
+        ) from error
+    inductor.compile_threads = 1  # no processes of its own
+    dynamo.recompile_limit = _MOST_SHAPES
+    dynamo.fail_on_recompile_limit_hit = True  # else it goes on with other bits
+    for block in network.units():
+        block.forward = torch.compile(block.forward, dynamic=False)
 
 
 def _contexts(block: nn.Module, mode: ActivationCheckpointing) -> _Contexts:

@@ -15,14 +15,22 @@ import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
 from torch.distributed.fsdp._fully_shard._fsdp_api import AllGather, ReduceScatter
 from torch.distributed.tensor import DTensor
 from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 
-from ml_assets.spec.training import Precision, TrainingSpec, split_of
-from ml_assets.training.distributed.blocks import recompute
+from ml_assets.spec.parallel import split_of
+from ml_assets.spec.training import Precision, TrainingSpec
+from ml_assets.training.distributed.blocks import compile_blocks, recompute
+from ml_assets.training.distributed.powersgd import PowerSgd, send_compressed
 from ml_assets.training.distributed.ranks import Ranks, processes_here
 from ml_assets.training.distributed.tensor import part
 from ml_assets.training.models.layers import Masks
@@ -46,20 +54,26 @@ def parallelize(
         communication: times the collectives, which run inside the passes.
 
     Raises:
-        BadRequest: a world that cannot be split as the spec says; no layer to compute again.
+        BadRequest: a world that cannot be split as the spec says; no layer to compute again; no
+            compiler.
     """
+    if spec.compile:
+        compile_blocks(network)
     recompute(network, spec.activation_checkpointing)
     if spec.strategy == "replicate":
         forward = lowered(network, spec.precision)
-        return _replica(forward, spec, communication) if ranks.world > 1 else forward
+        return _replica(network, forward, spec, communication) if ranks.world > 1 else forward
     mesh = _mesh(spec, ranks)
     large = [unit for unit in network.units() if _size(unit) >= _UNIT]
     if spec.parallel.tensor > 1:
         part(network, mesh["tensor"], communication)
         mesh = mesh["data"]
+    offload = _offload(spec, ranks)
     for layer in large:
-        fully_shard(layer, mesh=mesh, mp_policy=fsdp_policy(spec, root=False))
-    fully_shard(network, mesh=mesh, mp_policy=fsdp_policy(spec, root=True))
+        low = fsdp_policy(spec, root=False)
+        fully_shard(layer, mesh=mesh, mp_policy=low, offload_policy=offload)
+    root = fsdp_policy(spec, root=True)
+    fully_shard(network, mesh=mesh, mp_policy=root, offload_policy=offload)
     for module in network.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
@@ -100,8 +114,30 @@ def copies(parameter: torch.Tensor, world: int) -> int:
     return same * (world // mesh.size())  # other ranks may have a mesh of their own
 
 
-def _replica(forward: nn.Module, spec: TrainingSpec, communication: Stopwatch) -> nn.Module:
-    replica = DistributedDataParallel(forward, gradient_as_bucket_view=True)
+class Replica(DistributedDataParallel):
+    """Torch's replica; what is sent in place of gradients may have a state."""
+
+    powersgd: PowerSgd | None = None
+
+    def begin(self) -> None:
+        """Forget what passes before the first step left unsent."""
+        if self.powersgd is not None:
+            self.powersgd.begin()
+
+
+def powersgd_of(forward: nn.Module) -> PowerSgd | None:
+    """The state of a replica's hook that belongs to a checkpoint; None: there is none."""
+    return forward.powersgd if isinstance(forward, Replica) else None
+
+
+def _replica(
+    network: Network, forward: nn.Module, spec: TrainingSpec, communication: Stopwatch
+) -> Replica:
+    replica = Replica(forward, gradient_as_bucket_view=True)
+    if spec.communication_hook == "powersgd":
+        replica.powersgd = PowerSgd(network, spec, communication)
+        replica.register_comm_hook(replica.powersgd, send_compressed)
+        return replica
     low = spec.gradient_precision == "bf16"
     replica.register_comm_hook(communication, _sum_rounded if low else _sum)
     return replica
@@ -181,6 +217,13 @@ def fsdp_policy(spec: TrainingSpec, *, root: bool) -> MixedPrecisionPolicy:
         return MixedPrecisionPolicy(reduce_dtype=None if summed == torch.float32 else summed)
     logits = torch.float32 if root else None
     return MixedPrecisionPolicy(_DTYPES[spec.precision], summed, logits)
+
+
+def _offload(spec: TrainingSpec, ranks: Ranks) -> OffloadPolicy:
+    """What lies in the host's memory; where that is where all of it is computed, nothing moves."""
+    return (
+        CPUOffloadPolicy() if spec.cpu_offload and ranks.device.type == "cuda" else OffloadPolicy()
+    )
 
 
 def time_collectives(network: Network, communication: Stopwatch, *, replicas: bool) -> None:

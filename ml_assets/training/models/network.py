@@ -9,6 +9,8 @@ from torch import nn
 
 from ml_assets.training.models.layers import Masks
 
+Augment = Callable[[torch.Tensor, torch.Tensor, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
+"""(numeric [n, f], categorical [n, c], generator) -> the same two, changed."""
 Part = Literal["heads", "columns", "rows"]
 """Of a layer that ranks share: the outputs of its heads (queries, keys and values on top of each
 other), its outputs, or its inputs."""
@@ -24,6 +26,8 @@ class Network(nn.Module):
     """[members or 1, outputs], added last: it begins at the base rate of the labels."""
     own_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
     """(logits [n, members, outputs], label [n]) -> [n]; None: the loss of the task."""
+    own_augmentation: Augment | None = None
+    """Changes the rows of a microbatch before a step learns from them; None: nothing does."""
 
     inputs_by_name = True
     """Weights of other columns and words fit by their names: ``embeddings`` and ``layers.0`` are

@@ -129,6 +129,7 @@ class TeamNetwork(Network):
         self._outputs = columns.outputs
         self._probe(columns)
         self.own_loss = code.function(spec.loss) if spec.loss else None
+        self.own_augmentation = code.function(spec.augmentation) if spec.augmentation else None
 
     def forward(
         self, numeric: torch.Tensor, categorical: torch.Tensor, masks: Masks | None

@@ -1,14 +1,17 @@
 """The subject of the checks: a network as training begins, and the rows it would see first."""
 
 import copy
+import random
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
 
 from ml_assets.spec.sanity import SanityCheck, SanityName
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 from ml_assets.training.losses import row_weights, training_losses
+from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors, tensors
@@ -69,3 +72,31 @@ def verdict(name: SanityName, value: float, bound: float, saw: str, remedy: str)
         bound=bound,
         reason=saw if passed else f"{saw} {remedy}",
     )
+
+
+def drawing(subject: Subject, count: int) -> str:
+    """The modules in which something is drawn: `` in blocks.0.drop (Dropout2d)``."""
+    network, before, found = subject.clone(), dict[nn.Module, list[np.ndarray]](), list[str]()
+    names = {module: name for name, module in network.named_modules()}
+
+    def begun(module: nn.Module, _: object) -> None:
+        before[module] = generators()
+
+    def ended(module: nn.Module, _: object, __: object) -> None:
+        same = zip(before[module], generators(), strict=True)
+        if any((one != other).any() for one, other in same):
+            found.append(f"{names[module]} ({type(module).__name__})")
+
+    for module in network.modules():
+        if not list(module.children()):  # what holds others draws in them, or in its own pass
+            module.register_forward_pre_hook(begun)
+            module.register_forward_hook(ended)
+    rows = subject.batch(count)
+    network(rows.numeric, rows.categorical, Masks((0,), (len(rows.label),)))
+    return f" in {', '.join(found[:3])}" if found else ""
+
+
+def generators() -> list[np.ndarray]:
+    """The states of the generators that a network could draw from."""
+    plain = np.array([hash(random.getstate())])
+    return [torch.get_rng_state().numpy().copy(), np.random.get_state()[1].copy(), plain]  # pyright: ignore[reportArgumentType]  the legacy generator is the one to look at

@@ -1,11 +1,11 @@
-"""A language model that cannot be trained here is told before a run: its memory."""
+"""A language model that cannot be trained here is told before a run: its memory, its compiler."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
-from ml_assets.actions.check.check import all_mistakes
+from ml_assets.actions.check.check import all_mistakes, missing_here
 from ml_assets.settings import ASKED_FOR, read_settings
 from ml_assets.spec.footprint import Room
 
@@ -35,3 +35,13 @@ def test_one_that_does_not_fit_is_refused_with_the_sum(
     assert "each process needs at least 17.1" in said  # 910 M x 16 bytes, and 4 windows
     assert "windows of 256 tokens" in said
     assert "set training.activation_checkpointing to block" in said
+
+
+def test_a_compiler_that_is_not_here_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(folder, "    epochs: 1\n", "    epochs: 1\n    compile: true\n")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    (said,) = missing_here(folder, SETTINGS)
+    assert "training.compile is true, and there is no C++ compiler here" in said
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    assert missing_here(folder, SETTINGS) == ()

@@ -209,7 +209,9 @@ def test_what_a_contract_says_of_the_values_of_rows_reaches_nobody(hook: Webhook
     assert body["text"].count("check ") == len(OF_PEOPLE)
     assert "the greatest value of pay must be at most 100; it is …" in body["text"]
     assert "not of the set: …, …" in body["text"]
-    assert "mail must match ^x; 0 of 2 do" in body["text"], "what the contract names is told"
+    assert "mail must match ^x: 0 of 2 rows meet this" in body["text"], (
+        "what the contract names is told"
+    )
     assert not told_of_rows(hook)
     reasons = found.quarantined[REASON].str.split(", ").explode()
     names = {result.check_name for result in found.results}

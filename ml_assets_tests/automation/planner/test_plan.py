@@ -75,7 +75,7 @@ def test_a_source_that_changed_makes_all_that_follows_due() -> None:
 
 def test_code_that_changed_is_due_and_what_comes_before_it_is_not() -> None:
     found = due(nodes(table_code="c9"), RECORDS)
-    assert found["validated_table"] == "its code changed"
+    assert found["validated_table"] == "its code or its contract changed"
     assert "raw_snapshot" not in found
 
 
@@ -92,7 +92,11 @@ def test_a_model_that_a_search_found_better_settings_for_says_so() -> None:
     assert model(own, "c2", won) == f"{by} 4 of p-study-1"
     assert model(searched, "c2", other) == f"{by} 5 of p-study-1"
     assert model(searched, "c2", None).startswith("it is trained by its spec's own settings again")
-    assert model(searched, "c2", won) == model(own, "c2", None) == "its code changed"
+    assert (
+        model(searched, "c2", won)
+        == model(own, "c2", None)
+        == "its code or its part of the spec changed"
+    )
     assert model(searched, "c1", won) == ""
 
 

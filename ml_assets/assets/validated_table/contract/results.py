@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ml_assets.assets.validated_table.contract.suite import Expectation, Severity
+from ml_assets.errors import counted
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,7 @@ def share_result(
     """
     share = (judged - broken) / judged if judged else 1.0
     mostly = expectation.kwargs.get("mostly", 1.0)
-    asked = "all" if mostly == 1 else f"a share of {mostly:.10g}"
-    verb = "are" if " must be " in words else "do"
+    asked = "all must" if mostly == 1 else f"a share of {mostly:.10g} must"
     return ExpectationResult(
         check_name=expectation.check_name,
         type=expectation.type,
@@ -67,6 +67,5 @@ def share_result(
         passed=share >= mostly if passed is None else passed,
         rows_failed=broken,
         observed=share,
-        reason=f"{words}; {judged - broken:,} of {judged:,} {verb}, {asked} of them"
-        f" {'have to' if mostly == 1 else 'has to'}",
+        reason=f"{words}: {judged - broken:,} of {counted(judged, 'row')} meet this, {asked}",
     )
