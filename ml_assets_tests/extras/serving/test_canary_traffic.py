@@ -13,9 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import dagster as dg
+import numpy as np
 import psutil
 import pytest
 
+from ml_assets.actions.render_release import read_handover
 from ml_assets.definitions import build
 from ml_assets.extras.serving.door import served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER
@@ -37,6 +39,8 @@ QUICK = {
     "strategy: shard": "strategy: replicate",
     "at_least: 0.55": "at_least: 0.01",
 }
+LARGER = {"train: 6, validation: 1, holdout: 2": "train: 5, validation: 1, holdout: 3"}
+"""A holdout with enough rows of each depot for its slices."""
 RELEASE = """\
   release:
     to: production
@@ -54,7 +58,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     deliveries.plant(found.pipelines, found.sources, automation="{landing: {retrain: true}}")
     spec = found.pipelines / "deliveries" / "defs.yaml"
     text = spec.read_text()
-    for old, new in QUICK.items():
+    for old, new in {**QUICK, **LARGER}.items():
         text = text.replace(old, new)
     spec.write_text(text + RELEASE)
     found.cli("run", "deliveries")
@@ -69,6 +73,8 @@ class Load:
     """Requests from eight threads, each of one order, until stopped."""
 
     server: Serving
+    pause: float = 0.0
+    """Seconds between two requests of a thread."""
     statuses: Counter[int] = field(default_factory=Counter)
     by_canary: int = 0
     changes: int = 0
@@ -115,6 +121,7 @@ class Load:
                 else:
                     self.changes += champion not in (None, body["model"])
                     champion = body["model"]
+            time.sleep(self.pause)
 
     def wait_for(self, count: int) -> None:
         end = time.monotonic() + 600
@@ -193,17 +200,48 @@ def abort_of(world: World, model: str) -> LedgerEntry | None:
     return found[-1] if found else None
 
 
+def test_the_bundle_says_how_it_is_to_be_served_and_its_golden_vectors_hold(world: World) -> None:
+    there, folder = stages(ledger(world)), world.root / "out"
+    world.cli("release", "export", "deliveries", "--to", str(folder))
+    told = read_handover(folder)
+    (before,) = {one.model for one in moves(ledger(world), "production")} - {there["production"]}
+    assert (told.model, told.rollback_to) == (there["production"], before)
+    rollout = open_pipeline("deliveries", world.settings).spec.release.rollout
+    assert rollout and told.rollout == rollout and rollout.abort.shift == 0.3
+    assert {one.column for one in told.slices} == {"depot"}
+    assert told.metrics["auc"].low <= told.metrics["auc"].value <= told.metrics["auc"].high
+    assert told.measured.latency_ms > 0
+    with serving(world, "deliveries") as server:
+        model = f"/v2/models/deliveries/versions/{told.model}"
+        known = server.ask(model).body
+        for document, tensors in (("inputs", told.inputs), ("outputs", told.outputs)):
+            named = [(one["name"], one["datatype"]) for one in known[document]]
+            assert named == [(one.name, one.datatype) for one in tensors]
+        kinds = {one.name: one.datatype for one in told.inputs}
+        inputs = [
+            {"name": name, "datatype": kinds[name], "shape": [len(values)], "data": values}
+            for name, values in told.golden.inputs.items()
+        ]
+        answer = server.ask(f"{model}/infer", {"inputs": inputs})
+        assert answer.status == 200, answer.body
+        near = (told.golden.relative, told.golden.absolute)
+        for one in answer.body["outputs"]:
+            expected = np.array(told.golden.outputs[one["name"]], np.float64)
+            np.testing.assert_allclose(one["data"], expected, *near)
+
+
 def test_versions_switch_a_canary_is_bad_and_no_request_fails_or_is_logged_twice(
     world: World,
 ) -> None:
     with serving(world, "deliveries", "--drain", "1") as server:
         wait_until("the canary answers", 120, lambda: canary_answers(server))
-        with Load(server).running() as load:
+        with Load(server, pause=0.02).running() as load:
             for number in range(SWITCHES):
                 load.wait_for(number * REQUESTS // SWITCHES)
                 switch(world, server)
             load.wait_for(REQUESTS)
         assert load.statuses.keys() == {200}
+        assert not [one.reason for one in ledger(world) if one.kind == "abort"], "it is a good one"
         assert 0.04 < load.by_canary / len(load.requests) < 0.06
         assert load.changes >= SWITCHES
         there = stages(ledger(world))
