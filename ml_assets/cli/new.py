@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 DATE_ORDERS = ("dmy", "mdy")
 FEW_ROWS = 10
 """Of a series: with fewer on average, its entity is hardly one."""
+_MANY_ALIKE = 8
+"""Columns in a row of which the same is said: more are one line."""
 
 
 @click.command
@@ -199,9 +202,14 @@ def check_zone(zone: str) -> None:
 
 def _print_table(folder: Path, found: "Table") -> None:
     print(f"{folder}: {found.task} on {counted(found.frame.height, 'row')}")
-    for column in found.columns:
-        remark = f": {column.remark}" if column.remark else ""
-        print(f"  {column.name:24} {column.dtype:9} {column.use}{remark}")
+    for _, alike in groupby(found.columns, lambda one: one.told):
+        columns = list(alike)
+        if len(columns) > _MANY_ALIKE:
+            first, last = columns[0].name, columns[-1].name
+            print(f"  {f'{first} ... {last}':24} {columns[0].told} ({len(columns)} columns)")
+            continue
+        for column in columns:
+            print(f"  {column.name:24} {column.told}")
     print(f"key: {', '.join(found.key)}")
     if found.ahead:
         print(f"label: {found.label} {duration_text(found.ahead)} after each row")

@@ -27,6 +27,7 @@ from ml_assets.spec.sources import DType
 from ml_assets.spec.training import Task
 
 _CLASSES = 50
+_FEW = 20
 """A text label with more values than this is taken for free text, not for classes."""
 _WORDS = 1000
 """A text feature with more values than this is taken for an identifier and left out."""
@@ -42,6 +43,11 @@ class Column:
     """``key``, ``label``, ``time``, ``numeric``, ``categorical`` or ``left out``."""
     remark: str = ""
     """Why it is left out; of a feature, what spoils it."""
+
+    @property
+    def told(self) -> str:
+        """What it is taken for, as a line says it."""
+        return f"{self.dtype:9} {self.use}{f': {self.remark}' if self.remark else ''}"
 
 
 @dataclass(frozen=True)
@@ -158,6 +164,7 @@ def describe(
         *odd_texts(typed, Written(None, given.dialect.decimal, given.dialect.dates)),
         *repeated,
         *_unlabelled(typed[label]),
+        *_like_classes(typed[label], task),
         *_copied(copies, len(typed), keys, whole=given.calendar is None),
     )
     kept = replace(given, frame=typed, notes=())
@@ -310,6 +317,17 @@ def _almost_numbers(values: pl.Series) -> str:
         return ""
     first = text.filter(~numbers)[0]
     return f"{count:,} of {len(text):,} are numbers, the first other is {first!r}"
+
+
+def _like_classes(label: pl.Series, task: Task) -> tuple[str, ...]:
+    """What is said of a quantity that has few values: they may be the numbers of classes."""
+    values = label.drop_nulls().unique()
+    if task != "regression" or len(values) > _FEW or (values % 1 != 0).any():
+        return ()
+    return (
+        f"{label.name} has {len(values)} values, all of them whole numbers, and is taken for a"
+        f" quantity. If they are classes, write {label.name}: string and label.task: multiclass",
+    )
 
 
 def _task(label: pl.Series) -> tuple[Task, tuple[str, ...]]:

@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, counted
 from ml_assets.scaffold.given import Given
 
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|at|ts|when)($|_)", re.IGNORECASE)
 _MOST_KEYS = 12
 """Columns that are tried for a key, by two and by three."""
+_SHOWN = 10
+"""Columns that a message names."""
 RARE = 0.01
 """The share of rows up to which keys that repeat are kept back, and no other key is looked for."""
 _IN_PLACE = 0.95
@@ -97,9 +99,12 @@ def find_key(
             return names
         if not frame.select(pl.struct(names).is_duplicated().any()).item():
             return names
+    names = ", ".join(frame.columns[:_SHOWN])
+    more = f" and {counted(frame.width - _SHOWN, 'more column')}" if frame.width > _SHOWN else ""
     raise SpecError(
-        f"No column tells the rows apart, nor do two or three; the table has"
-        f" {frame.columns}. Name the columns that do: --key COLUMN[,COLUMN]"
+        "No column tells the rows apart, nor do two or three. Name the columns that do by --key"
+        f" COLUMN[,COLUMN]; where none do, add one that numbers the rows. The table has"
+        f" {names}{more}."
     )
 
 
