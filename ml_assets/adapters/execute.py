@@ -283,7 +283,7 @@ class _Progress:
     def follow_to_the_end(self, run_id: str) -> None:
         """Stop the thread and tell what it has not told yet."""
         self._stop.set()
-        self._thread.join(timeout=5)
+        self._thread.join()  # it may be telling what it has read: none of that is told twice
         self._tell_new(run_id)
 
     def _poll(self) -> None:
