@@ -1,6 +1,7 @@
 """ml-assets status: what is made, from what, and what is released."""
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -47,6 +48,19 @@ def _print_tracking(pipeline: "Pipeline") -> None:
         print(f"  note: {wrong}")
 
 
+def _refused(version: str, release: Mapping[str, Any] | None) -> str:
+    """The newest model is refused: beside the release, or it is the release, judged again."""
+    if release is None:
+        return f"the newest model, {version[:12]}, is refused"
+    if release["version"] == version:
+        return (
+            f"model {version[:12]} was judged again, on other rows or by other gates, and refused;"
+            f" it is in {release['stage']} and stays there until another one is released or"
+            " somebody rolls back"
+        )
+    return f"the newest model, {version[:12]}, is refused; the release below stands"
+
+
 def print_release(pipeline: "Pipeline", settings: Settings) -> None:
     """Print the release: stage, gates, decision; before it why a newer model is not made or is
     refused."""
@@ -63,8 +77,7 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
         for check in unsound:
             print(f"  [fail] {check['name']}: {check['reason']}")
     if refusal is not None:
-        stands = "; the release below stands" if release else ""
-        print(f"{pipeline.name}: the newest model, {refusal['version'][:12]}, is refused{stands}")
+        print(f"{pipeline.name}: {_refused(refusal['version'], release)}")
         _print_gates(refusal["gates"])
         if refusal["same_margin"]:
             print(f"  note: {refusal['same_margin']}")

@@ -23,6 +23,7 @@ from ml_assets.assets.evaluation_report.pictures import (
 from ml_assets.assets.evaluation_report.quality_pictures import label_words, quality
 from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
 from ml_assets.records.ledger.replay import refused_by_same_margin
+from ml_assets.records.ledger.stages import champion
 from ml_assets.reports.data import feature_pictures
 from ml_assets.reports.decisions import (
     decisions_picture,
@@ -175,6 +176,10 @@ def _verdict(
 ) -> Verdict:
     """A pass needs gates that passed and a decision on this model."""
     refused = "✗ Refused: this model may not be released"
+    if report.model == champion(background.ledger, spec.release.to):
+        refused = (
+            f"✗ Judged again and refused: it stays in {spec.release.to} all the same"
+        )
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
         stuck = refused_by_same_margin(background.ledger, spec.release.to, spec.gates, spec.name)

@@ -18,6 +18,7 @@ from ml_assets.spec.records import (
     Evidence,
     InputVersion,
     Interval,
+    LedgerEntry,
     Measured,
     Recommendation,
     ReleaseChanges,
@@ -208,6 +209,27 @@ def test_a_failed_gate_is_the_headline_whatever_the_decision_says(spec, report):
     assert "✗ Refused" in page and "✓ Passed" not in page
     assert page.count("✗ fail") == 1
     assert "latency: median time for one row: 99 ms, above the limit of 10 ms" in page
+
+
+def test_the_model_in_production_is_told_to_stay_there_where_it_is_judged_again_and_refused(
+    spec, report
+):
+    slow = Measured(latency_ms=99.0, rows_per_second=1.0)
+    results = decide(spec.gates, report, slow)
+    moved = LedgerEntry(
+        seq=1,
+        previous=None,
+        kind="stage",
+        model=report.model,
+        stage=spec.release.to,
+        author="run",
+        reason="all gates passed",
+        run="run-1",
+        time=datetime(2026, 1, 2, tzinfo=UTC),
+    )
+    page = render(report, slow, results, None, background(ledger=[moved]), spec)
+    assert f"✗ Judged again and refused: it stays in {spec.release.to} all the same" in page
+    assert "may not be released" not in page
 
 
 @pytest.mark.parametrize("case", ["no decision", "another model", "refused", "no gates"])
