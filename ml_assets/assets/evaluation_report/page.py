@@ -177,9 +177,7 @@ def _verdict(
     """A pass needs gates that passed and a decision on this model."""
     refused = "✗ Refused: this model may not be released"
     if report.model == champion(background.ledger, spec.release.to):
-        refused = (
-            f"✗ Judged again and refused: it stays in {spec.release.to} all the same"
-        )
+        refused = f"✗ Judged again and refused: it stays in {spec.release.to} all the same"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
         stuck = refused_by_same_margin(background.ledger, spec.release.to, spec.gates, spec.name)
