@@ -71,8 +71,8 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
     unsound = [check for check in document["sanity"] or () if check["outcome"] == "failed"]
     if unsound:
         print(
-            f"{pipeline.name}: no model was trained from the newest training set,"
-            " because the set is not sound"
+            f"{pipeline.name}: no model was trained from the newest training set, because"
+            " the network or the set did not pass its checks"
         )
         for check in unsound:
             print(f"  [fail] {check['name']}: {check['reason']}")

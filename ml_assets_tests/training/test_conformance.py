@@ -129,6 +129,16 @@ PLANTS = {
         [(FORWARD, "        return self.last((x - x.mean(dim=0)).mean(dim=1))")],
         {"no_batch_leak": "when other rows are exchanged", "shards": None, "shapes": None},
     ),
+    "a shift over many rows alone": (
+        [
+            (
+                FORWARD,
+                "        if not self.training and len(x) > 100:\n"
+                "            x = x.roll(1, 0)\n" + FORWARD,
+            )
+        ],
+        {"no_batch_leak": "when other rows are exchanged"},
+    ),
     "noise of its own": (
         [(FORWARD, "        return self.last((x + 0.1 * torch.rand_like(x)).mean(dim=1))")],
         {

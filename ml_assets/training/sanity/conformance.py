@@ -32,6 +32,8 @@ from ml_assets.training.sanity.untrained import gradients, no_batch_leak
 from ml_assets.training.step import Stepper, StopFlags, assemble
 
 _ROWS = 24
+_MANY_ROWS = 128
+"""For what a network may do to many rows alone: buffers by their number, chunks."""
 _STEPS, _HALF = 4, 2
 _CLOSE = 1e-5
 """How far losses and gradient norms may be from those of one process, relative to them."""
@@ -129,12 +131,18 @@ def state(subject: Subject) -> SanityCheck:
     told += [f"{name} (changed in the pass)" for name in changed if name not in loose]
     saw = "A pass leaves nothing behind, and every tensor is a parameter or a buffer."
     if told:
-        saw = f"It holds state outside of parameters and constant buffers: {', '.join(told[:5])}."
+        listed = ", ".join(told[:5]) + _more(told)
+        saw = f"It holds state outside of parameters and constant buffers: {listed}."
     remedy = (
         "A training that resumes begins without it, and ranks would each have their own. Make it a"
-        " parameter, or a buffer that the pass does not change (register_buffer)."
+        " parameter, or a buffer that the pass does not change (register_buffer); instead of batch"
+        " norm take GroupNorm or LayerNorm."
     )
     return verdict("state", float(len(told)), 0.0, saw, remedy)
+
+
+def _more(told: list[str]) -> str:
+    return f" and {len(told) - 5} more" if len(told) > 5 else ""
 
 
 def _held(network: nn.Module) -> Iterator[tuple[str, object]]:
@@ -205,8 +213,8 @@ def _pass(subject: Subject) -> list[torch.Tensor]:
 
 def apart(subject: Subject) -> SanityCheck:
     """A row's logits are its own: other rows are exchanged, then gradients are asked."""
-    network, rows = subject.clone(), subject.batch(_ROWS)
-    other = subject.batch(_ROWS, step=1)
+    network, rows = subject.clone(), subject.batch(_MANY_ROWS)
+    other = subject.batch(_MANY_ROWS, step=1)
     few = min(len(rows.label), len(other.label))
     kept = few // 2
     moved = 0.0
@@ -223,7 +231,10 @@ def apart(subject: Subject) -> SanityCheck:
     if moved <= _APART:
         return no_batch_leak(subject)
     saw = f"Logits of a row move by {moved:g} when other rows are exchanged; expected 0."
-    remedy = "Look for a mean, a norm, a sort or a shift over dimension 0; batch norm too."
+    remedy = (
+        "Look for a mean, a norm, a sort or a shift over dimension 0. Instead of batch norm take"
+        " GroupNorm or LayerNorm; an LSTM or GRU takes batch_first=True."
+    )
     return verdict("no_batch_leak", moved, _APART, saw, remedy)
 
 

@@ -50,7 +50,7 @@ def test_a_failing_check_keeps_training_from_beginning_and_says_why(refused: str
 
 def test_status_says_it_too(world: World, refused: str) -> None:
     shown = world.cli("status", "irises")
-    assert "because the set is not sound" in shown
+    assert "because the network or the set did not pass its checks" in shown
     assert "[fail] beats_zero_inputs:" in shown
     outcomes = {c["name"]: c["outcome"] for c in world.status("irises")["sanity"]}
     assert outcomes["loss_at_init"] == "passed"
