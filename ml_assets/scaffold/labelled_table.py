@@ -125,14 +125,7 @@ def describe(
         SpecError: a column is missing, the key is not one, or there is nothing to learn from.
     """
     frame, notes = _name_all(given.frame)
-    named = [label, *key, *([time] if time else [])]
-    missing = [name for name in named if name not in frame.columns]
-    if missing:
-        near = did_you_mean(missing[0], frame.columns)
-        absent = " or ".join(repr(name) for name in missing)
-        raise SpecError(f"The table has no column {absent}; it has {frame.columns}.{near}")
-    if label in (*key, time):
-        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
+    _check_named(frame.columns, label, [*key, *([time] if time else [])])
     typed = frame.select(_typed(frame[name]) for name in frame.columns)
     time = time or find_time(typed, given, label)
     if time:
@@ -169,6 +162,16 @@ def describe(
     )
     kept = replace(given, frame=typed, notes=())
     return Table(typed, columns, keys, task, classes, said, kept, moments, ahead, copies)
+
+
+def _check_named(columns: Sequence[str], label: str, others: Sequence[str]) -> None:
+    missing = [name for name in (label, *others) if name not in columns]
+    if missing:
+        near = did_you_mean(missing[0], columns)
+        absent = " or ".join(repr(name) for name in missing)
+        raise SpecError(f"The table has no column {absent}; it has {columns}.{near}")
+    if label in others:
+        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
 
 
 def _learned(columns: Sequence[Column]) -> list[str]:

@@ -343,16 +343,12 @@ def test_a_state_is_kept_its_time_from_when_another_took_its_place(house: House)
 def test_an_input_made_again_since_can_still_be_read_at_its_commit(house: House) -> None:
     """A release remembers the commit of its training set; a later one took its place before."""
     house.train()
-    read_at = house.store.resolve()
     evidence = house.decide(passes=True)
     assert evidence is not None
     house.pass_days(100)
     house.land("2026-001")
     house.pass_days(100)
     house.collect()
-    assert house.store.exists(read_at, f"records/{PIPELINE}/training_set/all.json") or (
-        house.store.log()  # the line's own commit has the same version
-    )
     line = next(c for c in house.store.log() if c.message.startswith("ledger "))
     record = json.loads(
         house.store.read_bytes(line.id, f"records/{PIPELINE}/training_set/all.json")
