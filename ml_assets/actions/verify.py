@@ -212,8 +212,8 @@ def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -
     other = [gate.name for gate in again if was.get(gate.name) is not gate.passed]
     if other:
         said = (
-            f"decided again on the same report, by the gates of here, {', '.join(other)} has"
-            " another outcome: the process that decided ran other gates"
+            "decided again on the same report, by the gates of here, the outcome differs for"
+            f" {', '.join(other)}: the process that decided ran other gates"
         )
         return Check("gates", "refused", said)
     return Check("gates", "ok", "decided again on the same report, each has the same outcome")
