@@ -258,9 +258,9 @@ def test_versions_switch_a_canary_is_bad_and_no_request_fails_or_is_logged_twice
     for hour in hours:
         materialize(world, hour)
     tables = [pipeline.address("predictions", partition=hour) for hour in hours]
-    rows = [row for table in tables for row in pipeline.now().scan(table).collect().to_dicts()]
+    found = [row for table in tables for row in pipeline.now().scan(table).collect().to_dicts()]
+    rows = [row for row in found if row["request"] != "golden"]  # asked by the test before
     logged = Counter(row["request"] for row in rows)
-    logged.pop("golden", None)  # of the test before, of the same server's day
     expected = Counter([*load.requests, *second.requests])  # both begin at 0
     assert logged == expected
     first = [row for row in rows if row["model"] == bad]
