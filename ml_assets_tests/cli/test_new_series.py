@@ -1,5 +1,6 @@
 """A time series from files by month or day: from what lies there to a model, or to a refusal."""
 
+import json
 import math
 import random
 from datetime import UTC, datetime, timedelta
@@ -89,6 +90,20 @@ def test_what_lies_there_is_found_and_said(
     assert {"pm25", "pm25_lag_1h", "pm25_mean_1d"} <= {*spec.features.numeric}
     assert {one.kind for one in spec.evaluation.baselines} >= {"persistence", "seasonal_naive"}
     assert spec.gates[0].name == "beats_persistence"
+
+
+def test_the_contract_that_new_writes_is_the_one_that_is_proposed(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert new(air) == 0
+    capsys.readouterr()
+    assert main(["data", "contract", "propose", "air", "rows"]) == 0
+    proposed = json.loads(capsys.readouterr().out)
+    assert proposed == json.loads((room / "air" / "contracts" / "rows.json").read_text())
+    means = [one for one in proposed["expectations"] if "_mean_" in one["type"]]
+    assert [one["kwargs"]["column"] for one in means] == ["pm25", "temp"]
+    between = [one for one in proposed["expectations"] if one["type"].endswith("_be_between")]
+    assert {one["kwargs"].get("column") for one in between} > {"pm25", "temp", "cars_count"}
 
 
 def test_a_pattern_names_the_files_of_a_folder_that_are_meant(room: Path, air: Path) -> None:
