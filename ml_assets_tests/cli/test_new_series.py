@@ -152,6 +152,24 @@ def test_outcomes_are_of_the_row_so_much_later_and_unknown_ones_are_counted(
     assert unknown.null_count() == len(unknown) == 2
 
 
+def test_a_holdout_that_ends_early_is_told_by_the_run(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = air / "air_20240112.csv"
+    newest.write_text("".join(newest.read_text().splitlines(keepends=True)[:17]))
+    assert new(air) == 0
+    assert main(["run", "air", "--through", "training_set"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "2024-01-12 of the holdout is not whole: it ends at 2024-01-12 07:00 with 28 rows, and the"
+        " partitions before it have 24 to 48"
+    ) in said
+    assert said.count("is not whole") == 1
+    record = open_pipeline("air", read_settings()).now().record(Address("air", "training_set"))
+    assert record
+    assert len(record.attributes["partial"]) == 1
+
+
 def test_a_shift_by_rows_is_found(
     room: Path, air: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
