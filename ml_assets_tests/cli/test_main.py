@@ -25,7 +25,7 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": "[flight_delays|code_lm] --plant",
-    "new": "NAME --from --label --ahead --key --time --network --timezone --dates --into",
+    "new": "NAME --from --label --ahead --key --time --task --null --network --timezone --dates --into",
     "check": "[PIPELINE] --deep",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
     " --hypothesis --goal --verbose",
