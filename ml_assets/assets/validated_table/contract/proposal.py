@@ -170,7 +170,7 @@ def _unique(
     if not share:
         return _critical(kind, **said)
     seen = f"{share:.2%} of the rows share their key with another."
-    if found["again"].sum() <= RARE * found["rows"].sum():
+    if int(found["again"].sum()) <= RARE * int(found["rows"].sum()):
         mostly = _at_least(max(0.0, 1 - 2 * share))
         return _entry(kind, {**said, "mostly": mostly}, "critical", seen)
     return _warning(kind, seen, **said, mostly=_at_least(1 - share))
