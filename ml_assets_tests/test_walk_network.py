@@ -69,8 +69,11 @@ def test_it_is_released_used_edited_and_proved(world: World, tmp_path: Path) -> 
     # another network: the release is used by the code that it is of, and is compared with it
     edit(world, "torch.relu(mixed)", "torch.tanh(mixed)", "blocks.py")
     assert world.cli("predict", "irises", str(rows)) == before
-    refused = world.cli("release", "prove", "irises", code=1)
-    assert "trained_model" in refused
+    refused = world.cli("release", "prove", "irises", code=3)
+    assert "cannot be proved here, because it would be made by other code" in refused
+    assert re.search(r"blocks\.py of the network: [0-9a-f]{12}, [0-9a-f]{12} then", refused)
+    assert "network.py of" not in refused
+    assert "DIFFERS" not in refused
     said = world.cli("run", "irises")
     assert f"minus that of champion {first['version'][:12]} is" in said
     assert release(world)["version"] != first["version"]
@@ -81,7 +84,17 @@ def test_it_is_released_used_edited_and_proved(world: World, tmp_path: Path) -> 
         for path in (world.root / "state" / "objects" / "networks").iterdir()
         if "relu(mixed)" in path.read_text()
     ]
-    world.cli("release", "rollback", "irises", "--to", first["version"][:12], "--reason", "test")
+    world.cli(
+        "release",
+        "rollback",
+        "irises",
+        "--to",
+        first["version"][:12],
+        "--reason",
+        "test",
+        "--author",
+        "ann",
+    )
     kept.unlink()
     told = world.cli("predict", "irises", str(rows), code=1)
     assert "no copy is kept" in told

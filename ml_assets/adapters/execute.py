@@ -215,7 +215,7 @@ def _failure(result: dg.ExecuteInProcessResult, pipeline: str) -> MlAssetsError:
     blocked = _blocked(result, failures, "__sanity")
     if blocked:
         number = counted(len(blocked), "sanity check")
-        said = f"Training did not begin, for {number} of the training set failed:\n"
+        said = f"Training did not begin, for {number} of the network on its training set failed:\n"
         return NotSane(said + "\n".join(blocked))
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
     reasons += f"\nthe whole log: ml-assets ops logs {result.run_id[:8]}"

@@ -28,7 +28,7 @@ def code_version_of(pipeline: Pipeline, stage: str, source: str | None = None) -
         {
             "spec": _plain(_spec_part(pipeline, stage, source)),
             "code": stage_code(stage, kind),
-            "files": _file_digests(pipeline, stage, source),
+            "files": file_digests(pipeline, stage, source),
         }
     )[:16]
 
@@ -101,7 +101,8 @@ def _slices(drift: DriftSpec | None) -> list[object]:
     return [drift.size] if drift and (drift.every or drift.rows) else []
 
 
-def _file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[str, str]:
+def file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[str, str]:
+    """The digest of each of the team's contracts, functions and files that decide a stage."""
     if stage == "validated_table" and source:
         contract = pipeline.spec.sources[source].contract
         return {contract: contract_digest(pipeline.folder / contract)} if contract else {}

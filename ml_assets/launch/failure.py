@@ -25,6 +25,7 @@ from ml_assets.spec.program.exit_codes import (
     EXIT_RANKS_DIFFER,
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
+    EXIT_TEAM_CODE,
     codes_in,
     of_last_start,
     true_code,
@@ -129,6 +130,11 @@ TABLE: dict[int, Meaning] = {
     EXIT_NON_FINITE: Meaning(
         "the training went non-finite",
         "Lower training.learning_rate or training.clip_norm, or look for broken feature values.",
+        "stop",
+    ),
+    EXIT_TEAM_CODE: Meaning(
+        "the network of the pipeline's folder does not do what it has to",
+        "Mend the file that it names, in the pipeline's folder. The spec need not change.",
         "stop",
     ),
     EXIT_NOT_INSTALLED: Meaning(

@@ -37,8 +37,16 @@ class NetworkCode(Frozen):
     @property
     def digest(self) -> str:
         """SHA-256 of what runs."""
-        syntax = {name: syntax_digest(text) for name, text in self.files.items()}
-        return digest_of({"files": syntax, "packages": self.packages})
+        return digest_of({"files": self._syntax, "packages": self.packages})
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """File -> digest of its syntax; installed package -> distribution and version."""
+        return {**self._syntax, **self.packages}
+
+    @property
+    def _syntax(self) -> dict[str, str]:
+        return {name: syntax_digest(text) for name, text in self.files.items()}
 
 
 def read_network(folder: Path, model: Module) -> NetworkCode:

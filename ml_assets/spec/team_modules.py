@@ -139,9 +139,10 @@ def _refusal(folder: Path, file: Path, package: str, error: Exception) -> SpecEr
 
 
 def line_in(folder: Path, error: Exception) -> str:
-    """The last line of a folder's files that an error went through; empty: it went through none."""
+    """The last line of a folder's files that an error went through, by its path there; empty: it
+    went through none."""
     found = _last_line(folder, error)
-    return f"{found[0]}, line {found[1]}" if found else ""
+    return f"{Path(found[0]).relative_to(folder)}, line {found[1]}" if found else ""
 
 
 def _last_line(folder: Path, error: Exception) -> tuple[str, int | None] | None:

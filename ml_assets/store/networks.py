@@ -51,17 +51,26 @@ def certified_network(pipeline: Pipeline, manifest: ModelManifest) -> NetworkCod
     if manifest.code is None:
         return None
     here = pipeline.network
-    return here if here and here.digest == manifest.code else _kept(pipeline.objects, manifest.code)
+    return (
+        here
+        if here and here.digest == manifest.code
+        else network_of(pipeline.objects, manifest.code)
+    )
 
 
 def bring_network(source: LocalObjects, target: LocalObjects, manifest: ModelManifest) -> None:
     """Take the code of a model along to another store."""
     if manifest.code is not None:
-        code = _kept(source, manifest.code)
+        code = network_of(source, manifest.code)
         target.write_bytes(canonical_json(code), _KIND, _name(code.digest))
 
 
-def _kept(objects: LocalObjects, digest: str) -> NetworkCode:
+def network_of(objects: LocalObjects, digest: str) -> NetworkCode:
+    """The copy that is kept of a network's code.
+
+    Raises:
+        StorageError: there is none, or it is damaged.
+    """
     try:
         code = NetworkCode.model_validate_json(objects.read_bytes(_KIND, _name(digest)))
     except (StorageError, ValidationError) as error:

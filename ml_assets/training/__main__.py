@@ -1,9 +1,9 @@
 """python -m ml_assets.training {train,score,measure,sanity} --request request.json
 
-Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 69 a package is missing, 70 our bug,
-71 another process was lost, 72 ranks that differ, 73 out of memory, 74 not saved (disk full, store
-away), 75 saved after a notice, 76 another process no longer answered, 77 a newer attempt has the
-session. What happens next is in docs/operate.md.
+Exit codes: 0 done, 64 bad request, 65 bad data, 66 non-finite, 67 a team's network fails, 69 a
+package is missing, 70 our bug, 71 another process was lost, 72 ranks that differ, 73 out of memory,
+74 not saved (disk full, store away), 75 saved after a notice, 76 another process no longer
+answered, 77 a newer attempt has the session. What happens next is in docs/operate.md.
 Under torchrun, which exits 1 for everything, the code is in the last ``error`` event.
 """
 

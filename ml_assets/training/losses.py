@@ -17,7 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
-from ml_assets.training.stop import BadRequest
+from ml_assets.training.stop import TeamCodeFailed
 
 
 def gamma_of(training: TrainingSpec) -> float:
@@ -31,13 +31,13 @@ def training_losses(
     """What training minimizes, of each row: [n]. A team's network may have a loss of its own.
 
     Raises:
-        BadRequest: that loss is not one number for each row.
+        TeamCodeFailed: that loss is not one number for each row.
     """
     if network.own_loss is None:
         return row_losses(logits, rows, task, gamma_of(spec))
     losses = network.own_loss(logits, rows.label)
     if losses.shape != rows.label.shape:
-        raise BadRequest(
+        raise TeamCodeFailed(
             f"model.loss returned {tuple(losses.shape)} for {len(rows.label)} rows; expected a loss"
             " of each row: do not take the mean."
         )

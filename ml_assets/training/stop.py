@@ -14,6 +14,7 @@ from ml_assets.spec.program.exit_codes import (
     EXIT_RANKS_DIFFER,
     EXIT_SAVED_AFTER_NOTICE,
     EXIT_SUPERSEDED,
+    EXIT_TEAM_CODE,
 )
 
 
@@ -31,6 +32,12 @@ class BadRequest(Stopped):
     """The request cannot be met: it contradicts itself, its data or this program."""
 
     exit_code = EXIT_BAD_REQUEST
+
+
+class TeamCodeFailed(Stopped):
+    """A function of the pipeline's folder raised something, or returned what it may not."""
+
+    exit_code = EXIT_TEAM_CODE
 
 
 class BadData(Stopped):

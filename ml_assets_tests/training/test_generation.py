@@ -27,7 +27,7 @@ def failed(code: int, rank: int = 0, generation: int = 0) -> Failed:
     )
 
 
-@pytest.mark.parametrize("code", [64, 65, 66, 69, 74, 75])
+@pytest.mark.parametrize("code", [64, 65, 66, 67, 69, 74, 75])
 def test_a_verdict_of_any_rank_stands(code: int) -> None:
     assert standing_verdict([failed(71), failed(code, rank=1)], 2) == code
 

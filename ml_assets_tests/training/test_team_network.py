@@ -232,7 +232,7 @@ def test_the_sanity_checks_are_those_of_ours(data: Ref, own: NetworkCode, tmp_pa
         (("return Convolution", "return columns or Convolution"), "expected a torch.nn.Module"),
         (("x.mean(dim=1))", "x.mean(dim=1)[:1])"), "expected logits (2, 1), or (2, members, 1)"),
         (("channels) * 0.1", "channels).double()"), "float32"),
-        (("x = block(x)", "x = blok(x)"), "line 23: its forward pass raised NameError"),
+        (("x = block(x)", "x = blok(x)"), "network.py, line 23: its forward pass raised NameError"),
         (("import torch\n", "import torch\nimport nowhere\n"), "'nowhere'"),
         (("def build(", "def make("), "has no function 'build'"),
     ],
@@ -243,8 +243,9 @@ def test_what_is_wrong_with_it_is_told_with_its_line(
     files = {**own.files, "network.py": own.files["network.py"].replace(*change)}
     broken = own.model_copy(update={"files": files})
     attempt = asked(sessions, "broken", broken, procs=1)
-    assert attempt.run() == 64
+    assert attempt.run() == 67
     assert told in said(attempt)
+    assert str(attempt.folder) not in said(attempt)
 
 
 def test_a_model_of_another_family_needs_no_code(own: NetworkCode) -> None:

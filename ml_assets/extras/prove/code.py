@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from ml_assets.errors import SpecError, StorageError
 from ml_assets.extras.prove.claim import address_of
-from ml_assets.graph.code_version import code_version_of
+from ml_assets.graph.code_version import code_version_of, file_digests
+from ml_assets.records.loading import held_manifest
 from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import MAIN_PACKAGES, Environment, RunRecord
 from ml_assets.spec.program.identity import difference, part_of, program_here
+from ml_assets.store.networks import network_of
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -30,13 +33,52 @@ def stage_differences(made: Sequence[tuple[Pipeline, Made]]) -> list[str]:
         address = address_of(one)
         if address.stage == "raw_snapshot":  # taken as it was read, whatever would read it now
             continue
-        if code_version_of(pipeline, address.stage, address.source) != one.record.code_version:
-            stages.setdefault(address.key)
+        now, then = (
+            code_version_of(pipeline, address.stage, address.source),
+            one.record.code_version,
+        )
+        if now != then:
+            files = ", ".join(file_digests(pipeline, address.stage, address.source))
+            by = f" by {files}" if files else ""
+            stages.setdefault(f"{address.key}{by} (code version {now}, {then} then)")
     if not stages:
         return []
     return [
         "what makes these is not what made them (their part of the spec, their functions or"
         f" contracts, the package's code): {', '.join(stages)}"
+    ]
+
+
+def network_differences(pipeline: Pipeline, digest: str) -> list[str]:
+    """A sentence for each file of a team's network that is not what made a model, with digests.
+
+    Args:
+        digest: of the model; of one that is gone nothing is known.
+    """
+    folder = pipeline.objects.here("models", digest)
+    try:
+        then = held_manifest(folder, digest).code
+    except StorageError:
+        return []
+    if then is None:
+        return []
+    try:
+        here = pipeline.network
+    except SpecError as error:
+        return [f"the network's code cannot be read: {error}"]
+    now = here.digest if here else "none"
+    if now == then:
+        return []
+    whole = f"the network's code: digest {now[:12]}, {then[:12]} then"
+    try:
+        was = network_of(pipeline.objects, then).parts
+    except StorageError as error:
+        return [f"{whole}. Which file it is, nobody can tell: {error}"]
+    parts = here.parts if here else {}
+    return [
+        f"{name} of the network: {parts.get(name, 'none')[:12]}, {was.get(name, 'none')[:12]} then"
+        for name in sorted({*parts, *was})
+        if parts.get(name) != was.get(name)
     ]
 
 

@@ -14,7 +14,12 @@ from ml_assets.definitions import definitions_of
 from ml_assets.errors import OtherCode, UnknownRun
 from ml_assets.extras.prove.claim import Claim, Claims, in_order
 from ml_assets.extras.prove.clean_home import clean_home
-from ml_assets.extras.prove.code import package_differences, package_notes, stage_differences
+from ml_assets.extras.prove.code import (
+    network_differences,
+    package_differences,
+    package_notes,
+    stage_differences,
+)
 from ml_assets.extras.prove.data import DataWalk
 from ml_assets.extras.prove.model import ModelWalk
 from ml_assets.extras.prove.reproduction import Reproduction
@@ -78,7 +83,7 @@ class Proof:
 
     def differences(self) -> list[str]:
         """Code that is not what made it."""
-        return [*self._package(), *self._stages()]
+        return [*self._package(), *self._network(), *self._stages()]
 
     def verdicts(self) -> Iterator[Reproduction]:
         """A verdict for each asset, as it is found; the last one may be the first that differs.
@@ -95,7 +100,7 @@ class Proof:
 
     def _walk(self) -> Iterator[Reproduction]:
         claim = self.claim
-        self._require(self._package())
+        self._require([*self._package(), *self._network()])
         if claim.training and claim.training_set:
             data = claim.training_set.record
             yield configuration(self.pipeline, claim.training, data)
@@ -119,6 +124,10 @@ class Proof:
     def _package(self) -> list[str]:
         records = (self.claim.training, self.claim.evaluation)
         return package_differences([record for record in records if record], self._now)
+
+    def _network(self) -> list[str]:
+        made = self.claim.model
+        return network_differences(self.pipeline, made.record.data_version) if made else []
 
     def _stages(self) -> list[str]:
         claim = self.claim
@@ -206,7 +215,8 @@ def configuration(
     said = _other_request(pipeline, record) or (
         "its session is named after another model, training, seed, training set or initial weights"
     )
-    return Reproduction(asset, "differs", f"{said}", 1, record.session, session)
+    then, now = (name.rpartition("-")[2] for name in (record.session, session))
+    return Reproduction(asset, "differs", said, 1, then, now)
 
 
 def _other_request(pipeline: Pipeline, record: RunRecord) -> str:
@@ -228,5 +238,8 @@ def _other_request(pipeline: Pipeline, record: RunRecord) -> str:
             for name in type(ran).model_fields
             if getattr(said, name, None) != getattr(ran, name, None)
         ]
+        here = pipeline.network
+        if here and request.code and here.digest != request.code.digest:
+            differing.append("the network's code is not that of the request that ran")
         return "; ".join(differing)
     return ""

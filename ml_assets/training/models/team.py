@@ -16,7 +16,7 @@ from ml_assets.spec.training import Module, Task, outputs_of
 from ml_assets.store.objects import write_whole
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
-from ml_assets.training.stop import BadRequest, NotInstalled
+from ml_assets.training.stop import NotInstalled, TeamCodeFailed
 
 _PROBED = 2
 """Rows of zeros that a network is tried on when it is built."""
@@ -83,28 +83,30 @@ class TeamCode:
         """Import the function that ``file.py:name`` names.
 
         Raises:
-            BadRequest: it cannot be imported, or has no such function.
+            TeamCodeFailed: it cannot be imported, or has no such function.
         """
         file, _, name = path.partition(":")
         try:
             found = getattr(import_file(self.folder, file, "network"), name, None)
         except MlAssetsError as error:
-            raise BadRequest(str(error)) from error
+            raise TeamCodeFailed(str(error).replace(f"{self.folder}/", "")) from error
         if not callable(found):
-            raise BadRequest(f"{file} has no function {name!r}, which model names: {path!r}.")
+            raise TeamCodeFailed(f"{file} has no function {name!r}, which model names: {path!r}.")
         return found
 
     def called(self, path: str, what: str, work: Callable[[], Any]) -> Any:
         """What a call of the team's code returns.
 
         Raises:
-            BadRequest: it raised something; the message has the line.
+            TeamCodeFailed: it raised something; the message has the line.
         """
         try:
             return work()
         except Exception as error:  # a team's code may raise anything
             where = line_in(self.folder, error) or path
-            raise BadRequest(f"{where}: {what} raised {type(error).__name__}: {error}") from error
+            raise TeamCodeFailed(
+                f"{where}: {what} raised {type(error).__name__}: {error}"
+            ) from error
 
 
 class TeamNetwork(Network):
@@ -120,7 +122,7 @@ class TeamNetwork(Network):
         build = code.function(spec.module)
         made = code.called(spec.module, "it", lambda: build(dict(spec.config), columns))
         if not isinstance(made, nn.Module):
-            raise BadRequest(
+            raise TeamCodeFailed(
                 f"{spec.module} returned a {type(made).__name__}; expected a torch.nn.Module."
             )
         self._drops = _replace_dropout(made)
@@ -137,6 +139,11 @@ class TeamNetwork(Network):
         for drop in self._drops:
             drop.masks = masks
         logits = self.network(numeric, categorical)
+        if logits.dim() not in (2, 3) or len(logits) != len(numeric):
+            raise TeamCodeFailed(
+                f"The network returned {tuple(logits.shape)} for {len(numeric)} rows; expected the"
+                " rows as the first dimension: (rows, outputs), or (rows, members, outputs)."
+            )
         return (logits if logits.dim() == 3 else logits.unsqueeze(1)) + self.output_bias
 
     def units(self) -> Sequence[nn.Module]:
@@ -147,7 +154,7 @@ class TeamNetwork(Network):
         """See ``Network.own_groups``; the output bias is a group of its own.
 
         Raises:
-            BadRequest: a parameter is in no group, or in two.
+            TeamCodeFailed: a parameter is in no group, or in two.
         """
         path = self.spec.parameter_groups
         if path is None:
@@ -158,18 +165,18 @@ class TeamNetwork(Network):
         for name, parameter in self.network.named_parameters():
             if given.count(id(parameter)) != 1:
                 found = "no group" if id(parameter) not in given else "two groups"
-                raise BadRequest(f"{path}: the parameter {name} is in {found}; expected one.")
+                raise TeamCodeFailed(f"{path}: the parameter {name} is in {found}; expected one.")
         return [*groups, {"params": [self.output_bias], "weight_decay": 0.0}]
 
     def _probe(self, columns: Columns) -> None:
         """Try it on a few rows: lazy layers get their shapes, and what is wrong is told at once.
 
         Raises:
-            BadRequest: it raises something, or returns no logits.
+            TeamCodeFailed: it raises something, or returns no logits.
         """
         other = [n for n, p in self.network.named_parameters() if _is_other(p)]
         if other:
-            raise BadRequest(
+            raise TeamCodeFailed(
                 f"The parameters {', '.join(other[:3])} are not float32: training keeps float32,"
                 " and computes in training.precision by itself."
             )
@@ -184,7 +191,7 @@ class TeamNetwork(Network):
         shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         fits = isinstance(logits, torch.Tensor) and logits.dim() in (2, 3)
         if not fits or (len(logits), logits.shape[-1]) != (_PROBED, self._outputs):
-            raise BadRequest(
+            raise TeamCodeFailed(
                 f"The network returned {shape} for {_PROBED} rows; expected logits"
                 f" ({_PROBED}, {self._outputs}), or ({_PROBED}, members, {self._outputs})."
             )

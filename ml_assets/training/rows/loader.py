@@ -16,7 +16,7 @@ from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Augment
 from ml_assets.training.rows.arrays import Rows
 from ml_assets.training.rows.batches import Batches, Tensors
-from ml_assets.training.stop import BadRequest
+from ml_assets.training.stop import TeamCodeFailed
 
 _STREAM = 1_000_003
 """Sets the draws of changes apart from those of layers."""
@@ -107,7 +107,7 @@ class Changes:
             return numeric, categorical
         found = self.function(numeric.clone(), categorical.clone(), generator)
         if not _fits(found, numeric, categorical):
-            raise BadRequest(
+            raise TeamCodeFailed(
                 "model.augmentation returned something else than numeric"
                 f" {tuple(numeric.shape)} {numeric.dtype} and categorical"
                 f" {tuple(categorical.shape)} {categorical.dtype}, as it got them."

@@ -30,6 +30,7 @@ from ml_assets.training.rows.batches import Batches
 from ml_assets.training.sanity.subject import Subject, drawing, generators, verdict
 from ml_assets.training.sanity.untrained import gradients, no_batch_leak
 from ml_assets.training.step import Stepper, StopFlags, assemble
+from ml_assets.training.stop import TeamCodeFailed
 
 _ROWS = 24
 _MANY_ROWS = 128
@@ -87,7 +88,11 @@ def shapes(subject: Subject, schema: ShardSchema) -> SanityCheck:
     for count in (1, 3, _ROWS):
         rows = subject.batch(count)
         with torch.no_grad():
-            logits = network(rows.numeric, rows.categorical, None)
+            try:
+                logits = network(rows.numeric, rows.categorical, None)
+            except TeamCodeFailed as error:
+                wrong.append(str(error).removeprefix("The network returned ").split(";")[0])
+                continue
         if logits.dim() != 3 or (len(logits), logits.shape[-1]) != (len(rows.label), outputs):
             wrong.append(f"{tuple(logits.shape)} for {len(rows.label)} rows")
         elif not bool(torch.isfinite(logits).all()):

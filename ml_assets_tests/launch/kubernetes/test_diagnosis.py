@@ -170,7 +170,7 @@ def test_told_to_stop_without_a_reason_was_most_likely_the_node():
 # --- what the program did -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [64, 65, 66, 69, 72, 77])
+@pytest.mark.parametrize("code", [64, 65, 66, 67, 69, 72, 77])
 def test_the_programs_own_verdict_is_the_cause_whatever_happened_beside_it(code):
     pods = [failed(0, code), taken("PreemptionByScheduler")]
     found = diagnose(PodObservations(a_job(), pods))
