@@ -189,9 +189,6 @@ def test_a_refused_winner_leaves_the_release_and_the_last_screen_says_what_now(
         assert "its winner was the best on validation" in said
         assert "ml-assets models search irises --open" in said
         assert "`adopt: true`" in said
-        said = world.cli("run", "irises", code=3)
-        assert "production keeps model " in said or "is not released" in said
-        assert "its winner" not in said
     finally:
         spec.write_text(good)
     world.cli("run", "irises")
