@@ -119,6 +119,7 @@ def _release(
         "stage": move.stage,
         "time": move.time.isoformat(),
         "metrics": metrics_of(records),
+        "processes": _processes(records, move.model),
         "gates": [gate.model_dump(mode="json") for gate in decision.gates] if decision else [],
         "decision": "passed" if decision and decision.passed else "refused",
         "reason": decision.reason if decision else move.reason,
@@ -166,6 +167,13 @@ def _refusal(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, 
         "reason": decision.reason,
         "same_margin": f"{stuck.gate}: {stuck.said}" if stuck else None,
     }
+
+
+def _processes(records: list[StageRecord], model: str) -> int | None:
+    """How many processes trained a model; None: it was made elsewhere, or a newer one is here."""
+    made = (r for r in records if r.key.endswith("/trained_model") and r.data_version == model)
+    record = next(made, None)
+    return record.attributes.get("processes") if record else None
 
 
 def metrics_of(records: list[StageRecord]) -> dict[str, float]:

@@ -14,7 +14,7 @@ from ml_assets.assets.trained_model.training_job import (
     search_origin,
     train_job,
 )
-from ml_assets.errors import TrainingFailed
+from ml_assets.errors import TrainingFailed, counted
 from ml_assets.graph.code_version import trained_by
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
@@ -86,6 +86,7 @@ class Training:
         begun = keep_run_record(pipeline.store, record)
         with EventSinks.open(self.context, pipeline, tracking, job, outbox) as sinks:
             result = self.runner.train(job, sinks.receive)
+        self.context.log.info(f"trained on {counted(self.world.processes, 'process')}")
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
         return Trained(job, result, adopt_model(pipeline.objects, result.model), record, sinks)
 
@@ -158,6 +159,7 @@ def _attributes(training: Training, trained: Trained) -> dict[str, Any]:
         "metrics": result.metrics,
         "best_step": result.best_step,
         "stopped": result.stopped,
+        "processes": training.world.processes,
         "mlflow_run": trained.sinks.mlflow_run,
         **({"search": won.model_dump(mode="json")} if won else {}),
     }
