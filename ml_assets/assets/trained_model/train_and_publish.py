@@ -1,12 +1,13 @@
 """One training of a pipeline: what it is asked for, how it ran, and what is published of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
 from ml_assets.assets.trained_model.live_events import EventSinks
+from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.trained_model.training_job import (
     adopt_model,
     begun_record,
@@ -19,6 +20,7 @@ from ml_assets.graph.code_version import trained_by
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher, TrainJob
+from ml_assets.launch.session_name import train_session
 from ml_assets.records.record_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
@@ -76,7 +78,22 @@ class Training:
         Raises:
             TrainingFailed: it ended without a model.
         """
-        return self._older() or self._train(self.job)
+        members = self._members()
+        whole = replace(self, job=replace(self.job, members=members)) if members else self
+        return whole._older() or whole._train(whole.job)
+
+    def _members(self) -> tuple[Ref, ...]:
+        """The models by the other seeds of an ensemble; a session that ended is not run again."""
+        training, found = self.job.training, list[Ref]()
+        seeds = (training.ensemble.seeds if training.ensemble else None) or 1
+        for seed in range(training.seed + 1, training.seed + seeds):
+            changed = training.model_copy(update={"seed": seed, "ensemble": None})
+            job = replace(self.job, training=changed)
+            self.context.log.info(f"seed {seed} of an ensemble of {seeds} is trained")
+            remember_session(self.context.instance, self.context.run.run_id, train_session(job))
+            made = self.runner.train(job, teller(self.context.log)).model
+            found.append(adopt_model(self.pipeline.objects, made))
+        return tuple(found)
 
     def _train(self, job: TrainJob) -> "Trained":
         pipeline, run = self.pipeline, self.context.run.run_id
