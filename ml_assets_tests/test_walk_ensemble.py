@@ -29,7 +29,7 @@ def networks(world: World) -> int:
 @pytest.mark.parametrize("ensemble", ["{checkpoints: 2}", "{seeds: 2}"])
 def test_it_is_released_as_one_and_proved(tmp_path: Path, ensemble: str) -> None:
     world = plant(tmp_path, ensemble)
-    said = world.cli("run", "irises")
+    said = world.cli("run", "irises", "--verbose")
     assert ("seed 1 of an ensemble of 2 is trained" in said) == ("seeds" in ensemble)
     assert networks(world) == 2
     sessions = world.root / "state" / "objects" / "sessions"
