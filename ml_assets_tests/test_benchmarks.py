@@ -50,6 +50,14 @@ def test_every_file_that_tells_a_figure_is_listed(capfd: pytest.CaptureFixture[s
     assert all(name in said for name in named)
 
 
+def test_a_benchmark_is_a_module_too() -> None:
+    code = "import benchmarks.size; print(benchmarks.size.tell.__module__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "figures\n", done.stderr
+
+
 def test_what_a_benchmark_lacks_is_named_before_it_begins(
     planted: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

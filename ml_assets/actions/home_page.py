@@ -117,7 +117,7 @@ def _drift(pipeline: Pipeline) -> Tile:
 
 def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
     if pipeline.spec.release.canary == "none":
-        return Tile("canary", "not asked for", "the gates lead to the stage")
+        return Tile("canary", "not asked for", f"the gates lead to {pipeline.spec.release.to}")
     entries = [one.entry for one in reversed(lines)]
     move, out = stage_line(entries, "canary"), standing_abort(entries)
     if out is not None:

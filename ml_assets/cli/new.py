@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ml_assets.scaffold.given import Given
     from ml_assets.scaffold.labelled_table import Table
     from ml_assets.spec.sources import DateOrder, Dialect
+    from ml_assets.spec.training import Task
 
 DATE_ORDERS = ("dmy", "mdy")
+TASKS = ("binary", "multiclass", "regression")
 FEW_ROWS = 10
 """Of a series: with fewer on average, its entity is hardly one."""
 _MANY_ALIKE = 8
@@ -44,7 +46,20 @@ _MANY_ALIKE = 8
 @click.option("--ahead", metavar="TIME", help="Predict its value so much later: 6h, 1d.")
 @click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
 @click.option("--time", metavar="COLUMN", help="When each prediction is made.")
+@click.option(
+    "--task",
+    type=click.Choice(TASKS),
+    help="What the label is.  [default: what its values show]",
+)
+@click.option(
+    "--null",
+    "nulls",
+    multiple=True,
+    metavar="TEXT",
+    help='A text that means "no value" in CSV, such as nil; as often as you need.',
+)
 @click.option("--network", is_flag=True, help="With a network of your own in network.py.")
+@click.option("--ci", is_flag=True, help="With a workflow of GitHub that holds it to its word.")
 @click.option(
     "--timezone",
     "zone",
@@ -72,18 +87,22 @@ def new(
     ahead: str | None,
     key: str | None,
     time: str | None,
+    task: "Task | None",
+    nulls: tuple[str, ...],
     zone: str,
     dates: "DateOrder | None",
     network: bool,
+    ci: bool,
     into: Path | None,
 ) -> int:
     """Make the folder of a new pipeline, which runs at once.
 
     Finds in what you have (--from) the types, the key, the times, the texts that mean "no value"
     and, in the names of files, the months or days that they are; says what it took for what; and
-    writes defs.yaml, features.py and a contract; with --network also a network. Without --from you
-    get 600 made-up orders. On a terminal it asks what it cannot tell. Everything in it can be
-    changed. NAME has lower-case letters, digits and underscores.
+    writes defs.yaml, features.py and a contract; with --network also a network, with --ci also what
+    CI does with it: beside its room. Without --from you get 600 made-up orders. On a terminal it
+    asks what it cannot tell. Everything in it can be changed. NAME has lower-case letters, digits
+    and underscores.
 
     \b
       ml-assets new spoilage --from batches.csv --label spoiled
@@ -93,12 +112,15 @@ def new(
     from ml_assets.scaffold.folder import new_folder, write_pipeline
 
     settings = read_settings(rooms_to_come=True)
-    if what is None and any((label, key, time, ahead)):
-        raise SpecError("--label, --ahead, --key and --time describe a table: name it by --from.")
+    if what is None and any((label, key, time, ahead, task, nulls)):
+        raise SpecError(
+            "--label, --ahead, --key, --time, --task and --null describe a table: name it by"
+            " --from."
+        )
     check_zone(zone)
     room = _room(settings, into)
     new_folder(room, name)  # before the table is read, and anybody is asked
-    asked = Asked(what, label, ahead, key, time, zone, dates)
+    asked = Asked(what, label, ahead, key, time, zone, dates, task, nulls)
     found = asked.table(name, settings)
     folder = write_pipeline(room, name, settings.sources, found, zone, network=network)
     _print_table(folder, found)
@@ -110,6 +132,10 @@ def new(
         return ERROR
     if folder.parent not in settings.pipelines:
         print(f"\nfirst: export ML_ASSETS_PIPELINES={shlex.quote(_known(settings, folder))}")
+    if ci:
+        from ml_assets.scaffold.ci import write_ci
+
+        print("", *write_ci(folder, settings.sources), sep="\n")
     made = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
     print(f"\nwritten: {', '.join(made)}; all of it is yours to change")
     print(f"next: ml-assets check {folder.name}, then ml-assets run {folder.name}")
@@ -127,6 +153,8 @@ class Asked:
     time: str | None
     zone: str
     dates: "DateOrder | None" = None
+    task: "Task | None" = None
+    nulls: tuple[str, ...] = ()
 
     def table(self, name: str, settings: Settings) -> "Table":
         """Find and describe the table.
@@ -148,23 +176,23 @@ class Asked:
             ahead = _ask("Its value how much later (6h, 1d; empty: that of the row itself)") or None
         keys = self.key.split(",") if self.key else []
         try:
-            return describe(given, label, keys, self.time, _duration(ahead))
+            return describe(given, label, keys, self.time, _duration(ahead), self.task)
         except SpecError as error:
             if keys or "--key" not in str(error) or not _is_asked():
                 raise
             told = _ask(f"{error}\nThe key") or ""
-            return describe(given, label, told.split(","), self.time, _duration(ahead))
+            return describe(given, label, told.split(","), self.time, _duration(ahead), self.task)
 
     def _given(self, what: str, name: str, settings: Settings) -> "Given":
         from ml_assets.scaffold.given import find
 
         try:
-            return find(what, name, settings, self.zone, self.dates)
+            return find(what, name, settings, self.zone, self.dates, self.nulls)
         except SpecError as error:
             if self.dates or "--dates" not in str(error) or not _is_asked():
                 raise
-            told = _ask(f"{error}\nFirst", DATE_ORDERS)
-            return find(what, name, settings, self.zone, "dmy" if told == "dmy" else "mdy")
+            order = "dmy" if _ask(f"{error}\nFirst", DATE_ORDERS) == "dmy" else "mdy"
+            return find(what, name, settings, self.zone, order, self.nulls)
 
 
 def _is_asked() -> bool:
@@ -292,7 +320,13 @@ def _known(settings: Settings, folder: Path) -> str:
 @click.command
 @options.any_pipeline
 @click.option("--deep", is_flag=True, help="Hold its network to what training asks of one, too.")
-def check(pipeline: str | None, deep: bool) -> int:
+@click.option(
+    "--steps",
+    type=options.Whole(min=3),  # a line needs more than two points
+    metavar="N",
+    help="Train so many steps on its newest training set, too.",
+)
+def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
     """Report every mistake in a pipeline's folder.
 
     Without PIPELINE: in the folders of all of them. A mistake is told by file, line, key, value,
@@ -300,7 +334,9 @@ def check(pipeline: str | None, deep: bool) -> int:
     drift that could never alarm, and of numbers that the model would take for words. It asks the
     cluster of the settings whether it would let us train. With --deep the network is built and
     tried on made-up rows by two processes, in a minute: shapes, state, determinism, rows apart,
-    shards, resumes. Exit code 1: there are mistakes.
+    shards, resumes. With --steps its training begins, in a session that is deleted: a loss that is
+    no number, losses that do not converge and a model that is not whole are mistakes, too. Exit
+    code 1: there are mistakes.
     """
     from ml_assets.actions.check.check import (
         all_mistakes,
@@ -325,6 +361,8 @@ def check(pipeline: str | None, deep: bool) -> int:
             print(f"  warning: {warning}")
         if deep and not found:
             mistakes += _deep(folder, settings)
+        if steps and not found:
+            mistakes += _steps(name, settings, steps)
     if trouble := cluster_trouble(settings):
         mistakes += 1
         print(f"cluster: {trouble}")
@@ -345,6 +383,20 @@ def _deep(folder: Path, settings: Settings) -> int:
     for one in checks:
         print(f"  [{_MARKS[one.outcome]}] {one.name}: {one.reason}")
     return sum(one.outcome == "failed" for one in checks)
+
+
+def _steps(name: str, settings: Settings, steps: int) -> int:
+    """Print how a few steps of its training ended; 1 where they did not end well."""
+    from ml_assets.actions.check.steps import train_few_steps
+    from ml_assets.store.pipeline_context import open_pipeline
+
+    try:
+        ended = train_few_steps(open_pipeline(name, settings), steps)
+    except TrainingFailed as error:
+        print(f"  [FAIL] steps: {error}")
+        return 1
+    print(f"  [{'pass' if ended.passed else 'FAIL'}] steps: {ended.reason}")
+    return int(not ended.passed)
 
 
 _MARKS = {"passed": "pass", "warned": "warn", "failed": "FAIL"}

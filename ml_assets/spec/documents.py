@@ -54,8 +54,8 @@ def read_json(text: str | bytes) -> Any:
     """The values of a JSON document.
 
     Raises:
-        DocumentError: it is no JSON, has a key twice, is nested too deeply, or names text that is
-            none.
+        DocumentError: it is no JSON, has a key twice, is nested too deeply, names text that is
+            none, or a number of thousands of digits.
     """
     try:
         found = json.loads(text, object_pairs_hook=_unique)
@@ -68,6 +68,8 @@ def read_json(text: str | bytes) -> Any:
         raise _too_deep(1) from error
     except _Twice as twice:
         raise _first_repeated(_as_text(text)) from twice
+    except ValueError as error:  # Python's bound on the digits of a whole number
+        raise DocumentError(1, "a number has thousands of digits", "write it shorter") from error
     if half:
         before = _SURROGATE.split(_as_text(text), maxsplit=1)[0]
         raise DocumentError(before.count("\n") + 1, HALF_A_SIGN, "write the whole sign")
@@ -195,7 +197,7 @@ def _first_repeated(text: str) -> RepeatedKey:
 
 
 def _repeated(key: str, first: int, second: int) -> RepeatedKey:
-    where = f"on line {first} and on line {second}"
+    where = f"on line {first} and on line {second}" if first < second else f"on line {first}"
     remedy = "keep one of the two, with all that belongs into it"
     return RepeatedKey(second, f"the key {key[:60]!r} stands twice: {where}", remedy)
 

@@ -25,8 +25,9 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": "[flight_delays|code_lm] --plant",
-    "new": "NAME --from --label --ahead --key --time --network --timezone --dates --into",
-    "check": "[PIPELINE] --deep",
+    "new": "NAME --from --label --ahead --key --time --task --null --network --ci --timezone"
+    " --dates --into",
+    "check": "[PIPELINE] --deep --steps",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
     " --hypothesis --goal --verbose",
     "status": "PIPELINE --json",

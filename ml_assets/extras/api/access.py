@@ -26,14 +26,22 @@ def reader(
     request: Request,
     given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Caller:
-    """Whoever has a token; to look takes the same time for each."""
-    callers: Mapping[str, Caller] = request.app.state.callers
-    asked = given.credentials.encode() if given else b""
-    found = [one for token, one in callers.items() if compare_digest(asked, token.encode())]
-    if not found:
-        said = "A token is needed: send the header Authorization: Bearer TOKEN."
+    """Whoever has a token."""
+    found = caller_of(request.app.state.callers, given.credentials if given else "")
+    if found is None:
+        said = (
+            "No token that counts here: send the header Authorization: Bearer TOKEN, with one of"
+            " ML_ASSETS_API_READERS or ML_ASSETS_API_OPERATORS."
+        )
         raise HTTPException(401, said, {"WWW-Authenticate": "Bearer"})
-    return found[0]
+    return found
+
+
+def caller_of(callers: Mapping[str, Caller], token: str) -> Caller | None:
+    """The holder of a token; to look takes the same time for each."""
+    asked = token.encode()
+    found = [one for held, one in callers.items() if compare_digest(asked, held.encode())]
+    return found[0] if found else None
 
 
 def operator(caller: Annotated[Caller, Depends(reader)]) -> Caller:

@@ -66,7 +66,7 @@ _STATUS: Mapping[type[Exception], int] = {
 }
 """The status of an error; any other one of ours is 503: the next request may succeed."""
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    code: {"model": Refusal} for code in (400, 401, 403, 404, 409, 413, 422, 503)
+    code: {"model": Refusal} for code in (400, 401, 403, 404, 408, 409, 413, 422, 503)
 }
 
 
@@ -279,5 +279,5 @@ def _answer(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     body = Refusal(error=said, problems=problems or []).model_dump()
-    said = json.dumps(body)  # in ASCII: half a character may be quoted
-    return Response(said, status, headers, "application/json")
+    said = json.dumps(body, ensure_ascii=False)
+    return Response(said.encode("utf-8", "backslashreplace"), status, headers, "application/json")

@@ -14,6 +14,7 @@ from ml_assets.spec.training import without_meaning
 from ml_assets.store.pipeline_context import Pipeline
 
 _FREE = "epochs"
+_MOST_EPOCHS = 1_000_000
 
 
 class NotAllowed(MlAssetsError):
@@ -65,8 +66,8 @@ def _hyperparameters(pipeline: Pipeline, asked: Mapping[str, Any]) -> Iterator[P
     if _FREE not in asked:
         return
     epochs = asked[_FREE]
-    if type(epochs) is not int or not 1 <= epochs <= 1_000_000:
-        said = f"epochs is {epochs!r:.80}; expected a whole number, 1 or more."
+    if type(epochs) is not int or not 1 <= epochs <= _MOST_EPOCHS:
+        said = f"epochs is {epochs!r:.80}; expected a whole number from 1 to {_MOST_EPOCHS:,}."
         yield Problem(field="config.hyperparams.epochs", said=said)
         return
     try:

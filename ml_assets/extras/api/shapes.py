@@ -4,7 +4,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from ml_assets.spec.gates import Stage, Target
+from ml_assets.spec.gates import Stage
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class RegisterRequest(Shape):
         default_factory=dict, max_length=100
     )
     """What its makers claim: kept as claims; the gates measure."""
-    stage: Target | Literal["none"] = "none"
+    stage: Literal["staging", "canary", "production", "none"] = "none"
     """Where its gates may lead it; none: it is judged, and not moved."""
 
 

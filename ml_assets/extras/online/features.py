@@ -25,6 +25,7 @@ from ml_assets.extras.online.store import (
     encode,
     entity_key,
     parse_entity,
+    require_types,
 )
 from ml_assets.records.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
@@ -104,7 +105,7 @@ class Features:
             entity: column -> value, as typed in the feature set.
 
         Raises:
-            SpecError: other columns are given than name an entity.
+            SpecError: other columns are given than name an entity, or values of another type.
             StorageError: the pipeline serves nothing.
             StoreAway: the store does not answer.
         """
@@ -124,6 +125,9 @@ class Features:
         if found is None:
             raise self._nothing()
         types = found.served.types
+        for one, row in zip(entities, found.rows, strict=True):
+            if row is None:
+                require_types(types, one)
         return [decode(row, types) if row is not None else None for row in found.rows]
 
     def served(self) -> Served:

@@ -150,6 +150,29 @@ def parse_entity(served: Served, given: Mapping[str, str]) -> list[Any]:
     return [_parsed(name, given[name], served.types[name]) for name in served.entity]
 
 
+def require_types(types: Mapping[str, str], entity: Mapping[str, Any]) -> None:
+    """Hold the values that name an entity to the types of its columns; None is of each.
+
+    Raises:
+        SpecError: one is of another type, so that no entity could be found by it.
+    """
+    for name, value in entity.items():
+        expected = _PYTHON.get(types[name], object)
+        if value is not None and (
+            not isinstance(value, expected) or (expected is not bool and isinstance(value, bool))
+        ):
+            raise SpecError(f"{name} is {value!r:.80}; a value of type {types[name]} is expected.")
+
+
+_PYTHON: Mapping[str, type | tuple[type, ...]] = {
+    "Int64": int,
+    "Float64": (int, float),
+    "String": str,
+    "Boolean": bool,
+}
+"""What a value of JSON is, by the column's type."""
+
+
 def _parsed(name: str, text: str, kind: str) -> Any:
     readers = {
         "Int64": int,

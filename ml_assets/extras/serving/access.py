@@ -66,7 +66,10 @@ class Access:
             return _of_another_site(headers)
         if bearer_is_of(headers.get("authorization", ""), self._tokens):
             return None
-        said = {"error": "A token is needed: send the header Authorization: Bearer TOKEN."}
+        said = {
+            "error": "No token that counts here: send the header Authorization: Bearer TOKEN, with"
+            " one of ML_ASSETS_SERVE_TOKENS."
+        }
         return JSONResponse(said, 401, {"www-authenticate": "Bearer"})
 
 

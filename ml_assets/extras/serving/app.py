@@ -246,7 +246,7 @@ class Server:
             short = version is not None and len(version) < len(served.version)
             if one is not None and not short and one.digest.startswith(version or ""):
                 return one
-        raise NotHere(f"There is no version {version!r} here; {served.version} answers.")
+        raise NotHere(f"There is no version {version!r:.60} here; {served.version} answers.")
 
     async def _predicted(
         self, request: str, columns: Columns, count: int, pinned: ServedModel | None
@@ -306,8 +306,8 @@ async def _refused(_request: Request, error: Exception) -> Response:
     kinds = (code for kind, code in _STATUS.items() if isinstance(error, kind))
     status = next(kinds, 503)
     headers = {"retry-after": "1"} if status in (429, 503) else None
-    said = json.dumps({"error": str(error)})  # in ASCII: half a character may be quoted
-    return Response(said, status, headers, "application/json")
+    said = json.dumps({"error": str(error)}, ensure_ascii=False)
+    return Response(said.encode("utf-8", "backslashreplace"), status, headers, "application/json")
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:

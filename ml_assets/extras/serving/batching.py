@@ -65,7 +65,8 @@ class Batcher:
         """
         if self.rows and self.rows + len(rows) > self.limits.queue_rows:
             raise QueueFull(
-                f"{self.rows} rows wait, and {self.limits.queue_rows} may: try again in a moment."
+                f"{self.rows} rows wait, {self.limits.queue_rows} may, and this request has"
+                f" {len(rows)}: try again in a moment."
             )
         self.rows += len(rows)
         waiting = _Waiting(rows, asyncio.get_running_loop().create_future())

@@ -75,10 +75,14 @@ def read_inference(body: bytes, header_length: str | None) -> Inference:
         columns[name] = values
     if rest:
         raise RowsRefused(f"{len(rest)} bytes follow the last binary input.")
-    counts = {len(values) for values in columns.values()}
-    if len(counts) != 1 or 0 in counts:
-        raise RowsRefused(f"All inputs need the same number of rows, one or more: {counts or 0}.")
-    parameters, wanted = asked.get("parameters"), asked.get("outputs") or []
+    if not columns:
+        raise RowsRefused("The list of inputs is empty: send one for each column.")
+    counts = {len(values): name for name, values in columns.items()}
+    if len(counts) > 1 or 0 in counts:
+        seen = ", ".join(f"{quoted(name)} has {count}" for count, name in counts.items())
+        raise RowsRefused(f"All inputs need the same number of rows, one or more; {seen}.")
+    parameters, wanted = asked.get("parameters"), asked.get("outputs")
+    wanted = [] if wanted is None else wanted
     name = asked.get("id")
     if not isinstance(wanted, list) or not isinstance(name, str | None):
         raise RowsRefused("'outputs' has to be a list, and 'id' a text.")
@@ -86,7 +90,7 @@ def read_inference(body: bytes, header_length: str | None) -> Inference:
     named = tuple(_wanted(output, default) for output in wanted)
     if len({one.name for one in named}) < len(named):
         raise RowsRefused("An output is named twice in 'outputs': name each once.")
-    return Inference(name, columns, counts.pop(), named, default)
+    return Inference(name, columns, next(iter(counts)), named, default)
 
 
 def read_document(body: bytes) -> Any:

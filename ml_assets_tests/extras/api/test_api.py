@@ -1,6 +1,7 @@
 """ml-assets ops api: who may ask, what is shown, and what a run may not choose."""
 
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets_tests.extras.api.calling import READER, Api, api_of
+from ml_assets_tests.extras.api.calling import OPERATOR, READER, Api, api_of
 from ml_assets_tests.worlds.world import World
 
 V1 = "/api/v1"
@@ -145,7 +146,7 @@ def test_every_mistake_is_named_with_its_remedy(api: Api) -> None:
     )
     assert "Did you mean 'flowers'?" in said["config.data_source"]
     assert "change model.family in defs.yaml" in said["config.model_type"]
-    assert "expected a whole number, 1 or more" in said["config.hyperparams.epochs"]
+    assert "expected a whole number from 1 to 1,000,000." in said["config.hyperparams.epochs"]
     assert "Did you mean 'learning_rate'?" in said["config.hyperparams.learning_rat"]
     assert "batch_size is 24 in the spec; 48 was asked for" in said["config.hyperparams.batch_size"]
     assert "width is 32 in the spec" in said["config.hyperparams.width"]
@@ -164,7 +165,8 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
         (b'{"pipeline_id": "irises", "pipeline_id": "tulips"}', "stands twice"),
         (b'{"pipeline_id": "\\ud800"}', "half a sign"),
         (b'{"config": ' + b"[" * 5000 + b"]" * 5000 + b"}", "deep"),
-        (b'{"config": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"config": ' + b"9" * 5000 + b"}", "thousands of digits; write it shorter"),
+        (b'{"stage": "\xc2\xab", "stage": ""}', "stands twice: on line 1; keep"),
     ):
         status, answer = api.ask(RUNS, body)
         assert (status, answer.keys()) == (400, {"error", "problems"})
@@ -173,6 +175,21 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
         status, answer = api.send(method, path, None)
         assert (status, answer.keys()) == (code, {"error", "problems"})
     assert api.ask(RUNS, b'"' + b"x" * (2 << 20) + b'"')[0] == 413
+    status, answer = api.ask(f"{V1}/models/register", {"name": "x", "stage": "archived"})
+    assert status == 422
+    assert "body.stage" in {one["field"] for one in answer["problems"]}
+
+
+def test_a_stranger_is_answered_before_his_body_comes_and_a_slow_body_is_cut_off(api: Api) -> None:
+    port = int(api.url.rpartition(":")[2])
+    for token, status in (("nobody's", b" 401 "), (OPERATOR, b" 408 ")):
+        head = (
+            f"POST {RUNS} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            f"Authorization: Bearer {token}\r\nContent-Length: 100\r\n\r\n{{"
+        )
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
+            slow.sendall(head.encode())
+            assert status in slow.recv(100)
 
 
 @pytest.mark.parametrize("name", ["tulips", "../irises", "irises/../irises", "%2e%2e", "iris es"])

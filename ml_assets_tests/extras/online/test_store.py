@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ml_assets.errors import SpecError, StorageError, StoreAway
-from ml_assets.extras.online.features import serve, unlike_batch
+from ml_assets.extras.online.features import Features, serve, unlike_batch
 from ml_assets.extras.online.open import open_online
 from ml_assets.extras.online.store import (
     OnlineStore,
@@ -24,6 +24,7 @@ from ml_assets.extras.online.store import (
     encode,
     entity_key,
     parse_entity,
+    require_types,
 )
 from ml_assets_tests.servers.redis import PASSWORD, redis_server
 
@@ -198,6 +199,24 @@ def test_an_entity_is_read_from_text_as_it_is_typed() -> None:
         parse_entity(served, {**given, "depot": "seven"})
     with pytest.raises(SpecError, match="looks features up by depot, at; given are depot"):
         parse_entity(served, {"depot": "7"})
+
+
+@pytest.mark.parametrize("value", ["7", 7.0, True, [7]])
+def test_an_entity_of_another_type_is_no_entity_without_features(value: object) -> None:
+    types = {"depot": "Int64", "share": "Float64", "at": "Datetime"}
+    require_types(types, {"depot": 7, "share": 1, "at": datetime(2024, 1, 1, tzinfo=UTC)})
+    require_types(types, {"depot": None})
+    with pytest.raises(SpecError, match=r"depot is .*; a value of type Int64 is expected"):
+        require_types(types, {"depot": value})
+
+
+def test_who_looks_up_by_another_type_is_told(opened: Open) -> None:
+    store = opened()
+    put(store, version_of(1))
+    features = Features(PIPELINE, ("depot",), store)
+    assert features.look_up({"depot": "unknown"}) is None
+    with pytest.raises(SpecError, match="depot is 3; a value of type String is expected"):
+        features.look_up_many([{"depot": "d3"}, {"depot": 3}])
 
 
 def test_a_type_that_cannot_be_looked_up_is_refused_by_name() -> None:

@@ -75,13 +75,16 @@ def test_one_output_may_be_asked_for_and_no_other_one() -> None:
 @pytest.mark.parametrize(
     ("inputs", "said"),
     [
-        ([], "one or more"),
+        ([], "is empty"),
         ([3], "an object with a 'name'"),
         ([tensor("x", "FP8", [1, 2])], "the datatype «FP8»"),
         ([tensor("x", "FP64", 3)], "no list of 'data'"),
         ([tensor("x", "FP64", [1, 2, 3])], "3 values and the shape «[2]»"),
         ([tensor("x", "FP64", [1, 2]), tensor("x", "FP64", [1, 2])], "there twice"),
-        ([tensor("x", "FP64", [1, 2]), tensor("y", "FP64", [1], shape=[1])], "same number of rows"),
+        (
+            [tensor("x", "FP64", [1, 2]), tensor("y", "FP64", [1], shape=[1])],
+            "«x» has 2, «y» has 1",
+        ),
         ([tensor("x", "FP64", None, parameters={"binary_data_size": 16})], "not there"),
         ([tensor("x", "FP64", None, parameters={"binary_data_size": True})], "not there"),
     ],
