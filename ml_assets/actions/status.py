@@ -123,6 +123,7 @@ def _release(
         "stage": move.stage,
         "time": move.time.isoformat(),
         "metrics": metrics_of(records),
+        "processes": _processes(records, move.model),
         "gates": [gate.model_dump(mode="json") for gate in decision.gates] if decision else [],
         "decision": "passed" if decision and decision.passed else "refused",
         "reason": decision.reason if decision else move.reason,
@@ -170,6 +171,13 @@ def _refusal(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, 
         "reason": decision.reason,
         "what_now": f"{advice.gate}: {advice.said}" if advice else None,
     }
+
+
+def _processes(records: list[StageRecord], model: str) -> int | None:
+    """How many processes trained a model; None: it was made elsewhere, or a newer one is here."""
+    made = (r for r in records if r.key.endswith("/trained_model") and r.data_version == model)
+    record = next(made, None)
+    return record.attributes.get("processes") if record else None
 
 
 def metrics_of(records: list[StageRecord]) -> dict[str, float]:
