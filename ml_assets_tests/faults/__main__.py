@@ -25,13 +25,17 @@ def main() -> int:
     asked = _arguments()
     until = time.monotonic() + asked.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
-    for seed in [asked.seed] if asked.only_seed else itertools.count(asked.seed):
+    beside = [_beside(asked, one) for one in range(1, asked.side_by_side)]
+    seeds = itertools.count(asked.seed, asked.stride or asked.side_by_side)
+    for seed in [asked.seed] if asked.only_seed else seeds:
         for arena in asked.arena or PLACES:
             strikes = play(arena, seed, folder, asked.fault)
             remember(RESULTS, strikes)
             _print(strikes, arena, seed, folder)
         if time.monotonic() > until:
             break
+    for other in beside:
+        other.wait()
     strikes = recall(RESULTS)
     if asked.page:
         PAGE.write_text(write_page(strikes, _when()))
@@ -39,11 +43,23 @@ def main() -> int:
     return int(any(strike.broken for strike in strikes))
 
 
+def _beside(asked: argparse.Namespace, number: int) -> "subprocess.Popen[bytes]":
+    """Another process for every second seed (third, ...): its undisturbed rounds share the machine,
+    too, so that what it says of seconds lost is of the faults."""
+    command = [sys.executable, "-m", __spec__.name, "--minutes", str(asked.minutes)]
+    command += ["--seed", str(asked.seed + number), "--stride", str(asked.side_by_side)]
+    for arena in asked.arena or ():
+        command += ["--arena", arena]
+    return subprocess.Popen([*command, *(["--fault", asked.fault] if asked.fault else [])])
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--minutes", type=float, default=240, help="how long (240)")
     parser.add_argument("--seed", type=int, default=1, help="the first round's (1)")
     parser.add_argument("--only-seed", action="store_true", help="this round and no other")
+    parser.add_argument("--side-by-side", type=int, default=1, help="so many rounds at once (1)")
+    parser.add_argument("--stride", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--arena", action="append", choices=[*PLACES], help="all by default")
     parser.add_argument("--fault", help="this fault alone, by its name in docs/faults.md")
     parser.add_argument("--page", action="store_true", help="write docs/faults.md of all results")

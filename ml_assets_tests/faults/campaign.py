@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,22 @@ from typing import Any
 import psutil
 import pytest
 
-from ml_assets_tests.faults.history import History, read_home, violations
-from ml_assets_tests.faults.injections import ARENAS, Work, begin, below, disk_of_its_own
+from ml_assets_tests.faults.history import Commit, History, read_home, violations
+from ml_assets_tests.faults.injections import (
+    ARENAS,
+    Work,
+    begin,
+    below,
+    clock_of_its_own,
+    disk_of_its_own,
+)
 from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
+from ml_assets_tests.servers.lakefs.refusals import Collected
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
+from ml_assets_tests.worlds.lakefs import new_repository
 from ml_assets_tests.worlds.world import World
 
 ASKED_AT_MOST = 8
@@ -64,6 +74,7 @@ class Place:
     world: World
     cluster: ApiServer | None = None
     store: S3Server | None = None
+    lake: LakeFSServer | None = None
 
     def said(self) -> list[str]:
         """What each command printed, oldest first."""
@@ -76,7 +87,8 @@ class Place:
 
     def history(self) -> History:
         home = self.world.root / "state"
-        return read_home(home, self._model if self.store else None, tuple(self.said()))
+        found = read_home(home, self._model if self.store else None, tuple(self.said()))
+        return found if self.lake is None else of_lakefs(self.lake, found)
 
     def _model(self, digest: str, name: str) -> bytes | None:
         assert self.store is not None
@@ -93,7 +105,8 @@ class Place:
 @contextmanager
 def laptop(folder: Path) -> Iterator[Place]:
     """A home with an embedded store, on a disk of its own where that can be had."""
-    world = World(folder)
+    folder.mkdir(parents=True)
+    world = World(folder, clock_of_its_own(folder))
     irises.plant(world.pipelines, world.sources)
     over_two_pods(world, hang_timeout_seconds=4)
     with contextmanager(disk_of_its_own)(folder / "state"):
@@ -116,7 +129,60 @@ def pods(folder: Path) -> Iterator[Place]:
             server.end_cut_off()
 
 
-PLACES = {"laptop": laptop, "pods": pods}
+@contextmanager
+def lakefs(folder: Path) -> Iterator[Place]:
+    """A home whose tables, records and ledger are on a lakeFS server."""
+    with lakefs_server() as server:
+        folder.mkdir(parents=True)
+        world = World(folder, new_repository(server, folder / "state"))
+        irises.plant(world.pipelines, world.sources)
+        over_two_pods(world, hang_timeout_seconds=4)
+        try:
+            yield Place("lakefs", world, lake=server)
+        finally:
+            server.faults.clear()
+
+
+def of_lakefs(server: LakeFSServer, home: History) -> History:
+    """The history of a home whose states are commits of a server: each has a list of its files."""
+    (repository,) = server.catalog.repositories.values()
+    get = server.catalog.store.get
+    with repository.lock:
+        heads = {name: branch.commit for name, branch in repository.branches.items()}
+        commits = dict(repository.commits)
+    found: list[Commit] = []
+    where: dict[str, str | None] = {}  # by digest; None: a state lists it, and it is not there
+    at: str | None = heads["main"]
+    while at is not None:
+        commit = commits[at]
+        listed = commit.tree.get("_ml_assets/manifest.json")
+        state = json.loads(get(listed.address))["state"] if listed else {"tree": {}, "run_key": ""}
+        tree = {path: digest for path, (digest, _) in state["tree"].items()}
+        for path, digest in tree.items():
+            entry = commit.tree.get(path)
+            if entry is None or not lies_there(server, entry.address):
+                where[digest] = None
+            where.setdefault(digest, entry.address if entry else None)
+        found.append(Commit(at, commit.message, state["run_key"], tree))
+        at = next(iter(commit.parents), None)
+
+    def read(digest: str) -> bytes | None:
+        address = where.get(digest)
+        return get(address) if address else None
+
+    refs = {n: "kept" if n.startswith("ml-assets-keep-") else "branch" for n in heads}
+    return replace(home, commits=tuple(found[::-1]), refs=refs, read=read)
+
+
+def lies_there(server: LakeFSServer, address: str) -> bool:
+    try:
+        server.catalog.store.get(address)
+    except Collected:
+        return False
+    return True
+
+
+PLACES = {"laptop": laptop, "pods": pods, "lakefs": lakefs}
 
 
 @dataclass(frozen=True)
@@ -218,7 +284,12 @@ def _ask_until_released(
     said = ""
     for _ in range(ASKED_AT_MOST):
         work = Work(
-            place.world, begin(place.world, "run", "irises"), draw, place.cluster, place.store
+            place.world,
+            begin(place.world, "run", "irises"),
+            draw,
+            place.cluster,
+            place.store,
+            place.lake,
         )
         now = _strike(work, place.arena, planned, seed)
         code = _end(work)

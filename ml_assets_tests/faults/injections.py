@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.lakefs import Fault as LakeFault
+from ml_assets_tests.servers.lakefs import LakeFSServer
 from ml_assets_tests.servers.s3 import S3Server
 from ml_assets_tests.worlds.world import World
 
@@ -28,6 +31,7 @@ class Work:
     draw: random.Random
     cluster: ApiServer | None = None
     store: S3Server | None = None
+    lake: LakeFSServer | None = None
     others: list[psutil.Popen] = field(default_factory=list)
     """Commands that faults began beside it."""
 
@@ -170,6 +174,33 @@ def full_disk(work: Work) -> bool:
     return True
 
 
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+def clock_of_its_own(folder: Path) -> dict[str, str]:
+    """The environment of processes whose wall clock can jump; empty where there is no compiler."""
+    library = folder / "wall_clock.so"
+    source = Path(__file__).with_name("wall_clock.c")
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
+    if shutil.which("cc") is None or subprocess.run(command, check=False).returncode:
+        return {}
+    (folder / "clock").write_text("0")
+    return {"LD_PRELOAD": str(library), "FAULTS_CLOCK": str(folder / "clock")}
+
+
+def _clock_jumps(seconds: int) -> Fault:
+    def strike(work: Work) -> bool:
+        if "FAULTS_CLOCK" not in work.world.extra:
+            return False
+        clock = Path(work.world.extra["FAULTS_CLOCK"])
+        draft = clock.with_suffix(".new")
+        draft.write_text(str(int(clock.read_text()) + seconds))
+        draft.replace(clock)
+        return True
+
+    return strike
+
+
 # --- pods, their API and their store --------------------------------------------------------------
 
 
@@ -244,6 +275,29 @@ def store_stands_still(work: Work) -> bool:
     return True
 
 
+# --- lakeFS ---------------------------------------------------------------------------------------
+
+
+def _to_the_lake(*asked: str, times: int = 1, **what: Any) -> Fault:
+    """The next requests of this method and path are answered so."""
+
+    def strike(work: Work) -> bool:
+        assert work.lake is not None
+        work.lake.faults.add(LakeFault(*asked, times=times, **what))
+        return True
+
+    return strike
+
+
+def lake_away(work: Work) -> bool:
+    """Each connection is reset for four seconds."""
+    assert work.lake is not None
+    planned = work.lake.faults.planned
+    fault = work.lake.faults.add(LakeFault(times=-1))
+    _later(4, lambda: planned.remove(fault))
+    return True
+
+
 def _later(seconds: float, do: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, do)
     timer.daemon = True
@@ -268,6 +322,8 @@ LAPTOP: dict[str, Fault] = {
     "the machine is lost": machine_lost,
     "a checkpoint is damaged, a rank dies": damaged_checkpoint,
     "the disk is full": full_disk,
+    "the clock goes an hour on": _clock_jumps(3600),
+    "the clock goes an hour back": _clock_jumps(-3600),
 }
 PODS: dict[str, Fault] = {
     **EVERYWHERE,
@@ -289,8 +345,43 @@ PODS: dict[str, Fault] = {
     "the store fails (500)": _to_the_store("500 Internal Server Error", "InternalError", 5),
     "the store is away for 4 s": store_away,
     "the store stands still": store_stands_still,
+    "the store's token has expired": _to_the_store("403 Forbidden", "ExpiredToken", 3),
+    "the API server's token has expired": _to_the_api(lambda c: c.faults.refuse(401, times=3)),
 }
-ARENAS = {"laptop": LAPTOP, "pods": PODS}
+LAKEFS: dict[str, Fault] = {
+    **EVERYWHERE,
+    "a rank is killed": _to_a_rank(signal.SIGKILL),
+    "lakeFS is away for 4 s": lake_away,
+    "lakeFS answers 500": _to_the_lake(status=500, times=5),
+    "lakeFS answers 429": _to_the_lake(status=429, times=8),
+    "lakeFS refuses a merge (409)": _to_the_lake("POST", "/merge/", status=409, times=2),
+    "lakeFS merges, and its answer is lost": _to_the_lake("POST", "/merge/", after=True),
+    "lakeFS commits, and its answer is lost": _to_the_lake("POST", "/commits", after=True),
+    "an object of lakeFS breaks off": _to_the_lake("GET", "/objects", cut=100, times=2),
+    "lakeFS is slow": _to_the_lake(delay=1.5, times=6),
+    "the key of lakeFS has expired (401)": _to_the_lake(status=401, times=3),
+}
+ARENAS = {"laptop": LAPTOP, "pods": PODS, "lakefs": LAKEFS}
+WANTED = {
+    "kill of a command, a supervisor, a rank, a pod": ("the command is killed", "a rank is killed"),
+    "stopped processes": ("a rank stops (SIGSTOP)",),
+    "loss of a pod, of a node, eviction, a notice": ("a node is cut off", "a pod is preempted"),
+    "an API server that is away, slow, or refuses": ("the API server is away for 4 s",),
+    "S3 that is away, slow, or refuses": ("the store is away for 4 s",),
+    "lakeFS that is away, conflicts, or refuses": ("lakeFS is away for 4 s",),
+    "a full disk": ("the disk is full",),
+    "clocks that jump": ("the clock goes an hour on", "the clock goes an hour back"),
+    "expired tokens": ("the store's token has expired", "the API server's token has expired"),
+    "a torn upload": (),
+    "a disk that becomes read-only": (),
+    "a restart of Postgres": (),
+    "kill of the daemon or of the UI's server, two daemons, runs by schedules and sensors": (),
+    "a release that races a rollback and a recall": (),
+    "an upgrade of the orchestrator in mid-training": (),
+    "duplicated and reordered events": (),
+    "a real cluster": (),
+}
+"""What a matrix of faults is to have -> the faults here that are it; what has none is missing."""
 
 
 def disk_of_its_own(folder: Path) -> Iterator[bool]:

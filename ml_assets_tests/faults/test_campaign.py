@@ -1,11 +1,13 @@
 """A round in each place, with a fault that is named; a plant shows that a round can fail."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from ml_assets_tests.faults.campaign import play
-from ml_assets_tests.faults.history import INVARIANTS
+from ml_assets_tests.faults.campaign import PATIENCE, lakefs, play
+from ml_assets_tests.faults.history import INVARIANTS, violations
+from ml_assets_tests.faults.injections import ARENAS, WANTED, begin
 from ml_assets_tests.faults.page import write_page
 
 pytestmark = [
@@ -34,3 +36,31 @@ def test_a_round_on_a_laptop_holds_and_one_that_does_not_is_on_the_page(
 def test_a_round_in_pods_holds(tmp_path: Path) -> None:
     (strike,) = play("pods", 7, tmp_path, "a pod is drained")
     assert strike.broken == []
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no compiler for a wall clock that jumps")
+def test_a_round_whose_clock_jumps_holds(tmp_path: Path) -> None:
+    (strike,) = play("laptop", 7, tmp_path, "the clock goes an hour back")
+    assert strike.broken == []
+
+
+def test_a_round_on_lakefs_holds_and_its_checker_sees_a_lost_file(tmp_path: Path) -> None:
+    (strike,) = play("lakefs", 7, tmp_path, "lakeFS refuses a merge (409)")
+    assert strike.broken == []
+    with lakefs(tmp_path / "planted") as place:
+        assert begin(place.world, "run", "irises").wait(PATIENCE) == 0
+        assert violations(place.history()) == []
+        assert place.lake is not None
+        (name,) = place.lake.catalog.repositories
+        lost = place.history().below("tables/")[0]
+        place.lake.collect(name, "main", lost)
+        found = dict(violations(place.history()))
+        assert lost in found["no state is half visible"]
+
+
+def test_what_the_matrix_is_to_have_names_faults_that_there_are() -> None:
+    known = {fault for faults in ARENAS.values() for fault in faults}
+    assert {fault for faults in WANTED.values() for fault in faults} <= known
+    page = write_page([], "today")
+    assert "- a restart of Postgres\n" in page
+    assert "not drawn yet: laptop: the command is killed" in page
