@@ -30,8 +30,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and its noun: 1 mistake, 2 mistakes."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+    """A number and its noun: 1 mistake, 2 mistakes, 2 processes."""
+    ending = "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}" + ("" if number == 1 else ending)
 
 
 def quoted(shown: object) -> str:

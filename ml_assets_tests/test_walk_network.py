@@ -21,6 +21,7 @@ def plant(root: Path) -> World:
     world = World(root)
     irises.plant(world.pipelines, world.sources)
     spec = irises.SPEC.replace(OURS, OWN).replace(CHAMPION, "{kind: champion, margin: 10.0}")
+    spec = spec.replace("processes: 1", "processes: 2")
     (folder(world) / "defs.yaml").write_text(spec)
     (folder(world) / "network.py").write_text(CONVOLUTION)
     (folder(world) / "blocks.py").write_text(BLOCKS)
@@ -44,7 +45,7 @@ def release(world: World) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     found = plant(tmp_path_factory.mktemp("own"))
-    found.cli("run", "irises")
+    assert "trained on 2 processes" in found.cli("run", "irises")
     return found
 
 
@@ -52,6 +53,7 @@ def test_it_is_released_used_edited_and_proved(world: World, tmp_path: Path) -> 
     first = release(world)
     assert first["stage"] == "production"
     assert first["metrics"]["accuracy"] > 0.8
+    assert "  trained on 2 processes" in world.cli("status", "irises")
     rows = tmp_path / "rows.csv"
     lines = (world.sources / "irises.csv").read_text().splitlines()
     rows.write_text("\n".join(line.rsplit(",", 1)[0] for line in lines[:4]) + "\n")

@@ -68,7 +68,14 @@ def propose_contract(
         if was_read
         else _as_it_lies(spec, table, partition, sources)
     )
-    suite = propose(table, list(snapshots.values()), source.key)
+    label = spec.label.of or spec.label.column
+    suite = propose(
+        table,
+        list(snapshots.values()),
+        source.key,
+        label if label in source.columns else None,
+        is_measured=spec.label.ahead is not None,
+    )
     contract = read_contract(suite, "the proposal")
     for key, frame in snapshots.items():
         failed = [result.reason for result in audit(frame, contract).results if not result.passed]

@@ -103,17 +103,22 @@ def drift(pipeline: str, as_json: bool) -> None:
 
 
 def _print_drift(report: "DriftReport") -> None:
-    from ml_assets.assets.drift_report.verdict import TITLES, summary
+    from ml_assets.assets.drift_report.verdict import TITLES, not_judged, summary
 
     first, last = report.trained_on
     judged = ", ".join(window.period for window in report.windows)
     print(f"{report.pipeline}: {summary(report)}")
+    tested = counted(report.back_tested, "period") if report.back_tested else ""
     print(
         f"  {judged} against model {report.model[:12]}, trained on {report.training_rows:,} rows of"
-        f" {first} to {last}; bounds back-tested on {report.back_tested} periods"
+        f" {first} to {last}{f'; bounds back-tested on {tested}' if tested else ''}"
     )
+    unjudged = not_judged(report)
     for outcome in report.outcomes:
-        print(f"  [{outcome.word}] {TITLES[outcome.kind]}: {outcome.reason}")
+        if outcome.reason not in unjudged:
+            print(f"  [{outcome.word}] {TITLES[outcome.kind]}: {outcome.reason}")
+    for reason, kinds in unjudged.items():
+        print(f"  [not judged] {', '.join(TITLES[kind] for kind in kinds)}: {reason}")
     for note in report.notes:
         print(f"  note: {note}")
 

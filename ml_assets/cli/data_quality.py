@@ -35,7 +35,8 @@ def propose(
 
     Profiles the raw snapshots of TABLE, a source of the pipeline, or, before it was ever read, what
     lies there now (the newest twelve partitions); the contract passes on them. What
-    identifies a row and what is never missing is proposed as critical, ranges and sets as warnings.
+    identifies a row, what is never missing, and means and labels are proposed as critical, ranges
+    and sets as warnings. `ml-assets new` writes the same contract.
     """
     settings = prepared_settings()
     from ml_assets.actions.contract import propose_contract, write_suite

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ml_assets.scaffold.given import Given
     from ml_assets.scaffold.labelled_table import Table
     from ml_assets.spec.sources import DateOrder, Dialect
+    from ml_assets.spec.training import Task
 
 DATE_ORDERS = ("dmy", "mdy")
+TASKS = ("binary", "multiclass", "regression")
 FEW_ROWS = 10
 """Of a series: with fewer on average, its entity is hardly one."""
 _MANY_ALIKE = 8
@@ -44,6 +46,18 @@ _MANY_ALIKE = 8
 @click.option("--ahead", metavar="TIME", help="Predict its value so much later: 6h, 1d.")
 @click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
 @click.option("--time", metavar="COLUMN", help="When each prediction is made.")
+@click.option(
+    "--task",
+    type=click.Choice(TASKS),
+    help="What the label is.  [default: what its values show]",
+)
+@click.option(
+    "--null",
+    "nulls",
+    multiple=True,
+    metavar="TEXT",
+    help='A text that means "no value" in CSV, such as nil; as often as you need.',
+)
 @click.option("--network", is_flag=True, help="With a network of your own in network.py.")
 @click.option("--ci", is_flag=True, help="With a workflow of GitHub that holds it to its word.")
 @click.option(
@@ -73,6 +87,8 @@ def new(
     ahead: str | None,
     key: str | None,
     time: str | None,
+    task: "Task | None",
+    nulls: tuple[str, ...],
     zone: str,
     dates: "DateOrder | None",
     network: bool,
@@ -96,12 +112,15 @@ def new(
     from ml_assets.scaffold.folder import new_folder, write_pipeline
 
     settings = read_settings(rooms_to_come=True)
-    if what is None and any((label, key, time, ahead)):
-        raise SpecError("--label, --ahead, --key and --time describe a table: name it by --from.")
+    if what is None and any((label, key, time, ahead, task, nulls)):
+        raise SpecError(
+            "--label, --ahead, --key, --time, --task and --null describe a table: name it by"
+            " --from."
+        )
     check_zone(zone)
     room = _room(settings, into)
     new_folder(room, name)  # before the table is read, and anybody is asked
-    asked = Asked(what, label, ahead, key, time, zone, dates)
+    asked = Asked(what, label, ahead, key, time, zone, dates, task, nulls)
     found = asked.table(name, settings)
     folder = write_pipeline(room, name, settings.sources, found, zone, network=network)
     _print_table(folder, found)
@@ -134,6 +153,8 @@ class Asked:
     time: str | None
     zone: str
     dates: "DateOrder | None" = None
+    task: "Task | None" = None
+    nulls: tuple[str, ...] = ()
 
     def table(self, name: str, settings: Settings) -> "Table":
         """Find and describe the table.
@@ -155,23 +176,23 @@ class Asked:
             ahead = _ask("Its value how much later (6h, 1d; empty: that of the row itself)") or None
         keys = self.key.split(",") if self.key else []
         try:
-            return describe(given, label, keys, self.time, _duration(ahead))
+            return describe(given, label, keys, self.time, _duration(ahead), self.task)
         except SpecError as error:
             if keys or "--key" not in str(error) or not _is_asked():
                 raise
             told = _ask(f"{error}\nThe key") or ""
-            return describe(given, label, told.split(","), self.time, _duration(ahead))
+            return describe(given, label, told.split(","), self.time, _duration(ahead), self.task)
 
     def _given(self, what: str, name: str, settings: Settings) -> "Given":
         from ml_assets.scaffold.given import find
 
         try:
-            return find(what, name, settings, self.zone, self.dates)
+            return find(what, name, settings, self.zone, self.dates, self.nulls)
         except SpecError as error:
             if self.dates or "--dates" not in str(error) or not _is_asked():
                 raise
-            told = _ask(f"{error}\nFirst", DATE_ORDERS)
-            return find(what, name, settings, self.zone, "dmy" if told == "dmy" else "mdy")
+            order = "dmy" if _ask(f"{error}\nFirst", DATE_ORDERS) == "dmy" else "mdy"
+            return find(what, name, settings, self.zone, order, self.nulls)
 
 
 def _is_asked() -> bool:

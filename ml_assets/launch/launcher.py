@@ -33,6 +33,8 @@ class TrainJob:
     """Asks for a session of its own: a fresh training."""
     init: Ref | None = None
     """Weights to begin with; None: fresh ones."""
+    members: tuple[Ref, ...] = ()
+    """Models by other seeds, which become an ensemble with this one."""
     steps: int | None = None
     """Most steps: a drill takes a few; None: as many as the spec says."""
     cluster: ClusterSpec = ONE_NODE

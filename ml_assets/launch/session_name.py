@@ -74,6 +74,7 @@ def _training(job: TrainJob) -> dict[str, object]:
         "data": job.data.digest,
         "init": job.init.digest if job.init else None,
         "salt": job.salt,
+        **({"members": [one.digest for one in job.members]} if job.members else {}),
         **({} if job.steps is None else {"steps": job.steps}),
         **_code(job.code),
     }

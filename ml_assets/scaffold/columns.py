@@ -1,6 +1,7 @@
 """What columns of text hold: numbers, times, words, and the texts that mean "no value"."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -53,23 +54,25 @@ class Typed:
     """What is to be said of values that can be read in two ways."""
 
 
-def typed_text(raw: pl.DataFrame, written: Written) -> Typed:
+def typed_text(raw: pl.DataFrame, written: Written, nulls: Sequence[str] = ()) -> Typed:
     """Find the type of each column of text.
 
     Args:
         raw: [n] strings; null where there is nothing.
+        nulls: texts that mean "no value", beside those that are found.
 
     Raises:
         SpecError: a column holds times that there are not in their zone.
     """
-    seen: dict[str, None] = {}
+    seen: dict[str, None] = dict.fromkeys(nulls)
     columns: list[pl.Series] = []
     zoneless: list[str] = []
     notes: list[str] = []
     stand_ins = _stand_ins(raw, written)
     for column in raw:
-        told = [text for text in (*_NO_VALUE, *stand_ins) if (column == text).any()]
-        if lone := _lone_text(column, written):
+        told = [text for text in (*_NO_VALUE, *nulls, *stand_ins) if (column == text).any()]
+        rest = column.set(column.is_in(told).fill_null(False), None) if nulls else column
+        if lone := _lone_text(rest, written):
             told.append(lone)
             count = counted(int((column == lone).sum()), "value")
             notes.append(f"{column.name}: {quoted(lone)} is taken for no value, {count} of it")
@@ -155,7 +158,7 @@ def odd_texts(frame: pl.DataFrame, written: Written) -> tuple[str, ...]:
                 said.append(
                     f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, and"
                     f" {len(text) - len(odd):,} of its {len(text):,} values are. If it means no"
-                    " value, add it to null_values in defs.yaml and correct the column's type"
+                    f" value, make the folder again with --null {quoted(odd[0])}"
                 )
     return tuple(said)
 

@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.assets.validated_table.contract.proposal import propose, propose_label
+from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.errors import SpecError
 from ml_assets.scaffold.function_text import features_py
 from ml_assets.scaffold.labelled_table import Table
@@ -88,28 +87,15 @@ def rows_file(sources: Path, name: str) -> Path:
 
 
 def _contract(table: Table) -> dict[str, Any]:
-    """What the table meets, each of its partitions by itself, and what its label may be."""
+    """What the table meets, each of its partitions by itself: as ``data contract propose``."""
     keys = table.given.keys
     frames = (
         [part for _, part in table.frame.group_by(keys, maintain_order=True)]
         if keys is not None
         else [table.frame]
     )
-    suite = propose(SOURCE, [frame.lazy() for frame in frames], table.key)
-    stated = [_keeping_back(one, table.key) for one in suite["expectations"]]
-    others = [one for one in stated if one["kwargs"].get("column") != table.label]
-    of_label = propose_label(table.frame[table.label], is_measured=table.ahead is not None)
-    return {**suite, "expectations": [*others, *of_label]}
-
-
-def _keeping_back(expectation: dict[str, Any], key: Sequence[str]) -> dict[str, Any]:
-    """A key that a few rows share is critical, too: those rows are kept back, more refuse all."""
-    kwargs = expectation["kwargs"]
-    named = kwargs.get("column_list") or [kwargs.get("column")]
-    if "unique" not in expectation["type"] or "mostly" not in kwargs or named != [*key]:
-        return expectation
-    mostly = round(max(0.0, 2 * kwargs["mostly"] - 1), 3)
-    return {**expectation, "kwargs": {**kwargs, "mostly": mostly}, "severity": "critical"}
+    parts = [frame.lazy() for frame in frames]
+    return propose(SOURCE, parts, table.key, table.label, is_measured=table.ahead is not None)
 
 
 def _checked_name(name: str) -> str:

@@ -68,7 +68,12 @@ class Given:
 
 
 def find(
-    what: str, name: str, settings: Settings, zone: str, dates: DateOrder | None = None
+    what: str,
+    name: str,
+    settings: Settings,
+    zone: str,
+    dates: DateOrder | None = None,
+    nulls: Sequence[str] = (),
 ) -> Given:
     """Read what a person names.
 
@@ -77,6 +82,7 @@ def find(
         name: of the new pipeline: files from elsewhere are copied to a folder of that name.
         zone: of times that are written without one.
         dates: what comes first in a day; None: its values show it.
+        nulls: texts of CSV that mean "no value", beside those that are found.
 
     Raises:
         SpecError: nothing is there, it is no table, or its values can be read in several ways.
@@ -85,11 +91,11 @@ def find(
         return _database(what.removeprefix(SQL), settings)
     folder, files = _files(what)
     if len(files) == 1:
-        given = _read(files, zone, dates)
+        given = _read(files, zone, dates, nulls)
         if _format(files[0]) != "csv" or _NO_PATH & {*files[0].name} or "" in given.frame.columns:
             return replace(given, rows="copied")
         return _placed(given, folder, files, files[0].name, name, settings)
-    return _many(folder, files, name, settings, zone, dates)
+    return _many(folder, files, name, settings, zone, dates, nulls)
 
 
 def _files(what: str) -> tuple[Path, list[Path]]:
@@ -147,6 +153,7 @@ def _many(
     settings: Settings,
     zone: str,
     dates: DateOrder | None,
+    nulls: Sequence[str],
 ) -> Given:
     relative = [str(one.relative_to(folder)) for one in files]
     found, notes = dated(relative), list[str]()
@@ -165,7 +172,7 @@ def _many(
     if len(chosen) < len(files):
         notes.append(f"looked at {len(chosen)} of {len(files)} files, evenly spread")
     keys = dict(zip(files, found.keys, strict=True)) if found else {}
-    given = _read(chosen, zone, dates, keys)
+    given = _read(chosen, zone, dates, nulls, keys)
     path = found.path if found else _any_name(relative)
     calendar = (
         Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset) if found else None
@@ -213,6 +220,7 @@ def _read(
     files: Sequence[Path],
     zone: str,
     dates: DateOrder | None,
+    nulls: Sequence[str],
     keys: Mapping[Path, str] | None = None,
 ) -> Given:
     """The rows of files of one format, typed together."""
@@ -244,7 +252,7 @@ def _read(
     if _format(files[0]) != "csv":
         return Given(whole_or_not(whole), keys=of_rows)
     decimal, first = find_decimal(whole, dialect.separator), find_dates(whole, dates)
-    typed = typed_text(whole, Written(zone, decimal, first))
+    typed = typed_text(whole, Written(zone, decimal, first), nulls)
     return Given(
         typed.frame,
         null_values=typed.null_values,

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.scaffold.columns import odd_texts
 from ml_assets.scaffold.copies import count_copies
 from ml_assets.scaffold.given import Given
 from ml_assets.scaffold.moments import (
-    RARE,
     Moments,
     find_key,
     find_time,
@@ -113,6 +113,7 @@ def describe(
     key: Sequence[str] = (),
     time: str | None = None,
     ahead: timedelta | None = None,
+    task: Task | None = None,
 ) -> Table:
     """Bring a table to the types of a spec and choose what each column is used for.
 
@@ -120,6 +121,7 @@ def describe(
         key: the columns that tell its rows apart; none: they are looked for.
         time: when each prediction is made; None: it is looked for.
         ahead: how long after its row an outcome is seen.
+        task: what the label is; None: its values show it.
 
     Raises:
         SpecError: a column is missing, the key is not one, or there is nothing to learn from.
@@ -127,6 +129,8 @@ def describe(
     frame, notes = _name_all(given.frame)
     _check_named(frame.columns, label, [*key, *([time] if time else [])])
     typed = frame.select(_typed(frame[name]) for name in frame.columns)
+    if task == "multiclass":
+        typed = _with_classes(typed, label, given)
     time = time or find_time(typed, given, label)
     if time:
         _check_time(typed[time])
@@ -149,7 +153,8 @@ def describe(
     columns = tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
     if not ahead and not _learned(columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
-    task, classes = _task(typed[label])
+    asked = task
+    task, classes = _task(typed[label], asked)
     copies = 0 if series else count_copies(typed, _learned(columns), label)
     said = (
         *notes,
@@ -157,7 +162,7 @@ def describe(
         *odd_texts(typed, Written(None, given.dialect.decimal, given.dialect.dates)),
         *repeated,
         *_unlabelled(typed[label]),
-        *_like_classes(typed[label], task),
+        *(() if asked else _like_classes(typed[label], task)),
         *_copied(copies, len(typed), keys, whole=given.calendar is None),
     )
     kept = replace(given, frame=typed, notes=())
@@ -329,17 +334,46 @@ def _like_classes(label: pl.Series, task: Task) -> tuple[str, ...]:
         return ()
     return (
         f"{label.name} has {len(values)} values, all of them whole numbers, and is taken for a"
-        f" quantity. If they are classes, write {label.name}: string and label.task: multiclass",
+        " quantity. If they are classes, make the folder again with --task multiclass",
     )
 
 
-def _task(label: pl.Series) -> tuple[Task, tuple[str, ...]]:
+def _with_classes(frame: pl.DataFrame, label: str, given: Given) -> pl.DataFrame:
+    """Whole numbers of the label as text: the names of classes.
+
+    Raises:
+        SpecError: its source does not hold them as text.
+    """
+    values = frame[label]
+    if not values.dtype.is_numeric():
+        return frame
+    if (values.drop_nulls() % 1 != 0).any():
+        raise SpecError(f"--task multiclass: {label} has fractions, so its values are no classes.")
+    if not (given.rows or given.source.get("format") == "csv"):
+        raise SpecError(
+            f"--task multiclass: {label} holds numbers, and the names of classes are text. Write it"
+            " as text there, or give a CSV file."
+        )
+    return frame.with_columns(values.cast(pl.Int64).cast(pl.String))
+
+
+def _task(label: pl.Series, asked: Task | None) -> tuple[Task, tuple[str, ...]]:
     values = label.drop_nulls().unique()
     if len(values) < 2:
         raise SpecError(
             f"The label {label.name!r} has {'one value' if len(values) else 'no value'} in all"
             " rows: nothing to tell apart."
         )
+    found, classes = _task_of(label, values)
+    if asked and asked != found and not (asked == "regression" and label.dtype.is_numeric()):
+        raise SpecError(
+            f"--task {asked}: the values of {label.name} are those of a {found} label,"
+            f" {_plain(values.sort()[0])} for one. Leave --task out, or write them otherwise."
+        )
+    return asked or found, classes
+
+
+def _task_of(label: pl.Series, values: pl.Series) -> tuple[Task, tuple[str, ...]]:
     if label.dtype == pl.Boolean() or (values.dtype.is_numeric() and set(values) == {0, 1}):
         return "binary", ()
     if label.dtype == pl.String():

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted
 from ml_assets.scaffold.given import Given
 
@@ -16,8 +17,6 @@ _MOST_KEYS = 12
 """Columns that are tried for a key, by two and by three."""
 _SHOWN = 10
 """Columns that a message names."""
-RARE = 0.01
-"""The share of rows up to which keys that repeat are kept back, and no other key is looked for."""
 _IN_PLACE = 0.95
 """The share of rows that lie in the partition of their file, by the column that says when."""
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Self, assert_never
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ml_assets.spec.automation import Duration, duration_text, parse_duration
 from ml_assets.spec.base import Frozen, unset
@@ -18,7 +18,8 @@ class LabelSpec(Frozen):
     named for both: ``pm25`` with ``6h`` is ``pm25_in_6h``."""
     task: Task
     classes: tuple[str, ...] = Field(default=(), strict=False)
-    """Multiclass: the labels, in the order of the predictions."""
+    """Multiclass: the labels, in the order of the predictions. Whole numbers are taken as text:
+    declare the label's column as ``string``."""
     query: str | None = Field(default=None, exclude_if=unset)
     """Ranking: the column whose value the rows share that compete; it need not be a feature."""
     ahead: Duration | None = Field(default=None, exclude_if=unset)
@@ -26,6 +27,13 @@ class LabelSpec(Frozen):
     of: str | None = Field(default=None, exclude_if=unset)
     """With ``ahead``: the column that was named. The feature function returns it as it was known
     at the decision; the value at the same entity's row ``ahead`` later is the label."""
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _are_words(cls, raw: Any) -> Any:
+        if not isinstance(raw, list | tuple):
+            return raw
+        return [str(one) if type(one) is int else one for one in raw]
 
     @model_validator(mode="before")
     @classmethod

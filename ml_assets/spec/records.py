@@ -236,6 +236,8 @@ class EvaluationReport(Frozen):
     rows: int
     holdout: tuple[str, str] = Field(strict=False)
     """First and last partition, or two empty strings."""
+    partial: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """What is said of partitions of the holdout that are not whole."""
     label_rate: tuple[float, ...] = Field(strict=False)
     metrics: dict[str, Interval]
     baselines: dict[str, dict[str, float]]

@@ -217,8 +217,19 @@ _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib")
 class Ensemble(Frozen):
     """Several weights as one model: what they predict is averaged, and judged as one."""
 
-    checkpoints: Annotated[int, Field(ge=2, le=20)]
+    checkpoints: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
     """The best so many of one training; ``keep_best`` has to keep them."""
+    seeds: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
+    """The best weights of so many trainings, by ``seed`` and the seeds that follow it."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.checkpoints is None) == (self.seeds is None):
+            raise ValueError(
+                "an ensemble is of checkpoints or of seeds: write ensemble: {checkpoints: 3} or"
+                " ensemble: {seeds: 3}"
+            )
+        return self
 
 
 class ProfileSpec(Frozen):
@@ -358,7 +369,7 @@ class TrainingSpec(Spread):
                 f"momentum {self.momentum} is for optimizer sgd, this one is {self.optimizer}:"
                 " remove momentum, or set optimizer: sgd"
             )
-        if self.ensemble and self.ensemble.checkpoints > self.keep_best:
+        if self.ensemble and (self.ensemble.checkpoints or 0) > self.keep_best:
             problems.append(
                 f"ensemble.checkpoints {self.ensemble.checkpoints} are more than keep_best"
                 f" {self.keep_best} keeps: raise keep_best"

@@ -25,7 +25,7 @@ from ml_assets.training.stop import Notice, SavedAfterNotice
 from ml_assets.training.telemetry import Tracer, progress_line
 from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish
 from ml_assets.training.validation import fixed_batch, validate
-from ml_assets.training.weights import export, gathered
+from ml_assets.training.weights import export, gathered, members_of
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -51,6 +51,8 @@ def train(request: TrainRequest, events: EventWriter) -> None:
             best, members = trainer.best_weights()
         state = state.model_copy(update={"best": (best,)})
         calibrate = calibration.Calibrator(spec, held_out, schema.classes, expected, events)
+        if ranks.rank == 0:
+            members += members_of(request, schema)
         model = export(members, request, schema, best.step, ranks, calibrate)
         if model is not None:
             finish(request, events, state, stopped, model, time.monotonic() - began)
@@ -114,7 +116,7 @@ class Trainer:
 
     def best_weights(self) -> tuple[Best, list[dict[str, torch.Tensor]]]:
         """The best checkpoint, and on rank 0 the weights of each that the model has."""
-        wanted = self.spec.ensemble.checkpoints if self.spec.ensemble else 1
+        wanted = (self.spec.ensemble.checkpoints if self.spec.ensemble else None) or 1
         network, members, best = self.stepper.network, [], list[Best]()
         for one in self.checkpoints.load_bests(network, self.stepper.optimizer, wanted):
             found = gathered(network)

@@ -107,6 +107,22 @@ def test_the_baseline_is_stored_with_the_release_and_certified(world: World) -> 
     assert main(["data", "drift", "deliveries"]) == 1
 
 
+def test_a_period_that_the_release_was_judged_on_is_compared_when_it_changes(world: World) -> None:
+    (file,) = world.sources.glob("orders/2024-04-01.csv")
+    before, head = file.read_text(), "order,depot,load,ordered_at"
+    column = before.splitlines()[0].split(",").index("load")
+    rows = [line.split(",") for line in before.splitlines()[1:]]
+    light = [[*r[:column], str(float(r[column]) * 0.8), *r[column + 1 :]] for r in rows]
+    deliveries.deliver(file, "\n".join([head, *(",".join(row) for row in light)]) + "\n")
+    assert world.settle(LANDING)[-1] == "drift"
+    (run,) = world.runs({"trigger": "landing", "dagster/run_key": _last_key(world)})
+    assert "2024-04-01 changed after the release" in run.tags["why"]
+    assert report().newest.period == "2024-04-01"
+    deliveries.deliver(file, before)
+    world.settle(LANDING)
+    assert "none up to it has changed" in world.says(SENSOR)
+
+
 def test_an_exported_release_carries_the_baseline_that_was_certified(
     world: World, tmp_path: Path
 ) -> None:

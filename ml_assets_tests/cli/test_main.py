@@ -25,7 +25,8 @@ from ml_assets_tests.worlds import irises
 
 OPTIONS = {
     "demo": "[flight_delays|code_lm] --plant",
-    "new": "NAME --from --label --ahead --key --time --network --ci --timezone --dates --into",
+    "new": "NAME --from --label --ahead --key --time --task --null --network --ci --timezone"
+    " --dates --into",
     "check": "[PIPELINE] --deep --steps",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
     " --hypothesis --goal --verbose",

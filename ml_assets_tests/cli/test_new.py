@@ -400,3 +400,43 @@ def test_the_scaffolded_network_conforms_and_is_trained(
     assert "[FAIL] no_batch_leak" in capsys.readouterr().out
     network.write_text(network.read_text().replace("x - x.mean(0)", "x"))
     assert main(["run", "orders", "--through", "trained_model"]) == 0
+
+
+def test_whole_numbers_are_classes_where_the_task_says_so(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": n, "x": n % 7 + 0.5, "digit": n % 10} for n in range(400)]
+    pl.DataFrame(rows).write_csv(tmp_path / "digits.csv")
+    about = ["--from", str(tmp_path / "digits.csv"), "--label", "digit"]
+    assert main(["new", "digits", *about, "--task", "multiclass"]) == 0
+    assert "multiclass on 400 rows" in capsys.readouterr().out
+    spec = load_spec(room / "digits")
+    assert spec.label.classes == tuple("0123456789")
+    assert spec.sources["rows"].columns["digit"] == "string"
+    file = room / "digits" / "defs.yaml"
+    text = file.read_text()
+    assert "'9'" in text
+    file.write_text(re.sub(r"'(\d)'", r"\1", text))
+    assert load_spec(room / "digits").label.classes == spec.label.classes, "numbers are text"
+    assert main(["run", "digits", "--through", "training_set"]) == 0
+    assert main(["new", "quantity", *about]) == 0
+    assert "make the folder again with --task multiclass" in capsys.readouterr().out
+    assert main(["new", "yes", *about, "--task", "binary"]) == 1
+    assert "the values of digit are those of a regression label" in capsys.readouterr().err
+
+
+def test_texts_that_mean_no_value_may_be_named(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = ["nil", "off", *(["nil"] * 9)]
+    rows = [f"{n},{odd[n] if n < len(odd) else n / 7},{n % 5},{n % 2}" for n in range(300)]
+    (tmp_path / "table.csv").write_text("id,x,z,y\n" + "\n".join(rows) + "\n")
+    about = ["--from", str(tmp_path / "table.csv"), "--label", "y"]
+    assert main(["new", "text", *about]) == 0
+    assert "make the folder again with --null «nil»" in capsys.readouterr().out
+    assert main(["new", "numbers", *about, "--null", "nil", "--null", "off"]) == 0
+    assert "no value: 'nil', 'off'" in capsys.readouterr().out
+    spec = load_spec(room / "numbers")
+    assert spec.sources["rows"].columns["x"] == "float64"
+    assert "x" in spec.features.numeric
+    assert main(["run", "numbers", "--through", "feature_set"]) == 0

@@ -1,5 +1,6 @@
 """A time series from files by month or day: from what lies there to a model, or to a refusal."""
 
+import json
 import math
 import random
 from datetime import UTC, datetime, timedelta
@@ -91,6 +92,20 @@ def test_what_lies_there_is_found_and_said(
     assert spec.gates[0].name == "beats_persistence"
 
 
+def test_the_contract_that_new_writes_is_the_one_that_is_proposed(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert new(air) == 0
+    capsys.readouterr()
+    assert main(["data", "contract", "propose", "air", "rows"]) == 0
+    proposed = json.loads(capsys.readouterr().out)
+    assert proposed == json.loads((room / "air" / "contracts" / "rows.json").read_text())
+    means = [one for one in proposed["expectations"] if "_mean_" in one["type"]]
+    assert [one["kwargs"]["column"] for one in means] == ["pm25", "temp"]
+    between = [one for one in proposed["expectations"] if one["type"].endswith("_be_between")]
+    assert {one["kwargs"].get("column") for one in between} > {"pm25", "temp", "cars_count"}
+
+
 def test_a_pattern_names_the_files_of_a_folder_that_are_meant(room: Path, air: Path) -> None:
     (air / "stations.csv").write_text("station,city\na,Rome\n")
     assert main(["new", "mixed", "--from", str(air), "--label", "pm25", "--ahead", "6h"]) == 1
@@ -135,6 +150,24 @@ def test_outcomes_are_of_the_row_so_much_later_and_unknown_ones_are_counted(
     in_the_gap = START + timedelta(hours=GAP.start - 2)
     unknown = rows.filter(pl.col("time") == in_the_gap)["pm25_in_6h"]
     assert unknown.null_count() == len(unknown) == 2
+
+
+def test_a_holdout_that_ends_early_is_told_by_the_run(
+    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = air / "air_20240112.csv"
+    newest.write_text("".join(newest.read_text().splitlines(keepends=True)[:17]))
+    assert new(air) == 0
+    assert main(["run", "air", "--through", "training_set"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "2024-01-12 of the holdout is not whole: it ends at 2024-01-12 07:00 with 28 rows, and the"
+        " partitions before it have 24 to 48"
+    ) in said
+    assert said.count("is not whole") == 1
+    record = open_pipeline("air", read_settings()).now().record(Address("air", "training_set"))
+    assert record
+    assert len(record.attributes["partial"]) == 1
 
 
 def test_a_shift_by_rows_is_found(

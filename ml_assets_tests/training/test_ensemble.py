@@ -1,5 +1,6 @@
 """An ensemble of checkpoints is one model: its weights, its predictions, what begins with it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from ml_assets.spec.training import Ensemble
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models.families import build, predictions
 from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.stop import BadData
 from ml_assets.training.weights import load_predictor, read_tensors
-from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_world_change import left_at
 
 THREE = SPEC.model_copy(
@@ -90,3 +92,30 @@ def test_one_that_has_fewer_checkpoints_says_so(sessions: Sessions) -> None:
     assert manifest_of(few).ensemble == 2
     (told,) = [event.message for event in few.events() if isinstance(event, Warning)]
     assert "asks for 3 checkpoints, and 2 were judged" in told
+
+
+def test_models_of_other_seeds_are_exported_with_its_own_as_one(
+    sessions: Sessions,
+) -> None:
+    def asked(name: str, seed: int, *members: Ref) -> Attempt:
+        spec = SPEC.model_copy(update={"epochs": 1, "seed": seed})
+        if members:
+            spec = spec.model_copy(update={"ensemble": Ensemble(seeds=3)})
+        attempt = sessions.attempt(name, procs=1, spec=spec)
+        return replace(attempt, request=attempt.request.model_copy(update={"members": members}))
+
+    alone = [asked(f"seed-{seed}", seed) for seed in range(3)]
+    for one in alone:
+        one.run_here()
+    whole = asked("whole", 0, *(one.result().model for one in alone[1:]))
+    whole.run_here()
+    manifest, folder = manifest_of(whole), Path(whole.result().model.uri)
+    assert manifest.ensemble == 3
+    held, _ = read_tensors(folder / "weights.safetensors")
+    for number, one in enumerate(alone):
+        own, _ = read_tensors(Path(one.result().model.uri) / "weights.safetensors")
+        assert all(torch.equal(held[f"{number}.{name}"], tensor) for name, tensor in own.items())
+    other = sessions.attempt("narrow", procs=1, model=MODEL.model_copy(update={"width": 8}))
+    other.run_here()
+    with pytest.raises(BadData, match="of another network or other columns"):
+        asked("mixed", 0, other.result().model).run_here()

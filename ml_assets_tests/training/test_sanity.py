@@ -1,6 +1,7 @@
 """The sanity suite: healthy networks pass on every task; a planted bug trips its check only."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import torch
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World
-from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM, TrainingSpec
+from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, Module, TabM, TrainingSpec
 from ml_assets.training.sanity import learning
 from ml_assets.training.sanity.subject import Subject
 from ml_assets.training.sanity.suite import admit, examine
+from ml_assets.training.sanity.untrained import no_batch_leak
 from ml_assets_tests.training.conftest import (
     FEATURES,
     LABEL,
@@ -186,7 +188,7 @@ BUGS: list[tuple[str, Callable[[Subject], None], str]] = [
     ("loss_at_init", no_scale, "the entropy of the labels"),
     ("no_batch_leak", on_hidden(lambda x: x - x.mean(0, keepdim=True)), "as it scores|as it is"),
     ("no_batch_leak", on_hidden(lambda x: x + x.roll(1, 0)), "dimension 0"),
-    ("no_batch_leak", batch_normalized, "(as it is trained)"),
+    ("no_batch_leak", batch_normalized, "(as it is trained, 16 rows)"),
     ("gradients", frozen, "layers.0.weight (frozen)"),
     ("gradients", bypassed, "layers.1.layer.weight (not used)"),
 ]
@@ -204,6 +206,19 @@ def test_a_bug_of_the_network_trips_its_check_and_no_other(
         check: checks[check].reason
     }
     assert any(part in checks[check].reason for part in said.split("|"))
+
+
+@pytest.mark.parametrize("least", [100, 500])
+def test_a_network_of_a_teams_own_is_asked_with_as_many_rows_as_it_meets(
+    sets: dict[str, Ref], least: int
+) -> None:
+    subject = admit(request(sets["binary"], MLP))
+    on_hidden(lambda x: x + x.roll(1, 0) if len(x) > least else x)(subject)
+    assert no_batch_leak(subject).outcome == "passed"  # of ours it is known
+    own = replace(subject, model=Module(family="module", module="network.py:build"))
+    found = no_batch_leak(own)
+    assert found.outcome == "failed"
+    assert "as it scores" in found.reason
 
 
 def test_a_gradient_that_is_no_number_is_named_with_its_parameter(sets: dict[str, Ref]) -> None:

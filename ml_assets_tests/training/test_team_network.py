@@ -23,7 +23,7 @@ from ml_assets.spec.program import (
 )
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Module, TrainingSpec
-from ml_assets.training.stop import BadRequest
+from ml_assets.training.stop import TeamCodeFailed
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
 from ml_assets_tests.training.test_boosting import program
@@ -132,7 +132,7 @@ def test_its_own_augmentation_is_the_same_after_a_kill_and_in_any_world(
 
 def test_an_augmentation_that_loses_a_row_is_told(sessions: Sessions, own: NetworkCode) -> None:
     model = MODEL.model_copy(update={"augmentation": "network.py:short"})
-    with pytest.raises(BadRequest, match="augmentation returned something else than numeric"):
+    with pytest.raises(TeamCodeFailed, match="augmentation returned something else than numeric"):
         asked(sessions, "short", own, model=model, procs=1).run_here()
 
 

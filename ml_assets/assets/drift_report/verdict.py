@@ -45,6 +45,7 @@ STATISTICS: dict[Statistic, str] = {
     "loss_rise": "rise of the mean loss",
 }
 DAY = timedelta(days=1)
+_NOTHING = "there is nothing of this kind to judge"
 _SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
 
 
@@ -98,9 +99,25 @@ def summary(report: DriftReport) -> str:
         )
     if report.alarm:
         return f"{span}: drift in {', '.join(drifting)}. {report.alarm.reason}"
+    unjudged = not_judged(report)
+    fine = [one.kind for one in report.outcomes if one.value is not None]
+    kinds = ", ".join(kind for group in unjudged.values() for kind in group)
+    if len(kinds.split()) > len(fine):
+        rest = f"; only {', '.join(fine)} could be, within bounds" if fine else ""
+        return f"{span}: could not judge {kinds}{rest}"
     said = f"{span}: as the release was trained on, within its bounds"
     silent = [one.kind for one in report.outcomes if one.cannot_alarm]
-    return f"{said}, but these cannot alarm: {', '.join(silent)}" if silent else said
+    said += f", but these cannot alarm: {', '.join(silent)}" if silent else ""
+    return f"{said}; could not judge {kinds}" if kinds else said
+
+
+def not_judged(report: DriftReport) -> dict[str, list[DriftKind]]:
+    """Why something could not be judged -> the kinds for which that is so."""
+    found: dict[str, list[DriftKind]] = {}
+    for one in report.outcomes:
+        if one.value is None and one.reason != _NOTHING:
+            found.setdefault(one.reason, []).append(one.kind)
+    return found
 
 
 @dataclass(frozen=True)
@@ -186,7 +203,7 @@ def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: s
             bound=None,
             column="",
             windows=(),
-            reason=why or "there is nothing of this kind to judge",
+            reason=why or _NOTHING,
         )
     by_column: dict[str, list[tuple[Window, Finding]]] = {}
     for window, findings in judged:

@@ -41,10 +41,10 @@ class DriftWindows:
     release: Origin
     baseline: Baseline
     periods: tuple[str, ...]
-    """Oldest first: the newest behind the training split. At least one is behind the holdout:
-    neither training nor judging has seen it."""
+    """Oldest first: the newest behind the training split. At least one is behind the holdout, or
+    has changed since: neither training nor judging has seen it as it is."""
     matured: tuple[str, ...]
-    """The newest ones behind the holdout whose labels are there."""
+    """The newest unseen ones whose labels are there."""
     waiting: str
     """Why the newest period is not among them; empty where it is."""
     seasons: Mapping[str, tuple[StageRecord, ...]]
@@ -54,6 +54,8 @@ class DriftWindows:
     """Period -> the record of feature_set that holds its rows."""
     cut: Mapping[str, pl.DataFrame] | None = None
     """Period -> its rows, where they are slices of a table that is read whole."""
+    changed: frozenset[str] = frozenset()
+    """Periods that the release was judged on, whose content is another one now."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -155,15 +157,16 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
     order = feature_order(state.pipeline)
     published = published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
     behind = [key for key in published if key > baseline.trained_on[1]]
-    unseen = [key for key in behind if key > data.attributes["as_of"]]
+    periods = behind[-spec.windows :]
+    changed = _changed(state.at(origin.commit), published) & {*periods}
+    unseen = [key for key in behind if key > data.attributes["as_of"] or key in changed]
     if not unseen:
         return (
             f"no period has come since {data.attributes['as_of']}, the last that model"
-            f" {model[:12]} was judged on"
+            f" {model[:12]} was judged on, and none up to it has changed"
         )
     without = {key: unlabelled(published[key]) for key in unseen}
     matured = _matured(without, baseline, spec)
-    periods = behind[-spec.windows :]
     return DriftWindows(
         release=origin,
         baseline=baseline,
@@ -173,7 +176,20 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
         seasons=_seasons(periods, published, order, spec),
         commit=state.commit,
         records=published,
+        changed=frozenset(changed),
     )
+
+
+def _changed(released: PipelineState, published: Mapping[str, StageRecord]) -> set[str]:
+    """Periods whose content is another one than when the model was released, by the same code."""
+    then = released.partitions(released.address("feature_set"))
+    return {
+        key
+        for key, record in published.items()
+        if key in then
+        and record.data_version != then[key].data_version
+        and record.code_version == then[key].code_version
+    }
 
 
 def _slice_windows(

@@ -94,6 +94,7 @@ def evaluate(context: AssetStep, launcher: Launcher, state: PipelineState) -> Ev
     rival = rival_of(state, trained.data_version)
     seeds = Seeds(pipeline, context, launcher, known_spread(state), trained, data)
     report, scored = evaluator.judge(model, tuple(data.attributes["holdout"]), rival, seeds)
+    report = report.model_copy(update={"partial": tuple(data.attributes.get("partial", ()))})
     rolled, asked = None, pipeline.spec.evaluation.origins
     if asked is not None:
         rolled = RollingOrigin(state, context, launcher, data).roll(asked, report)

@@ -1,12 +1,13 @@
 """One training of a pipeline: what it is asked for, how it ran, and what is published of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
 from ml_assets.assets.trained_model.live_events import EventSinks
+from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.trained_model.training_job import (
     adopt_model,
     begun_record,
@@ -14,11 +15,12 @@ from ml_assets.assets.trained_model.training_job import (
     search_origin,
     train_job,
 )
-from ml_assets.errors import TrainingFailed
+from ml_assets.errors import TrainingFailed, counted
 from ml_assets.graph.code_version import trained_by
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher, TrainJob
+from ml_assets.launch.session_name import train_session
 from ml_assets.records.record_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
@@ -76,7 +78,22 @@ class Training:
         Raises:
             TrainingFailed: it ended without a model.
         """
-        return self._older() or self._train(self.job)
+        members = self._members()
+        whole = replace(self, job=replace(self.job, members=members)) if members else self
+        return whole._older() or whole._train(whole.job)
+
+    def _members(self) -> tuple[Ref, ...]:
+        """The models by the other seeds of an ensemble; a session that ended is not run again."""
+        training, found = self.job.training, list[Ref]()
+        seeds = (training.ensemble.seeds if training.ensemble else None) or 1
+        for seed in range(training.seed + 1, training.seed + seeds):
+            changed = training.model_copy(update={"seed": seed, "ensemble": None})
+            job = replace(self.job, training=changed)
+            self.context.log.info(f"seed {seed} of an ensemble of {seeds} is trained")
+            remember_session(self.context.instance, self.context.run.run_id, train_session(job))
+            made = self.runner.train(job, teller(self.context.log)).model
+            found.append(adopt_model(self.pipeline.objects, made))
+        return tuple(found)
 
     def _train(self, job: TrainJob) -> "Trained":
         pipeline, run = self.pipeline, self.context.run.run_id
@@ -86,6 +103,7 @@ class Training:
         begun = keep_run_record(pipeline.store, record)
         with EventSinks.open(self.context, pipeline, tracking, job, outbox) as sinks:
             result = self.runner.train(job, sinks.receive)
+        self.context.log.info(f"trained on {counted(self.world.processes, 'process')}")
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
         return Trained(job, result, adopt_model(pipeline.objects, result.model), record, sinks)
 
@@ -158,6 +176,7 @@ def _attributes(training: Training, trained: Trained) -> dict[str, Any]:
         "metrics": result.metrics,
         "best_step": result.best_step,
         "stopped": result.stopped,
+        "processes": training.world.processes,
         "mlflow_run": trained.sinks.mlflow_run,
         **({"search": won.model_dump(mode="json")} if won else {}),
     }

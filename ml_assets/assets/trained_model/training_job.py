@@ -6,7 +6,14 @@ from datetime import UTC, datetime
 from ml_assets.assets.trained_model.initial_weights import InitialWeights
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import program_of, train_session
-from ml_assets.records.run_record import RunRecord, SearchOrigin, environment, run_input, run_record
+from ml_assets.records.run_record import (
+    RunInput,
+    RunRecord,
+    SearchOrigin,
+    environment,
+    run_input,
+    run_record,
+)
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Lost
 from ml_assets.spec.program.identity import Node
@@ -14,6 +21,9 @@ from ml_assets.spec.records import StageRecord
 from ml_assets.store.networks import kept_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
+
+MEMBER = "ensemble_member"
+"""The name of a model by another seed among the inputs of an ensemble."""
 
 
 def begun_record(
@@ -33,13 +43,24 @@ def begun_record(
         run=run,
         config=pipeline.spec,
         seed=pipeline.spec.training.seed,
-        inputs=[run_input(data, commit), *([init.as_run_input()] if init else [])],
+        inputs=[
+            run_input(data, commit),
+            *([init.as_run_input()] if init else []),
+            *(_member(number, one) for number, one in enumerate(job.members, start=1)),
+        ],
         outputs={"training_set": data.data_version},
         metrics={},
         world=world,
         salt=job.salt,
         program=program_of(job),
         search=search_origin(pipeline),
+    )
+
+
+def _member(number: int, model: Ref) -> RunInput:
+    said = f"seed + {number}"
+    return RunInput(
+        key=MEMBER, partition=None, version=model.digest, commit=None, rows=None, path=said
     )
 
 

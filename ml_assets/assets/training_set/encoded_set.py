@@ -23,6 +23,7 @@ from ml_assets.assets.training_set.window import (
     embargo_of,
     embargo_rows,
     keep_apart,
+    partial_partitions,
     read_splits,
     resolve_window,
     window_inputs,
@@ -60,6 +61,8 @@ class EncodedSet:
     """What every leak guard says; the set is there whatever they say, and is not published."""
     written: Written
     """Its shards, those of the embargo's partitions too."""
+    partial: tuple[str, ...] = ()
+    """What is said of partitions of the holdout that are not whole."""
 
     @property
     def rows(self) -> dict[Split, int]:
@@ -79,6 +82,7 @@ class EncodedSet:
             "label_rate": []
             if self.schema.task == "language_model"
             else list(self.schema.label_rate),
+            **({"partial": list(self.partial)} if self.partial else {}),
             "leaks": {one.name: one.model_dump(mode="json") for one in self.findings},
         }
 
@@ -96,6 +100,9 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
     window = resolve_window(state, as_of)
     inputs = window_inputs(state, window)
     tell_unknown(log, state, window)
+    partial = partial_partitions(state, window)
+    for said in partial:
+        log.warning(said)
     rows = keep_apart(log, pipeline, read_splits(state, window))
     written = write_labelled(
         rows,

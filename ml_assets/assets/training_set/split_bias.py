@@ -57,9 +57,11 @@ def find_bias(
     told = "; ".join(f"{worst[c][1]} (effect {worst[c][0]:.2f})" for c in ranked[:5])
     said = f"the furthest from train: {told or 'nothing'}"
     if past:
+        far = any(worst[column][0] > USUAL_OVER_TIME for column in past)
         differ = f"{counted(len(past), 'column')} differ{'s' if len(past) == 1 else ''}"
         said = (
-            f"{differ} from train by an effect above {bound:g}: {told}. Choose"
+            f"{differ} from train by an effect above {bound:g}: {told}."
+            f"{' Perhaps a unit changed: mend the source then. Else choose' if far else ' Choose'}"
             " another split, or name columns that may differ in leaks.split_bias.except_for"
         )
     return LeakFinding(

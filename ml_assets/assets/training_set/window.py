@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from statistics import median
 
 import polars as pl
 
@@ -17,7 +18,7 @@ from ml_assets.assets.training_set.split import (
     split_by_moment,
 )
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
-from ml_assets.errors import WindowError, did_you_mean
+from ml_assets.errors import WindowError, counted, did_you_mean
 from ml_assets.graph.inputs import require_record, scan_each
 from ml_assets.graph.publish import input_version
 from ml_assets.records.recalls import require_sound
@@ -33,6 +34,9 @@ from ml_assets.spec.split import (
 )
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+_WHOLE = 0.75
+"""A partition of less time and rows than this share of the usual ones is not whole."""
 
 
 def resolve_window(state: PipelineState, as_of: str | None) -> SplitPlan | None:
@@ -113,6 +117,39 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, S
     return labelled_rows(
         {name: [Part(frame.filter(part == name).lazy())] for name in names}, spec.label
     )
+
+
+def partial_partitions(state: PipelineState, window: SplitPlan | None) -> tuple[str, ...]:
+    """What is to be said of partitions of the holdout that hold only a part of their time.
+
+    They are told by the times of their rows and by their number, against train and validation.
+    """
+    if window is None:
+        return ()
+    at, address = state.spec.features.decision_at, Address(state.name, "feature_set")
+    seen: dict[str, tuple[int, datetime, datetime]] = {}
+    for key in (*window.train, *window.validation, *window.holdout):
+        wanted = (pl.len(), pl.col(at).min().alias("first"), pl.col(at).max().alias("last"))
+        rows, first, last = state.scan(address.at(key)).select(wanted).collect().row(0)
+        if rows:
+            seen[key] = rows, first, last
+    others = [seen[key] for key in (*window.train, *window.validation) if key in seen]
+    usual = median((last - first).total_seconds() for _, first, last in others)
+    rows = sorted(rows for rows, _, _ in others)
+    spans = {span.key: span for span in windows(state.spec.partitions, datetime.now(UTC))}
+    said: list[str] = []
+    for key in window.holdout:
+        count, first, last = seen.get(key, (0, spans[key].end, spans[key].end))
+        short = (last - first).total_seconds() < _WHOLE * usual
+        if short and count < _WHOLE * median(rows):
+            late = first - spans[key].start > spans[key].end - last
+            edge = f"begins at {first:%Y-%m-%d %H:%M}" if late else f"ends at {last:%Y-%m-%d %H:%M}"
+            others_have = f"{rows[0]:,} to {rows[-1]:,}"
+            said.append(
+                f"{key} of the holdout is not whole: it {edge} with {counted(count, 'row')},"
+                f" and the partitions before it have {others_have}"
+            )
+    return tuple(said)
 
 
 def embargo_rows(state: PipelineState, window: SplitPlan | None) -> SplitRows:

@@ -189,7 +189,8 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
     record = state.record(state.address(DRIFT_STAGE))
     if record is not None and record.run_key == wanted:
         return f"{windows.newest} is judged against the release, and has not changed since"
-    reason = f"{windows.newest} came after the release, and was not compared with it yet"
+    how = "changed" if windows.newest in windows.changed else "came"
+    reason = f"{windows.newest} {how} after the release, and was not compared with it yet"
     selection = Selection((asset_key(pipeline, DRIFT_STAGE),))
     up_to = windows.newest if windows.cut is None else ""
     return candidate_up_to(DRIFT, selection, up_to, reason, wanted)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ml_assets.adapters.execute import Tell
 from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
-from ml_assets.assets.trained_model.training_job import data_ref
+from ml_assets.assets.trained_model.training_job import MEMBER, data_ref
 from ml_assets.assets.training_set.split import plan_time_split
 from ml_assets.assets.training_set.window import feature_order
 from ml_assets.definitions import definitions_of
@@ -206,6 +206,7 @@ def configuration(
         data_ref(pipeline, data),
         record.salt,
         init,
+        members=tuple(Ref(uri=i.path, digest=i.version) for i in record.inputs if i.key == MEMBER),
         program=record.program,
         code=pipeline.network,
     )

@@ -39,6 +39,7 @@ def addressed(request: Request, objects: S3Objects, checkpoints: str) -> Request
             output |= {"model": f"{there}/{MODEL}", "checkpoints": checkpoints}
             if request.init is not None:
                 changed["init"] = _initial(request.init, request.session, objects)
+            changed["members"] = tuple(_adopted(one, objects) for one in request.members)
         case ScoreRequest():
             output["predictions"] = f"{there}/{PREDICTIONS}"
             changed["model"] = _adopted(request.model, objects)

@@ -279,6 +279,8 @@ class TrainRequest(_Asked):
     training: TrainingSpec
     init: Ref | None = Field(default=None, exclude_if=unset)
     """Weights to begin with: the folder of a model, or a .safetensors file and its SHA-256."""
+    members: tuple[Ref, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """Models by other seeds that are exported with this one as an ensemble: their folders."""
     resume: Ref | None
     steps: Positive | None = Field(default=None, exclude_if=unset)
     """Most steps: a drill takes a few; None: as many as the spec says."""

@@ -89,7 +89,9 @@ class TeamCode:
         try:
             found = getattr(import_file(self.folder, file, "network"), name, None)
         except MlAssetsError as error:
-            raise TeamCodeFailed(str(error).replace(f"{self.folder}/", "")) from error
+            said = str(error).replace(f"{self.folder}/", "")
+            said = said.replace(str(self.folder), "the pipeline's folder")
+            raise TeamCodeFailed(said) from error
         if not callable(found):
             raise TeamCodeFailed(f"{file} has no function {name!r}, which model names: {path!r}.")
         return found

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from ml_assets.spec.sanity import SanityCheck
-from ml_assets.spec.training import Task
+from ml_assets.spec.training import Module, Task
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
@@ -157,6 +157,8 @@ def _of_classes(own: NDArray[np.float64], subject: Subject, rows: Tensors) -> fl
 
 
 _LEAK_ROWS = 16
+_SCORED_ROWS = 1024
+"""Of validation, which predicts so many at once."""
 _GRADIENT_ROWS = 512
 
 
@@ -164,18 +166,21 @@ def no_batch_leak(subject: Subject) -> SanityCheck:
     """d(output of a row) / d(inputs of the others) is exactly zero, as trained and as scored.
 
     A leak may run one way only, so a first, a middle and a last row are asked. A ranking's rows are
-    scored apart too: only its loss compares them.
+    scored apart too: only its loss compares them. A team's own network may do to many rows what it
+    does not to few: it is asked with a microbatch and with what is scored at once, too.
     """
-    rows = subject.batch(_LEAK_ROWS)
-    network = subject.clone()
-    few = min(_LEAK_ROWS, len(rows.label))
+    network, spec = subject.clone(), subject.spec
     worst, where = 0.0, "as trained and as scored"
     for mode, training in (("as it is trained", True), ("as it scores", False)):
         network.train(training)
-        masks = Masks((subject.spec.seed,), (few,)) if training else None
-        found = _largest_leak(network, rows, few, masks)
-        if not found <= worst:  # not a number is worst of all
-            worst, where = found, mode
+        many = spec.batch_size // spec.microbatches if training else _SCORED_ROWS
+        for wanted in {_LEAK_ROWS, many} if isinstance(subject.model, Module) else {_LEAK_ROWS}:
+            rows = subject.batch(wanted)
+            few = min(wanted, len(rows.label))
+            masks = Masks((spec.seed,), (few,)) if training else None
+            found = _largest_leak(network, rows, few, masks)
+            if not found <= worst:  # not a number is worst of all
+                worst, where = found, f"{mode}, {few} rows"
     saw = (
         f"The largest gradient from a row's output to another row's inputs is {worst:g} ({where});"
         " expected exactly 0."

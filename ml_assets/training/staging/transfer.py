@@ -84,8 +84,12 @@ def stage(
     changed: dict[str, object] = {"data": brought(request.data, kind, "shards/set")}
     if isinstance(request, ScoreRequest):
         changed["model"] = brought(request.model, MODELS, "model")
-    if isinstance(request, TrainRequest) and request.init is not None:
-        changed["init"] = _weights(request.init, place, scratch, deadline)
+    if isinstance(request, TrainRequest):
+        if request.init is not None:
+            changed["init"] = _weights(request.init, place, scratch, deadline)
+        changed["members"] = tuple(
+            brought(one, MODELS, f"members/{number}") for number, one in enumerate(request.members)
+        )
     output: dict[str, object] = {
         "events": str(folder / EVENTS_FILE),
         "result": str(folder / RESULT),

@@ -8,6 +8,7 @@ from ml_assets.assets.drift_report.verdict import (
     Wait,
     conclude,
     decide,
+    not_judged,
     raise_alarm,
     remember,
     summary,
@@ -101,6 +102,23 @@ def test_what_could_not_be_judged_is_said_and_is_no_alarm() -> None:
     assert by_kind["performance"].value is None
     assert by_kind["performance"].reason == "performance waits for labels"
     assert not by_kind["performance"].alarm
+
+
+def test_a_report_that_could_judge_little_says_so_and_is_no_all_clear() -> None:
+    kinds: list[DriftKind] = ["features", "nulls", "categories", "domain", "labels"]
+    why = dict.fromkeys(kinds, "the training split has 2 periods, at least 4 are needed")
+    one = report(window("1", kind="performance"))
+    told = one.model_copy(update={"outcomes": conclude(one.windows, SPEC, why)})
+    assert summary(told) == (
+        "1: could not judge features, nulls, categories, domain, labels; only performance could"
+        " be, within bounds"
+    )
+    assert [*not_judged(told).values()] == [kinds], "one reason, told once"
+    most = report(window("1"), window("2"))
+    waits = most.model_copy(
+        update={"outcomes": conclude(most.windows, SPEC, {"labels": "they wait"})}
+    )
+    assert summary(waits).endswith("within its bounds; could not judge labels")
 
 
 def test_an_alarm_stands_until_another_model_is_released() -> None:

@@ -185,6 +185,14 @@ def test_what_is_planted_trips_its_guard_alone(
     assert bad.value is not None
 
 
+def test_a_column_that_is_far_from_train_may_be_in_another_unit(
+    sound: Rows, spec: PipelineSpec
+) -> None:
+    other = examine(changed(sound, "holdout", load=pl.col("load") * 18), spec, WEEK)
+    bad = next(one for one in other if one.name == "splits_alike")
+    assert "Perhaps a unit changed: mend the source then. Else choose another split" in bad.reason
+
+
 def test_a_number_that_is_constant_in_train_may_differ_now_and_then(
     sound: Rows, spec: PipelineSpec
 ) -> None:
