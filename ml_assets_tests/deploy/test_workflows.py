@@ -25,7 +25,7 @@ MAY_WRITE = {
 }
 
 
-def problems(workflow: dict[str, Any]) -> list[str]:
+def problems(workflow: dict[Any, Any]) -> list[str]:
     """What breaks a rule, one line a finding."""
     found = [] if workflow.get("permissions") == {} else ["the token may do anything by default"]
     events = workflow.get("on", workflow.get(True, {}))  # YAML 1.1 reads `on` as true
