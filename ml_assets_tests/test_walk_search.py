@@ -55,6 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     assert "make  irises/trained_model: it is trained by the winner of a search: trial" in said
     assert "(8 of 8)" in said, "six trials, the spec's own setting and another seed"
     assert "ml-assets models search irises --open" in said
+    assert "search: The validation loss of trial" in said
     return found
 
 
@@ -172,6 +173,25 @@ def test_a_winner_outside_of_the_declared_space_is_not_trained_by(
         file.write_text(good)
     world.cli("run", "irises")
     assert "search" in world.page("irises", "trained_model")
+
+
+@pytest.mark.daemon
+def test_a_refused_winner_leaves_the_release_and_the_last_screen_says_what_now(
+    world: World,
+) -> None:
+    spec = world.pipelines / "irises" / "defs.yaml"
+    good = spec.read_text()
+    tiny = "gates:\n    - {kind: size, name: tiny, at_most_mb: 0.00001}\n"
+    spec.write_text(good.replace("gates:\n", tiny, 1))
+    try:
+        said = world.cli("run", "irises", "--search", code=3)
+        assert "production keeps model " in said
+        assert "its winner was the best on validation" in said
+        assert "ml-assets models search irises --open" in said
+        assert "`adopt: true`" in said
+    finally:
+        spec.write_text(good)
+    world.cli("run", "irises")
 
 
 POPULATION = """\

@@ -1,5 +1,6 @@
 """What happened to a pipeline's models, from its ledger: all of it, or who served at a time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from ml_assets.errors import NothingReleased
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves, serving_at, stages
+from ml_assets.reports.decisions import gates_moved
 from ml_assets.reports.wording import happened
 from ml_assets.spec.records import GateResult, LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline
@@ -23,6 +25,8 @@ class Happened:
     """``passed``, ``refused``, the stage that the model went to, ..."""
     metric: str
     """The leading gate's value, such as ``auc 0.7430``; empty for a move."""
+    gates_moved: str = ""
+    """How the gates differ from those of the decision before on the same model."""
 
 
 def history(pipeline: Pipeline) -> tuple[Happened, ...]:
@@ -32,13 +36,19 @@ def history(pipeline: Pipeline) -> tuple[Happened, ...]:
         StorageError: the ledger is broken.
     """
     metrics = {gate.name: getattr(gate, "metric", gate.name) for gate in pipeline.spec.gates}
-    return tuple(_happened(e, metrics) for e in reversed(read(pipeline.store, pipeline.name)))
+    entries = read(pipeline.store, pipeline.name)
+    return tuple(_happened(entry, metrics, entries) for entry in reversed(entries))
 
 
 def document(pipeline: Pipeline) -> dict[str, Any]:
     """The same as one JSON document, nothing left out."""
     lines = [
-        {"what": one.what, "metric": one.metric, **one.entry.model_dump(mode="json")}
+        {
+            "what": one.what,
+            "metric": one.metric,
+            "gates_moved": one.gates_moved,
+            **one.entry.model_dump(mode="json"),
+        }
         for one in history(pipeline)
     ]
     now = stages(read(pipeline.store, pipeline.name))
@@ -77,9 +87,11 @@ def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
 _TIME = "%Y-%m-%d %H:%M:%S %Z"
 
 
-def _happened(entry: LedgerEntry, metrics: dict[str, str]) -> Happened:
+def _happened(
+    entry: LedgerEntry, metrics: dict[str, str], entries: Sequence[LedgerEntry]
+) -> Happened:
     measured = _leading(entry.decision.gates, metrics) if entry.decision else ""
-    return Happened(entry, happened(entry), measured)
+    return Happened(entry, happened(entry), measured, gates_moved(entries, entry))
 
 
 def _leading(gates: tuple[GateResult, ...], metrics: dict[str, str]) -> str:

@@ -137,7 +137,7 @@ def argo(told: Handover, place: Place) -> list[Object]:
         "metadata": {"name": name, "annotations": _annotations(told)},
         "spec": {
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": dict(labels)}, "spec": {"containers": [container]}},
             "strategy": {"canary": canary},
         },
     }

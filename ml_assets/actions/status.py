@@ -7,8 +7,9 @@ from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher
+from ml_assets.records.data_failures import failed_partitions
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.replay import refused_by_same_margin
+from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import (
     decision_line,
     latest_decision,
@@ -33,7 +34,7 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
         begun: nothing is made yet where it is False, and no store is made by asking.
     """
     if not begun:
-        return _document(pipeline, [], None, (), None, None)
+        return _document(pipeline, [], None, (), None, None, {})
     store = pipeline.store
     base = store.resolve("main")
     records = sorted(read_records(store, base, pipeline.name), key=_order)
@@ -45,7 +46,8 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
         found = recalled(store, base, pipeline.name, release["version"])
         release["recalled"] = said_of(found) if found else None
     sanity, failure = _sanity(pipeline, records, launcher), last_failure(pipeline)
-    return _document(pipeline, stages, release, entries, sanity, failure)
+    failed = failed_partitions(pipeline.at(base))
+    return _document(pipeline, stages, release, entries, sanity, failure, failed)
 
 
 def _document(
@@ -55,6 +57,7 @@ def _document(
     entries: tuple[LedgerEntry, ...],
     sanity: list[dict[str, Any]] | None,
     failure: str | None,
+    failed: dict[str, list[str | None]],
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
@@ -63,6 +66,7 @@ def _document(
         "stages": stages,
         "sanity": sanity,
         "failure": failure,
+        "failed": failed,
         "release": release,
         "canary": _canary(pipeline, entries),
         "refusal": _refusal(pipeline, entries),
@@ -159,13 +163,13 @@ def _refusal(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, 
     if decision is None or decision.passed:
         return None
     spec = pipeline.spec
-    stuck = refused_by_same_margin(entries, spec.release.to, spec.gates, pipeline.name)
+    advice = what_now(entries, spec.release.to, spec.gates, decision.gates, pipeline.name)
     return {
         "version": decision.evidence.model,
         "time": decision.time.isoformat(),
         "gates": [gate.model_dump(mode="json") for gate in decision.gates],
         "reason": decision.reason,
-        "same_margin": f"{stuck.gate}: {stuck.said}" if stuck else None,
+        "what_now": f"{advice.gate}: {advice.said}" if advice else None,
     }
 
 

@@ -172,11 +172,13 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
 
     of = opened(pipeline)
     study = published_study(of)
-    if study is None:
-        print(f"{pipeline}: there was no search yet. Begin with: ml-assets run {pipeline} --search")
-        return
     if as_json:
-        print(study.model_dump_json(indent=2))
+        print(study.model_dump_json(indent=2) if study else "null")
+        return
+    if study is None:
+        file = "" if of.search else "write search.yaml beside its spec (docs/search.md), then "
+        said = f"{pipeline}: there was no search yet. Begin with: {file}ml-assets run {pipeline}"
+        print(f"{said} --search")
         return
     by = searched_by(study)
     table = trials_table(study, by)
@@ -192,7 +194,7 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
         *verdict(study),
         *on_holdout(of, study),
         *edges,
-        f"No trial followed: {study.ended}.",
+        f"Why it ended: {study.ended}.",
     ):
         print(said)
     tell_page(write_study_page(of, study), open_page=open_page)

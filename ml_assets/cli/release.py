@@ -84,7 +84,8 @@ def _check_ledger(pipeline: "Pipeline") -> int:
 def _cells(one: "Happened") -> tuple[str, ...]:
     entry = one.entry
     when = f"{entry.time:%Y-%m-%d %H:%M}"
-    return when, entry.model[:12], one.what, one.metric, entry.author, entry.reason
+    why = f"{entry.reason} ({one.gates_moved})" if one.gates_moved else entry.reason
+    return when, entry.model[:12], one.what, one.metric, entry.author, why
 
 
 @click.command

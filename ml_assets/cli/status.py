@@ -79,8 +79,8 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
     if refusal is not None:
         print(f"{pipeline.name}: {_refused(refusal['version'], release)}")
         _print_gates(refusal["gates"])
-        if refusal["same_margin"]:
-            print(f"  note: {refusal['same_margin']}")
+        if refusal["what_now"]:
+            print(f"  note: {refusal['what_now']}")
     canary = document["canary"]
     if canary is not None:
         said = canary["decision"] or "it waits for rows that are newer than its holdout"
@@ -136,11 +136,18 @@ def _print_stages(document: dict[str, Any], settings: Settings) -> None:
         print(f"nothing is made yet in the state folder {settings.home}")
         print(f"make it: ml-assets run {document['pipeline']}; or go to the folder it was made in,")
         print("or set ML_ASSETS_HOME")
-    for key, stages in by_key.items():
+    for key in [*by_key, *(key for key in document["failed"] if key not in by_key)]:
+        failed = [one or "all of it" for one in document["failed"].get(key, [])]
+        left = f"  NOT MADE: {', '.join(failed)}" if failed else ""
+        if not (stages := by_key.get(key, [])):
+            print(f"{key:44}{left}")
+            continue
         newest = max(stages, key=lambda stage: stage["time"])
         rows = sum(stage["rows"] or 0 for stage in stages)
         parts = f"{counted(len(stages), 'partition')}, " if newest["partition"] else ""
         size = f"{counted(rows, 'row')}, " if rows else ""
         bad = sum(stage["recalled"] is not None for stage in stages)
         mark = f"  RECALLED ({bad} of {len(stages)})" if bad else ""
-        print(f"{key:44} {parts}{size}{newest['version'][:12]}  {newest['time'][:19]}Z{mark}")
+        last = f"{newest['partition']} is " if len(stages) > 1 else ""
+        version = f"{last}{newest['version'][:12]}"
+        print(f"{key:44} {parts}{size}{version}  {newest['time'][:19]}Z{mark}{left}")

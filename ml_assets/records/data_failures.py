@@ -81,11 +81,7 @@ def forget_failures(store: SnapshotStore, pipeline: str, stages: Collection[str]
 
 def data_failure(state: PipelineState) -> str | None:
     """The newest failure of a data stage that was not made good, in words; None: there is none."""
-    assets = [
-        Address.of(entry.path.removeprefix("failures/").removesuffix(".json"))
-        for entry in state.store.list(state.commit, _home(state.name))
-    ]
-    found = [(one, asset) for asset in assets for one in _of_asset(state, asset)]
+    found = [(one, asset) for asset in _assets(state) for one in _of_asset(state, asset)]
     if not found:
         return None
     newest, asset = max(found, key=lambda pair: pair[0].time)
@@ -95,6 +91,20 @@ def data_failure(state: PipelineState) -> str | None:
         f"data is missing: {asset.at(newest.partition)} failed at {newest.time:%Y-%m-%d %H:%M} UTC"
         f" in run {newest.run[:8]}{more}: {outside(one_line(newest.reason))}"
     )
+
+
+def failed_partitions(state: PipelineState) -> dict[str, list[str | None]]:
+    """Asset key -> its partitions that are still to be made after a failure; None: all of it."""
+    found = {one.key: [f.partition for f in _of_asset(state, one)] for one in _assets(state)}
+    return {key: partitions for key, partitions in found.items() if partitions}
+
+
+def _assets(state: PipelineState) -> list[Address]:
+    """Those of which something was written down."""
+    return [
+        Address.of(entry.path.removeprefix("failures/").removesuffix(".json"))
+        for entry in state.store.list(state.commit, _home(state.name))
+    ]
 
 
 def _of_asset(state: PipelineState, address: Address) -> list[FailedPartition]:

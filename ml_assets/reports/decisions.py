@@ -131,6 +131,38 @@ def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec])
     return [Picture(f"{title(gate.metric)} by decision", words, chart)]
 
 
+def gates_moved(entries: Sequence[LedgerEntry], entry: LedgerEntry) -> str:
+    """How a decision's gates differ from those of the one before on its model; empty: they do not.
+
+    Args:
+        entries: the ledger, oldest first.
+    """
+    decision = entry.decision
+    if decision is None or decision.canary is not None:
+        return ""
+    earlier = [e for e in entries if e.seq < entry.seq and e.model == entry.model]
+    last = next((e for e in reversed(earlier) if e.decision and e.decision.canary is None), None)
+    if last is None or last.decision is None:
+        return ""
+    if last.decision.evidence.policy == decision.evidence.policy:
+        return ""
+    was = {gate.name: gate.bound for gate in last.decision.gates}
+    now = {gate.name: gate.bound for gate in decision.gates}
+    held = [
+        f"{name} held to {_bound(was[name])} then, to {_bound(bound)} now"
+        for name, bound in now.items()
+        if name in was and was[name] != bound
+    ]
+    gone = [f"{name} is no more" for name in was if name not in now]
+    new = [f"{name} is new" for name in now if name not in was]
+    how = "; ".join([*held, *gone, *new]) or "their bounds are the same"
+    return f"the gates were declared otherwise when line {last.seq} decided on this model: {how}"
+
+
+def _bound(bound: float | None) -> str:
+    return "no bound" if bound is None else f"{bound:g}"
+
+
 def ledger_table(entries: Sequence[LedgerEntry]) -> Table:
     """The last lines of the ledger, newest first."""
     rows = [
@@ -139,12 +171,18 @@ def ledger_table(entries: Sequence[LedgerEntry]) -> Table:
             f"{entry.time:%Y-%m-%d %H:%M}",
             entry.model[:12],
             happened(entry),
-            f"{entry.author}: {entry.reason}" if by_a_person(entry) else entry.reason,
+            _why(entries, entry),
         ]
         for entry in reversed(entries[-LEDGER_LINES:])
     ]
     head = ["line", "time (UTC)", "model", "what", "why"]
     return Table("The ledger", "All that happened to the models, newest first.", head, rows)
+
+
+def _why(entries: Sequence[LedgerEntry], entry: LedgerEntry) -> str:
+    moved = gates_moved(entries, entry)
+    said = f"{entry.reason} ({moved})" if moved else entry.reason
+    return f"{entry.author}: {said}" if by_a_person(entry) else said
 
 
 def _span(report: EvaluationReport) -> str:

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -114,12 +114,12 @@ def check_document(
     file: Path,
     top: str,
     model: type[SpecT],
-    problems: Callable[[SpecT], Sequence[Misfit]] = lambda _: (),
+    context: Mapping[str, object] | None = None,
 ) -> tuple[SpecT | None, tuple[Mistake, ...]]:
     """What a YAML file says under its one key ``top``, or every mistake in it.
 
     Args:
-        problems: what is wrong beside the model's own rules.
+        context: what the model's own rules look at beside it.
     """
     try:
         text = file.read_bytes().decode()
@@ -134,11 +134,7 @@ def check_document(
     if mistakes:
         return None, mistakes
     try:
-        found = model.model_validate(document[top])
-        if misfits := problems(found):
-            node = yaml.compose(text, YAML_LOADER)
-            return None, tuple(_Place(file, node, top).misfit(misfit) for misfit in misfits)
-        return found, ()
+        return model.model_validate(document[top], context=context), ()
     except ValidationError as error:
         place = _Place(file, yaml.compose(text, YAML_LOADER), top)  # knows the lines
         return None, tuple(
@@ -170,7 +166,9 @@ class _Place:
 
     def misfit(self, misfit: Misfit) -> Mistake:
         line, found = _at(self.root, [self.top, *misfit.path])
-        value = repr(found.value) if isinstance(found, yaml.ScalarNode) else ""
+        value = ""
+        if isinstance(found, yaml.ScalarNode):
+            value = repr(found.value) if found.tag.endswith(":str") else found.value
         return Mistake(self.file, line, _key(misfit.path), value, misfit.said, "")
 
 
@@ -191,7 +189,7 @@ def _mistake(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> Mi
         key=_key(path),
         value=value,
         rule=_rule(details),
-        remedy=_unknown_remedy(details["loc"], model) if unknown else _remedy(details),
+        remedy=_unknown_remedy(details["loc"], model) if unknown else _remedy(details, model),
     )
 
 
@@ -226,7 +224,7 @@ def _rule(details: ErrorDetails) -> str:
             return said.replace("Input should be", "it must be")
 
 
-def _remedy(details: ErrorDetails) -> str:
+def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
     context = details.get("ctx", {})
     match details["type"]:
         case "missing":
@@ -243,6 +241,8 @@ def _remedy(details: ErrorDetails) -> str:
                 f"write {float(details['input']):.1e}, or in full: YAML takes {details['input']}"
                 " for text (a number with an exponent has a dot and a sign there)"
             )
+        case "model_type" | "model_attributes_type" if known := _fields_at(details["loc"], model):
+            return f"write {{key: value}}; the keys are {', '.join(sorted(known))}"
         case kind if kind in _WANTED:
             return _WANTED[kind][1]
         case _:

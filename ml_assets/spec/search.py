@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.spec.automation import Timed
@@ -114,7 +114,7 @@ class SearchSpec(Frozen):
     parameters: dict[str, Parameter] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _fits(self, asked: ValidationInfo) -> Self:
         problems = [
             Misfit(("parameters", path, key), f"parameters.{path}: {said}")
             for path, one in self.parameters.items()
@@ -123,7 +123,9 @@ class SearchSpec(Frozen):
         if not problems and not self.searched:
             said = "every parameter is fixed: there is nothing to search"
             problems.append(Misfit(("parameters",), said))
-        problems += [*_method_problems(self)] if not problems else []
+        problems += _method_problems(self)
+        if isinstance(spec := (asked.context or {}).get("spec"), PipelineSpec):
+            problems += space_problems(self, spec)
         if problems:
             raise Misfits(problems)
         return self
@@ -204,7 +206,7 @@ def _method_problems(search: SearchSpec) -> list[Misfit]:
         found.append(Misfit(("budget",), said))
     for path, one in search.searched.items() if search.method == "grid" else ():
         if one.kind in ("float", "log_float") and one.points is None:
-            said = f"parameters.{path}: a grid needs 'points', or kind: choice"
+            said = f"parameters.{path}: a grid needs 'points', 3 for example, or kind: choice"
             found.append(Misfit(("parameters", path, "kind"), said))
     return found
 
@@ -293,7 +295,7 @@ def check_search(folder: Path, spec: PipelineSpec) -> tuple[SearchSpec | None, t
     file = folder / SEARCH_FILE
     if not file.is_file():
         return None, ()
-    return check_document(file, "search", SearchSpec, lambda search: space_problems(search, spec))
+    return check_document(file, "search", SearchSpec, {"spec": spec})
 
 
 def load_search(folder: Path, spec: PipelineSpec) -> SearchSpec | None:
@@ -320,6 +322,9 @@ def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
     if search.after_refusals and not (spec.drift and spec.drift.retrain):
         said = "after_refusals counts what drift.retrain of the spec trains, and it has none"
         found.append(Misfit(("after_refusals",), f"{said}: remove it"))
+    if search.budget and search.budget.gpu_hours and not spec.cluster.gpus_per_node:
+        said = "the spec asks for no GPU (cluster.gpus_per_node is 0), so that none would"
+        found.append(Misfit(("budget", "gpu_hours"), f"{said} ever be spent: write machine_hours"))
     if search.method == "population":
         found += _no_member(search, spec)
     known = validation_metrics(spec.label.task)
@@ -332,7 +337,7 @@ def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
         if said := _no_field(path, spec):
             found.append(Misfit(at, f"parameters.{path}: {said}"))
             continue
-        for key, value in _extremes(one):
+        for key, value in _extremes(one) if not one.problems() else ():
             if said := refused(spec, {**search.fixed, path: value}, path):
                 found.append(Misfit((*at, key), f"parameters.{path}: {value!r}: {said}"))
     return found
@@ -342,7 +347,8 @@ def _no_field(path: str, spec: PipelineSpec) -> str:
     part, _, field = path.partition(".")
     known = [f"{p}.{name}" for p in PARTS for name in sorted(_fields(spec, p))]
     if part not in PARTS or field not in type(getattr(spec, part)).model_fields:
-        return f"no such field of the spec.{did_you_mean(path, known)} There are {', '.join(known)}"
+        said = "no such field of model or training: only these are searched."
+        return f"{said}{did_you_mean(path, known)} There are {', '.join(known)}"
     if field in NO_PARAMETER:
         return f"it is not searched: {NO_PARAMETER[field]}"
     if part == "training" and field in without_meaning(spec.model):

@@ -130,9 +130,13 @@ class Parameter(Frozen):
             return [("kind", f"kind {self.kind} needs both 'low' and 'high'")]
         found: list[tuple[str, str]] = []
         if self.low >= self.high:
-            found.append(("low", f"the range {self.low:g} to {self.high:g} is empty or reversed"))
+            swap = f"low: {self.high:g}, high: {self.low:g}"
+            how = f"write {swap}" if self.low > self.high else "one value alone is role: fixed"
+            said = f"the range {self.low:g} to {self.high:g} is empty or reversed: {how}"
+            found.append(("low", said))
         if self.log and self.low <= 0:
-            found.append(("low", "a range by orders of magnitude begins above 0"))
+            said = "a range by orders of magnitude begins above 0: write a greater low, or kind: "
+            found.append(("low", f"{said}{'int' if self.whole else 'float'}"))
         if self.whole and not (self.low.is_integer() and self.high.is_integer()):
             found.append(("kind", f"kind {self.kind} has whole numbers for its ends"))
         return found

@@ -99,7 +99,7 @@ def test_what_does_not_fit_together_has_its_own_line_and_not_the_whole_spec(fold
     _, mistakes = check_spec(folder)
     lines = (folder / "defs.yaml").read_text().splitlines()
     found = {mistake.key: mistake for mistake in mistakes}
-    assert found["training.batch_size"].value == "'24'"
+    assert found["training.batch_size"].value == "24"
     assert lines[found["training.batch_size"].line - 1].strip() == "batch_size: 24"
     assert "of no meaning for model.family 'lightgbm'" in found["training.batch_size"].rule
     assert "accuracy_floor" in lines[found["gates[0].metric"].line - 1]

@@ -42,7 +42,11 @@ def said(folder: Path, spec: PipelineSpec, *lines: str, top: str = "trials: 4") 
     [
         ("training.learning_rat: {kind: float, low: 0.1, high: 0.2}", "Did you mean"),
         ("model.dropout: {kind: float, low: 0.0, high: 2.0}", "less than 1"),
-        ("model.dropout: {kind: float, low: 0.5, high: 0.1}", "empty or reversed"),
+        (
+            "model.dropout: {kind: float, low: 0.5, high: 0.1}",
+            "write low: 0.1, high: 0.5",
+        ),
+        ("model.dropout: {kind: float, low: 0.5, high: 0.1}", "dropout.low is 0.5\n"),
         ("model.dropout: {kind: log_float, low: 0.0, high: 0.1}", "begins above 0"),
         ("model.width: {kind: int, low: 8.5, high: 16}", "whole numbers"),
         ("model.width: {kind: float, low: 8.5, high: 16}", "must be a whole number"),
@@ -206,3 +210,29 @@ def test_a_search_that_was_written_down_can_be_read_again(folder: Path, spec: Pi
     search = load_search(folder, spec)
     assert search is not None
     assert type(search).model_validate(search.model_dump(mode="json")) == search
+
+
+def test_mistakes_of_parameters_are_told_all_at_once(folder: Path, spec: PipelineSpec) -> None:
+    found = said(
+        folder,
+        spec,
+        "training.rate: {kind: float, low: 0.1, high: 0.2}",
+        "model.dropout: {kind: float, low: 0.5, high: 0.1}",
+        "model.width: {kind: choice, values: [8, -1]}",
+        "training.learning_rate: {kind: float, low: 0.1, high: 0.2}",
+        "training.seed: {kind: int, low: 1, high: 4}",
+        top="method: grid",
+    )
+    told = found.split("search.yaml:")
+    for line, part in enumerate(("no such field", "reversed", "than 0", "points", "luck"), 4):
+        assert any(one.startswith(f"{line}: ") and part in one for one in told), found
+
+
+def test_a_form_that_is_too_short_is_told_its_keys(folder: Path, spec: PipelineSpec) -> None:
+    found = said(folder, spec, LEARNING_RATE, top="{prune: hyperband, then: tpe}")
+    assert "the keys are kind, min_share" in found
+    assert "the keys are after, method" in found
+
+
+def test_a_budget_of_gpus_that_no_trial_uses_is_refused(folder: Path, spec: PipelineSpec) -> None:
+    assert "write machine_hours" in said(folder, spec, LEARNING_RATE, top="budget: {gpu_hours: 1}")

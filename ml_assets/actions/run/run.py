@@ -30,10 +30,12 @@ from ml_assets.automation.planner.due import plan_data, records_by_address, stud
 from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import Plan, plan, retyped
 from ml_assets.automation.planner.selection import model_run
-from ml_assets.errors import EvidenceError, SpecError
+from ml_assets.errors import EvidenceError, RefusedByGate, SpecError
 from ml_assets.records.data_failures import forget_failures
 from ml_assets.records.data_steps import data_steps, last_took
 from ml_assets.records.experiments import Words
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
 from ml_assets.records.recent_runs import rows
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
@@ -205,7 +207,10 @@ class PipelineRun:
             self._search(request)
         if "training_set" in wanted:
             self._wait_for_others()
-            self._make_model(wanted, request)
+            try:
+                self._make_model(wanted, request)
+            except RefusedByGate as error:
+                raise RefusedByGate(f"{error}\n{self._stands(request)}") from error
         self._pay_debts()
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
@@ -298,6 +303,9 @@ class PipelineRun:
 
     def _search(self, request: Request) -> None:
         """The study on the training set of now; the model that follows adopts its winner."""
+        from ml_assets.assets.hyperparameter_search.learned import verdict
+        from ml_assets.assets.hyperparameter_search.page import published_study
+
         self._wait_for_others()
         own = self.pipeline.declared
         due = model_run(own, as_of=request.as_of, stages=("training_set",))
@@ -310,7 +318,25 @@ class PipelineRun:
             self._execute(Selection((asset_key(own, SEARCH_STAGE),)))
         else:
             self.tell(f"skip  {node.address.key}: {study_is_over(own.now())}")
+        if study := published_study(own):
+            for said in verdict(study):
+                self.tell(f"search: {said}")
         self.pipeline = own.with_winner()
+
+    def _stands(self, request: Request) -> str:
+        """What a refusal leaves as it was, and what to do about a winner that was refused."""
+        name, stage = self.pipeline.name, self.pipeline.spec.release.to
+        there = champion(read(self.store, name), stage)
+        said = f"{stage} keeps model {there[:12]}" if there else f"nothing is in {stage} yet"
+        if not request.search or self.pipeline.search is None or not self.pipeline.search.adopt:
+            return said
+        return (
+            f"{said}. The search is over: its winner was the best on validation, and these gates"
+            " judge its model on the holdout, which no trial saw.\n"
+            f"is it more than luck?  ml-assets models search {name} --open\n"
+            "without `adopt: true` in search.yaml the next run is by the spec's own setting again;"
+            " other `parameters` are another search"
+        )
 
     def _fresh_is_made(self) -> None:
         records = records_by_address(self.store, self.pipeline.name)

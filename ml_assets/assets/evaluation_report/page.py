@@ -22,7 +22,7 @@ from ml_assets.assets.evaluation_report.pictures import (
 )
 from ml_assets.assets.evaluation_report.quality_pictures import label_words, quality
 from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
-from ml_assets.records.ledger.replay import refused_by_same_margin
+from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import champion
 from ml_assets.reports.data import feature_pictures
 from ml_assets.reports.decisions import (
@@ -180,8 +180,8 @@ def _verdict(
         refused = f"✗ Judged again and refused: it stays in {spec.release.to} all the same"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
-        stuck = refused_by_same_margin(background.ledger, spec.release.to, spec.gates, spec.name)
-        more = [f"{stuck.gate}: {stuck.said}"] if stuck else []
+        advice = what_now(background.ledger, spec.release.to, spec.gates, gates, spec.name)
+        more = [f"{advice.gate}: {advice.said}."] if advice else []
         return Verdict("bad", refused, [*failed, *more])
     if decision is None:
         why = f"{background.gates_said}." if gates else "No gate was evaluated."

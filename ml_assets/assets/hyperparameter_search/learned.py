@@ -70,7 +70,9 @@ def verdict(study: Study) -> tuple[str, ...]:
     """What to make of the best trial, a sentence each."""
     best, own, margin = study.best, study.own, luck(study)
     said: list[str] = []
-    if study.winner is None:
+    if all(one.own for one in study.finished):
+        said.append("No trial was finished but the spec's own setting: nothing was learned.")
+    elif study.winner is None:
         said.append("No trial is better than the spec's own setting.")
     elif own.loss is not None and best.loss is not None:
         gain = own.loss - best.loss
@@ -159,7 +161,7 @@ def boundaries(study: Study, search: SearchSpec, spec: PipelineSpec) -> tuple[Bo
     An edge that the field itself has is none: there is nothing beyond it.
     """
     inside = [one for one in study.finished if search.holds(one.values)]
-    if not inside:
+    if all(one.own for one in inside):
         return ()
     few = inside[: max(_FEWEST_BEST, ceil(_BEST_SHARE * len(inside)))]
     found: list[Boundary] = []

@@ -45,7 +45,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         from ml_assets.assets.released_model.gates.decide import passed, summary
         from ml_assets.assets.released_model.report_file import publish_report
         from ml_assets.records.ledger.chain import read, record_decision, register
-        from ml_assets.records.ledger.replay import refused_by_same_margin
+        from ml_assets.records.ledger.replay import what_now
         from ml_assets.records.provenance import provenance_of
         from ml_assets.records.tracking.mlflow import Tracking
 
@@ -70,11 +70,11 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         record_decision(pipeline.store, decision, pipeline.spec.owner, provenance)
         publish_report(pipeline, Tracking.of(pipeline.settings), decision)
         entries, asked = read(pipeline.store, pipeline.name), pipeline.spec
-        stuck = refused_by_same_margin(entries, asked.release.to, asked.gates, pipeline.name)
+        advice = what_now(entries, asked.release.to, asked.gates, results, pipeline.name)
         for result in results:
             told = result
-            if stuck is not None and result.name == stuck.gate:
-                told = result.model_copy(update={"reason": f"{result.reason}; {stuck.said}"})
+            if advice is not None and result.name == advice.gate:
+                told = result.model_copy(update={"reason": f"{result.reason}; {advice.said}"})
             yield _check_result(report_key, told, report_link(pipeline, evidence.model))
 
     return check

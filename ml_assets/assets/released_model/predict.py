@@ -8,6 +8,7 @@ In a notebook::
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import assert_never
@@ -144,7 +145,8 @@ class Predictor:
             asked = asked.with_columns(later.alias(PREDICTED_AT))
         found = asked.join(scored, on=key, how="left", maintain_order="left")
         unseen = unseen_words(made.rows, self.release.manifest)
-        return Predictions(found, (*notes, *made.notes, *unseen))
+        alone = without_history(made.rows, frame.columns, self.release.manifest)
+        return Predictions(found, (*notes, *made.notes, *unseen, *alone))
 
     def _of_feature_rows(self, rows: Rows) -> Predictions:
         columns = feature_columns(self.release.manifest)
@@ -192,6 +194,27 @@ def score(pipeline: Pipeline, release: LoadedModel, features: pl.DataFrame) -> N
             certified_network(pipeline, release.manifest),
         )
         return _read(session.launcher.score(job, _ignore))
+
+
+def without_history(
+    features: pl.DataFrame, given: Sequence[str], manifest: ModelManifest
+) -> tuple[str, ...]:
+    """A sentence for the rows of which every number that the function makes is missing.
+
+    Args:
+        given: the columns that came in; other features are made from the published tables.
+    """
+    made = [one.name for one in manifest.preprocessing.numeric if one.name not in given]
+    if not made:
+        return ()
+    missing = features.select(pl.all_horizontal(pl.col(made).is_null()).sum()).item()
+    if not missing:
+        return ()
+    return (
+        f"{counted(missing, 'row')} without any history: {', '.join(made[:3])}"
+        f"{' and the others' if len(made) > 3 else ''} are missing there, and it is predicted"
+        " without them",
+    )
 
 
 def unseen_words(features: pl.DataFrame, manifest: ModelManifest) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ml_assets.errors import EvidenceError
 from ml_assets.records.ledger.stages import champion
-from ml_assets.spec.gates import AgainstChampion, GateSpec, Target
+from ml_assets.spec.gates import HIGHER_IS_BETTER, AgainstChampion, GateSpec, Target
 from ml_assets.spec.records import Decision, GateResult, LedgerEntry
 
 
@@ -148,18 +148,53 @@ IN_A_ROW = 3
 
 
 @dataclass(frozen=True)
-class SameMargin:
-    """The last models were all refused by one gate, held to one bound."""
+class Advice:
+    """What can be done about a gate against the champion that refused a model."""
 
     gate: str
     said: str
-    """What `release what-if` says of the smallest bound that would have let one through, and of
-    the one that would have let all of them through."""
+
+
+def what_now(
+    entries: Sequence[LedgerEntry],
+    stage: Target,
+    gates: Sequence[GateSpec],
+    results: Sequence[GateResult],
+    pipeline: str,
+) -> Advice | None:
+    """What can be done about the newest refusal; None where the gates' reasons say it all.
+
+    Args:
+        results: what the gates said of the newest model.
+    """
+    stuck = refused_by_same_margin(entries, stage, gates, pipeline)
+    return stuck or _too_few_rows(gates, results)
+
+
+def _too_few_rows(gates: Sequence[GateSpec], results: Sequence[GateResult]) -> Advice | None:
+    """The estimate keeps the bound, and its interval does not."""
+    found = {result.name: result for result in results}
+    for gate in gates:
+        result = found.get(gate.name)
+        if not isinstance(gate, AgainstChampion) or result is None or result.passed:
+            continue
+        if result.interval is None or result.bound is None:
+            continue
+        higher = gate.metric is not None and HIGHER_IS_BETTER[gate.metric]
+        estimate, bound = result.interval.value, result.bound
+        if estimate > bound if higher else estimate < bound:
+            return Advice(
+                gate.name,
+                "the difference itself keeps the bound, its interval does not: these rows are too"
+                " few to tell. Hold out more of them (split.holdout), or declare a wider margin"
+                " before the next model is judged. Until then the champion stands",
+            )
+    return None
 
 
 def refused_by_same_margin(
     entries: Sequence[LedgerEntry], stage: Target, gates: Sequence[GateSpec], pipeline: str
-) -> SameMargin | None:
+) -> Advice | None:
     """The gate that refused the last models by the same margin; None where there is no such."""
     refused = _refused_last(entries)
     if len(refused) < IN_A_ROW:
@@ -171,7 +206,7 @@ def refused_by_same_margin(
         if len(known) < len(refused) or len(bounds) > 1:
             continue
         said = _what_if(entries, stage, name, known, [d.evidence.model for d in refused], pipeline)
-        return SameMargin(name, said) if said else None
+        return Advice(name, said) if said else None
     return None
 
 

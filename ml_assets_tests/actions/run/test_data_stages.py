@@ -10,6 +10,7 @@ import pytest
 from ml_assets.actions.home_page import states
 from ml_assets.actions.run.run import PipelineRun, Request
 from ml_assets.adapters.run_log import find_run
+from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.records.recent_runs import last_failure
@@ -78,7 +79,9 @@ def spoil(file: Path, before: str, after: str) -> None:
 
 
 @pytest.mark.timeout(900)  # some ten runs: on a machine at work they take their time
-def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(line: CommandLine) -> None:
+def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(
+    line: CommandLine, capsys: pytest.CaptureFixture[str]
+) -> None:
     spoil(line.sources / "orders" / f"{NO_TABLE}.csv", ",north", ",north,too,many")
     spoil(line.sources / "arrivals" / f"{NO_CONTRACT}.jsonl", '"late": false', '"late": null')
     with pytest.raises(RunFailed) as caught:
@@ -104,6 +107,13 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(line: Co
     failure = last_failure(pipeline)
     assert failure and failure.startswith("data is missing: deliveries/validated_table/arrivals")
     assert f"[{NO_CONTRACT}] failed at " in failure and "(1 more failure of data stages)" in failure
+    capsys.readouterr()
+    assert main(["status", NAME]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if "/" in line}
+    arrivals = lines[f"{NAME}/validated_table/arrivals"]
+    assert arrivals.endswith(f"NOT MADE: {NO_CONTRACT}")
+    assert f"{WEEKS[-1]} is " in arrivals, "a digest is of one partition, which is named"
+    assert "NOT MADE" not in lines[f"{NAME}/raw_snapshot/raw_arrivals"]
     assert any("Data is missing" in one for one in states(read_settings())[NAME].verdict.reasons)
     unanswered = [key for key, one in line.answers().items() if one is None]
     assert not unanswered, "Dagster shows a check that was planned and not asked as one that failed"

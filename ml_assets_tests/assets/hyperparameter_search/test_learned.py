@@ -99,6 +99,17 @@ def test_a_spread_that_was_not_measured_is_not_made_up(tmp_path: Path, spec: Pip
     assert "was not measured" in " ".join(verdict(study))
 
 
+def test_a_study_of_which_nothing_was_finished_calls_nothing_best(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+    own = next(one for one in study.trials if one.own)
+    search = plan_of(spec, {}).search
+    alone = study.model_copy(update={"trials": (own,), "winner": None, "seeds": ()})
+    assert verdict(alone)[0].startswith("No trial was finished but the spec's own setting")
+    assert boundaries(alone, search, spec) == ()
+
+
 def test_a_scientific_value_has_its_best_over_the_nuisance_parameters(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from ml_assets.actions.read_table import read_table
 from ml_assets.assets.released_model import predict as predict_module
-from ml_assets.assets.released_model.predict import Predictor, open_release
+from ml_assets.assets.released_model.predict import Predictor, open_release, without_history
 from ml_assets.assets.released_model.rows_to_predict import parse_rows
 from ml_assets.errors import (
     NothingReleased,
@@ -25,7 +25,7 @@ from ml_assets.errors import (
     StorageError,
     WindowError,
 )
-from ml_assets.spec.program import ScoreResult
+from ml_assets.spec.program import ModelManifest, NumericColumn, Preprocessing, ScoreResult
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 
@@ -263,3 +263,18 @@ def test_a_damaged_model_is_not_used(released: World, flowers: Predictor, name: 
 def test_a_row_with_a_key_twice_is_refused(text: str) -> None:
     with pytest.raises((RowsRefused, SourceError), match="'load' stands twice"):
         parse_rows(text.encode(), "rows.json")
+
+
+def test_rows_without_any_history_are_counted() -> None:
+    names = ("temp", "pm25_lag_1h", "pm25_mean_1d")
+    numeric = tuple(NumericColumn(name=name, mean=0.0, std=1.0) for name in names)
+    read = Preprocessing(numeric=numeric, null_flags=(), categorical=())
+    manifest = ModelManifest.model_construct(preprocessing=read)
+    rows = pl.DataFrame(
+        {"temp": [1.0, 2.0], "pm25_lag_1h": [None, 3.0], "pm25_mean_1d": [None, None]},
+        schema_overrides=dict.fromkeys(names, pl.Float64),
+    )
+    (said,) = without_history(rows, ["time", "temp"], manifest)
+    assert said.startswith("1 row without any history: pm25_lag_1h, pm25_mean_1d are missing")
+    assert not without_history(rows[1:], ["time", "temp"], manifest)
+    assert not without_history(rows, names, manifest), "feature rows are what they are"

@@ -1,8 +1,10 @@
 """Three models in a row that one margin refused: what another would have done is said."""
 
 from ml_assets.records.ledger.chain import read, record_decision
-from ml_assets.records.ledger.replay import refused_by_same_margin
+from ml_assets.records.ledger.replay import refused_by_same_margin, what_now
+from ml_assets.reports.decisions import gates_moved
 from ml_assets.spec.gates import AgainstChampion
+from ml_assets.spec.records import GateResult, Interval
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
 
 D = "d" * 64
@@ -68,3 +70,41 @@ def test_who_failed_another_gate_too_would_not_have_passed(store):
     found = told(store)
     assert found
     assert "2 of them would have passed. 1 failed other gates, too." in found.said
+
+
+def advised(store, spec, estimate, end, bound, *, passed=False):
+    ends = Interval(value=estimate, low=min(estimate, end), high=max(estimate, end))
+    said = GateResult(
+        name="champion", passed=passed, value=end, bound=bound, reason="it says", interval=ends
+    )
+    return what_now(read(store, PIPELINE), "production", [spec], [said], PIPELINE)
+
+
+def test_a_better_model_that_too_few_rows_refuse_is_told_what_can_be_done(store):
+    refused(store, B, 0.1)
+    found = advised(store, MARGIN, -0.0136, 0.1, 0.066)
+    assert found and found.gate == "champion"
+    assert "Hold out more of them (split.holdout)" in found.said
+    assert "until then the champion stands" in found.said.lower()
+    assert advised(store, MARGIN, -0.0136, -0.01, 0.066, passed=True) is None
+    assert advised(store, MARGIN, 0.08, 0.1, 0.066) is None, "it is worse by more than the margin"
+    higher = AgainstChampion(kind="champion", margin=0.01, metric="auc")
+    assert advised(store, higher, 0.02, -0.03, -0.01)
+    assert advised(store, higher, -0.02, -0.03, -0.01) is None
+
+
+def test_gates_that_were_declared_otherwise_at_the_last_decision_are_told(store):
+    for policy, bound in (("33", 0.069), ("33", 0.069), ("44", 0.15)):
+        held = gate("champion", passed=bound > 0.1, value=0.1, bound=bound)
+        about = evidence(B, A, policy=policy * 32)
+        record_decision(store, decision(about, gates=(held,)), "me")
+        record_decision(store, decision(evidence(C, A)), "me")
+    entries = read(store, PIPELINE)
+    told = {entry.seq: gates_moved(entries, entry) for entry in entries}
+    (seq,) = [seq for seq, said in told.items() if said]
+    decided = [entry.seq for entry in entries if entry.model == B and entry.decision]
+    assert seq == decided[-1]
+    assert told[seq] == (
+        f"the gates were declared otherwise when line {decided[-2]} decided on this model:"
+        " champion held to 0.069 then, to 0.15 now"
+    )
