@@ -222,15 +222,6 @@ class Ensemble(Frozen):
     seeds: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
     """The best weights of so many trainings, by ``seed`` and the seeds that follow it."""
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        if (self.checkpoints is None) == (self.seeds is None):
-            raise ValueError(
-                "an ensemble is of checkpoints or of seeds: write ensemble: {checkpoints: 3} or"
-                " ensemble: {seeds: 3}"
-            )
-        return self
-
 
 class ProfileSpec(Frozen):
     """Which steps of a network's training to trace, operator by operator."""
@@ -369,6 +360,8 @@ class TrainingSpec(Spread):
                 f"momentum {self.momentum} is for optimizer sgd, this one is {self.optimizer}:"
                 " remove momentum, or set optimizer: sgd"
             )
+        if self.ensemble and (self.ensemble.checkpoints is None) == (self.ensemble.seeds is None):
+            problems.append("ensemble is of checkpoints or of seeds: write one of the two")
         if self.ensemble and (self.ensemble.checkpoints or 0) > self.keep_best:
             problems.append(
                 f"ensemble.checkpoints {self.ensemble.checkpoints} are more than keep_best"

@@ -2,10 +2,11 @@
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from ml_assets.spec.program import Calibration, TrainRequest
+from ml_assets.spec.program import Calibration, ShardSchema, TrainRequest
 from ml_assets.training import calibration
 from ml_assets.training.checkpoints.files import CheckpointClock, CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
@@ -15,17 +16,18 @@ from ml_assets.training.distributed.strategies import powersgd_of
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.hang import Watch
 from ml_assets.training.meter import Meter
+from ml_assets.training.model_folder import open_model
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.peers import generation
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import idle_share
 from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
-from ml_assets.training.stop import Notice, SavedAfterNotice
+from ml_assets.training.stop import BadData, Notice, SavedAfterNotice
 from ml_assets.training.telemetry import Tracer, progress_line
 from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish
 from ml_assets.training.validation import fixed_batch, validate
-from ml_assets.training.weights import export, gathered, members_of
+from ml_assets.training.weights import export, gathered, read_tensors
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -61,6 +63,26 @@ def train(request: TrainRequest, events: EventWriter) -> None:
         raise
     finally:
         leave()
+
+
+def members_of(request: TrainRequest, schema: ShardSchema) -> list[dict[str, torch.Tensor]]:
+    """The weights of the models by other seeds that a request exports with its own.
+
+    Raises:
+        BadData: one is damaged, or of another network or other columns.
+    """
+    found: list[dict[str, torch.Tensor]] = []
+    for ref in request.members:
+        manifest = open_model(ref)
+        code = request.code.digest if request.code else None
+        same = (manifest.model, manifest.preprocessing, manifest.code, manifest.ensemble)
+        if same != (request.model, schema.preprocessing, code, 1):
+            raise BadData(
+                f"The model {ref.uri} is of another network or other columns: it cannot be in one"
+                " ensemble with this one."
+            )
+        found.append(read_tensors(Path(ref.uri) / manifest.weights.path)[0])
+    return found
 
 
 @dataclass

@@ -82,26 +82,6 @@ def export(
     return write_model(request, schema, step, WEIGHTS, write, calibration, len(members))
 
 
-def members_of(request: TrainRequest, schema: ShardSchema) -> list[dict[str, torch.Tensor]]:
-    """The weights of the models by other seeds that a request exports with its own.
-
-    Raises:
-        BadData: one is damaged, or of another network or other columns.
-    """
-    found: list[dict[str, torch.Tensor]] = []
-    for ref in request.members:
-        manifest = open_model(ref)
-        code = request.code.digest if request.code else None
-        same = (manifest.model, manifest.preprocessing, manifest.code, manifest.ensemble)
-        if same != (request.model, schema.preprocessing, code, 1):
-            raise BadData(
-                f"The model {ref.uri} is of another network or other columns: it cannot be in one"
-                " ensemble with this one."
-            )
-        found.append(dict(_held_tensors(Path(ref.uri), manifest)))
-    return found
-
-
 def load_predictor(
     folder: Path, manifest: ModelManifest, threads: int, code: TeamCode | None = None
 ) -> Predict:

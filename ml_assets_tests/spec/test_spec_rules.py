@@ -278,7 +278,11 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.processes", True, "valid integer"),
         ("training.betas", [0.9, 1.0], "less than 1"),
         ("training.max_steps", 0, "greater than 0"),
-        ("training.ensemble", {"checkpoints": 2, "seeds": 2}, "of checkpoints or of seeds: write"),
+        (
+            "training.ensemble",
+            {"checkpoints": 2, "seeds": 2},
+            "checkpoints or of seeds: write one",
+        ),
         ("training.ensemble", {"checkpoints": 1}, "greater than or equal to 2"),
         ("training.ensemble", {"checkpoints": 4}, "more than keep_best 3 keeps: raise keep_best"),
         ("training.augmentation", {}, "give noise, feature_dropout or mixup a value above 0"),

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.assets.drift_report.columns import FEWEST_PERIODS
+from ml_assets.assets.training_set.split import plan_time_split
 from ml_assets.cli.main import main
+from ml_assets.errors import WindowError
+from ml_assets.scaffold.given import FEWEST
+from ml_assets.spec.split import TimeSplit
 
 DEMO = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"
 
@@ -61,3 +66,19 @@ def test_too_little_history_says_when_it_will_do(
     assert (
         "drift of predictions cannot alarm: split.holdout is 2 partitions, and it takes 4" in said
     )
+
+
+def test_the_page_says_how_many_periods_are_enough_for_what() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "add-a-pipeline.md").read_text()
+    fewest = TimeSplit(kind="time", train=1, validation=1, holdout=1, embargo=0)
+    keys = ["a", "b", "c"]
+    assert plan_time_split(fewest, "c", keys, keys).holdout == ("c",)
+    with pytest.raises(WindowError):
+        plan_time_split(fewest, "c", keys[1:], keys[1:])
+    for row in (
+        f"| {FEWEST} files | for `new` to make each a partition",
+        "| 3 partitions | to train, validate and hold out",
+        f"| {FEWEST_PERIODS} in `split.train` | for drift of features, nulls, categories, domain",
+        f"| {FEWEST_PERIODS} in `split.holdout` | for drift of predictions |",
+    ):
+        assert row in page
