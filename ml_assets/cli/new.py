@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from ml_assets.spec.training import Task
 
 DATE_ORDERS = ("dmy", "mdy")
-TASKS = ("binary", "multiclass", "regression")
-FEW_ROWS = 10
-"""Of a series: with fewer on average, its entity is hardly one."""
+FEW_ROWS = 10  # on average of a series: with fewer, its entity is hardly one
 _MANY_ALIKE = 8
 """Columns in a row of which the same is said: more are one line."""
 
@@ -48,7 +46,7 @@ _MANY_ALIKE = 8
 @click.option("--time", metavar="COLUMN", help="When each prediction is made.")
 @click.option(
     "--task",
-    type=click.Choice(TASKS),
+    type=click.Choice(("binary", "multiclass", "regression")),
     help="What the label is.  [default: what its values show]",
 )
 @click.option(

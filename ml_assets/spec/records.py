@@ -86,15 +86,13 @@ class Curve(Frozen):
 
 
 class ResidualBin(Frozen):
-    """Rows of like predictions: where the middle 80% of (observed - predicted) lies."""
+    """Rows of like predictions: the 10th, 50th and 90th percentile of (observed - predicted)."""
 
     predicted: float
     """Their mean prediction."""
     low: float
-    """The tenth percentile of their residuals."""
     median: float
     high: float
-    """The ninetieth."""
     rows: int
 
 
