@@ -119,7 +119,7 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
     log.info(shards_in_words(written))
     schema = load_schema(written.ref)
     findings = examine_set(pipeline, rows, schema, window)
-    return EncodedSet(window, inputs, written.ref, schema, findings, written)
+    return EncodedSet(window, inputs, written.ref, schema, findings, written, partial)
 
 
 def last_shards(state: PipelineState) -> dict[str, Shard]:

@@ -134,6 +134,8 @@ def partial_partitions(state: PipelineState, window: SplitPlan | None) -> tuple[
         if rows:
             seen[key] = rows, first, last
     others = [seen[key] for key in (*window.train, *window.validation) if key in seen]
+    if not others:
+        return ()
     usual = median((last - first).total_seconds() for _, first, last in others)
     rows = sorted(rows for rows, _, _ in others)
     spans = {span.key: span for span in windows(state.spec.partitions, datetime.now(UTC))}
