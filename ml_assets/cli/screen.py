@@ -23,6 +23,7 @@ _PARTITIONS = re.compile(r" \[(?:.*: (?P<number>\d+) partitions|[^\]]*)\]$")
 _OF = re.compile(r"  (?:.*\((?=\d+ of \d+\)$)|(?:step|round) )(?P<done>\d+) of (?P<all>\d+)")
 """``  air/feature_set [2024-01]: 720 rows (3 of 18)``, ``  step 20 of 240, ...``."""
 _PARTS = 4
+_ALWAYS = ("  [fail]", "  [warn]", "  warning: ", "  training begins with ", "  trained on ")
 _OF_DAGSTER = "  warning: Dependencies for step "
 """What did not run because something before it failed: the error at the end says what, and why."""
 
@@ -117,9 +118,9 @@ class Lines:
             self._shown = 0
         elif line.startswith("  "):
             far = _OF.match(line)
-            if far is None and not _is_trouble(line):
+            if far is None and not _is_told(line):
                 return
-            if far is not None and not _is_trouble(line):
+            if far is not None and not _is_told(line):
                 done, whole = (int(far[name]) for name in ("done", "all"))
                 parts = _PARTS * done // max(1, whole)
                 if parts <= self._shown and done < whole and self._shown:
@@ -141,9 +142,9 @@ class Bars:
             return  # the table at the end says what was made
         if line.startswith(_STEP):
             self._begin(line.removeprefix(_STEP))
-        elif (far := _OF.match(line)) and not _is_trouble(line):
+        elif (far := _OF.match(line)) and not _is_told(line):
             self._move(far)
-        elif not line.startswith("  ") or _is_trouble(line):
+        elif not line.startswith("  ") or _is_told(line):
             self._progress.console.print(visible(line), markup=False, highlight=False)
 
     def end(self) -> None:
@@ -182,8 +183,9 @@ def _bars() -> Iterator[Bars]:
         shown.end()
 
 
-def _is_trouble(line: str) -> bool:
-    return line.startswith(("  [fail]", "  [warn]", "  warning: ")) or "FAILED" in line
+def _is_told(line: str) -> bool:
+    """Whether a line is shown above the bars, too: what is not right, what a training began with."""
+    return line.startswith(_ALWAYS) or "FAILED" in line
 
 
 def _print(line: str) -> None:
