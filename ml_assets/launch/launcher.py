@@ -43,6 +43,9 @@ class TrainJob:
     """An older one, whose Job still runs; None: the one that is here now."""
     code: NetworkCode | None = None
     """Of a team's own network."""
+    evidence: bool = False
+    """Its model is compared and judged by no gate: only a training that our launcher saw from its
+    first step to its end counts. It is a session of its own."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,12 @@ from ml_assets.spec.program import (
     ScoreResult,
     TrainResult,
 )
-from ml_assets.store.checkpoints import CheckpointStore, last_claim, whole_checkpoints
+from ml_assets.store.checkpoints import (
+    CheckpointStore,
+    is_checkpoint,
+    last_claim,
+    whole_checkpoints,
+)
 from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets.store.objects import file_digest, verify, write_whole
 from ml_assets.store.signing import Keys, Signature
@@ -153,12 +158,23 @@ class SessionFolder:
         """Opened once: to make a client of S3 takes a tenth of a second."""
         return open_checkpoints(self.checkpoints)
 
-    def finished_training(self) -> TrainResult | None:
+    def begin_anew(self) -> None:
+        """Take away every checkpoint: nobody saw what they were made of.
+
+        Raises:
+            StoreAway: nobody can tell what is there.
+        """
+        for name in filter(is_checkpoint, self._kept.names()):
+            self._kept.discard(name)
+
+    def finished_training(self, keys: Keys | None = None) -> TrainResult | None:
         """The result of a session whose model is still what it says, its weights included.
 
-        Nobody signed_result it: a model is judged, not believed.
+        Args:
+            keys: of a model that is evidence, whose result has to be signed; None: nobody signed
+                it, for a model is judged, not believed.
         """
-        for result in self._results(TrainResult):
+        for result in self._results(TrainResult, keys):
             manifest = self.model / "model.json"
             model = _read(ModelManifest, manifest)
             if model is None or file_digest(manifest) != result.model.digest:

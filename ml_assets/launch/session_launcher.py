@@ -95,14 +95,18 @@ class SessionLauncher:
         """See ``Launcher.train``."""
         name = train_session(job)
         folder = SessionFolder(self._objects.path("sessions", name), self._checkpoints)
+        keys = self._keys() if job.evidence else None
         work = SessionWork(
             job.pipeline,
             "train",
             folder,
             self.world(job),
-            self._fitting(job, partial(train_request, job, folder)),
-            folder.finished_training,
+            self._fitting(
+                job, _evidence(job, folder) if keys else partial(train_request, job, folder)
+            ),
+            partial(folder.finished_training, keys),
             job.cluster,
+            keys,
             spot=job.training.spot is not None,
             asked=training_asked(job),
             only_what_runs=job.program is not None,
@@ -211,6 +215,19 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
             result=str(folder.result(number)),
         ),
     )
+
+
+def _evidence(job: TrainJob, folder: SessionFolder) -> Callable[[int, World], TrainRequest]:
+    """The requests of a training that is seen from its first step: who was killed begins anew."""
+    begun = list[int]()
+
+    def request(number: int, world: World) -> TrainRequest:
+        if not begun:
+            folder.begin_anew()
+            begun.append(number)
+        return train_request(job, folder, number, world)
+
+    return request
 
 
 def score_request(job: ScoreJob, folder: SessionFolder, number: int, world: World) -> ScoreRequest:

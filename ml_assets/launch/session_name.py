@@ -76,6 +76,7 @@ def _training(job: TrainJob) -> dict[str, object]:
         "salt": job.salt,
         **({"members": [one.digest for one in job.members]} if job.members else {}),
         **({} if job.steps is None else {"steps": job.steps}),
+        **({"evidence": True} if job.evidence else {}),
         **_code(job.code),
     }
 

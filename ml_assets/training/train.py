@@ -27,7 +27,7 @@ from ml_assets.training.stop import BadData, Notice, SavedAfterNotice
 from ml_assets.training.telemetry import Tracer, progress_line
 from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish
 from ml_assets.training.validation import fixed_batch, validate
-from ml_assets.training.weights import export, gathered, read_tensors
+from ml_assets.training.weights import export, gathered, held_tensors
 
 
 def train(request: TrainRequest, events: EventWriter) -> None:
@@ -81,7 +81,7 @@ def members_of(request: TrainRequest, schema: ShardSchema) -> list[dict[str, tor
                 f"The model {ref.uri} is of another network or other columns: it cannot be in one"
                 " ensemble with this one."
             )
-        found.append(read_tensors(Path(ref.uri) / manifest.weights.path)[0])
+        found.append(held_tensors(Path(ref.uri), manifest))
     return found
 
 

@@ -103,7 +103,7 @@ def load_predictor(
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")
     networks: list[Network] = []
-    for state in _members(_held_tensors(folder, manifest), manifest.ensemble):
+    for state in _members(held_tensors(folder, manifest), manifest.ensemble):
         made = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes, code)
         made.load_state_dict(state)
         networks.append(made.eval())
@@ -144,7 +144,7 @@ def samples(
     assert tokens is not None
     network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
     assert isinstance(network, GptNetwork)
-    network.load_state_dict(_held_tensors(folder, manifest))
+    network.load_state_dict(held_tensors(folder, manifest))
     network.eval()
     places = np.linspace(0, len(rows) - 1, min(_SAMPLES, len(rows))).astype(np.int64)
     taken = rows.take(places)
@@ -215,7 +215,7 @@ def _read(file: Path, sha256: str) -> dict[str, torch.Tensor]:
     return found
 
 
-def _held_tensors(folder: Path, manifest: ModelManifest) -> dict[str, torch.Tensor]:
+def held_tensors(folder: Path, manifest: ModelManifest) -> dict[str, torch.Tensor]:
     """The weights of a model: the very bytes that were held to its manifest.
 
     Raises:

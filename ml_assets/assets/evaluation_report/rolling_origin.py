@@ -140,7 +140,15 @@ class RollingOrigin:
         ).ref
         pipeline.objects.publish(data)
         cluster, code = spec.cluster, pipeline.network
-        job = TrainJob(spec.name, spec.model, spec.training, data, cluster=cluster, code=code)
+        job = TrainJob(
+            spec.name,
+            spec.model,
+            spec.training,
+            data,
+            cluster=cluster,
+            code=code,
+            evidence=bool(pipeline.store.keys.trusted),
+        )
         remember_session(self.context.instance, self.context.run.run_id, train_session(job))
         result = self.launcher.train(job, teller(self.context.log))
         evaluator = Evaluator(pipeline, self.context, self.launcher, data)

@@ -75,6 +75,7 @@ class Seeds:
             init=init,
             cluster=spec.cluster,
             code=self.pipeline.network,
+            evidence=bool(self.pipeline.store.keys.trusted),
         )
         remember_session(self.context.instance, self.context.run.run_id, train_session(job))
         return self.launcher.train(job, teller(self.context.log)).model
