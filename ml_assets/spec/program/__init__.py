@@ -15,7 +15,7 @@ from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.calibration import Calibration
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.on_demand import RowsOnDemand
-from ml_assets.spec.sanity import SanityCheck
+from ml_assets.spec.sanity import Alone, SanityCheck
 from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
@@ -386,6 +386,7 @@ class SanityResult(_Done):
     verb: Literal["sanity"] = "sanity"
     checks: tuple[SanityCheck, ...] = Field(strict=False)
     seconds: float
+    alone: Alone | None = Field(default=None, exclude_if=unset)
 
     @property
     def failed(self) -> tuple[SanityCheck, ...]:
