@@ -195,7 +195,10 @@ def judged_by(metric: str) -> str:
 def _method_problems(search: SearchSpec) -> list[Misfit]:
     found: list[Misfit] = []
     if search.then is not None and search.then.after >= search.trials:
-        said = f"then.after is {search.then.after} of {search.trials} trials: none is left for it"
+        said = (
+            f"then.after is {search.then.after} of {counted(search.trials, 'trial')}: none is left"
+            " for it"
+        )
         found.append(Misfit(("then", "after"), said))
     if search.then is not None and search.method in ("grid", "tpe"):
         said = f"method {search.method} is not followed by another: remove 'then'"
@@ -256,7 +259,10 @@ def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
         return [Misfit(("method",), f"{said}, such as tpe")]
     found: list[Misfit] = []
     if search.rounds and spec.training.epochs < search.rounds:
-        said = f"{search.rounds} rounds of {spec.training.epochs} epochs: a round is one or more"
+        said = (
+            f"{counted(search.rounds, 'round')} of {counted(spec.training.epochs, 'epoch')}: a"
+            " round is one or more"
+        )
         found.append(Misfit(("rounds",), said))
     if spec.training.max_steps is not None:
         said = "the rounds share the epochs out, and training.max_steps would end each: remove it"

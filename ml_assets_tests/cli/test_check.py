@@ -165,6 +165,13 @@ def test_a_numeric_feature_that_comes_as_text_is_a_mistake(tmp_path):
     spec.write_text(text)
     told = world.cli("check", "irises", code=1)
     assert "features.numeric is 'petal_width', which comes as String" in told
+    for edit in (
+        "declare 'petal_width: float64' under sources.flowers.columns",
+        "name every word that means no value under sources.flowers.null_values (now '')",
+        "see in flowers.json whether what it expects of 'petal_width' is true of numbers with gaps",
+        "or cast it to Float64 in features.py:build, or name it under categorical",
+    ):
+        assert edit in told
 
 
 def test_every_mistake_of_a_contract_is_told_at_once(tmp_path):

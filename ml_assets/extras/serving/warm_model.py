@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.errors import MlAssetsError, StorageError, counted
 from ml_assets.extras.serving.encoding import Encoded
 from ml_assets.launch.local.process import environment
 from ml_assets.records.loading import LoadedModel
@@ -64,7 +64,8 @@ class WarmModel:
             return np.frombuffer(answer, np.float64).reshape(len(rows), outputs)
         raise ModelGone(
             f"The process of model {self.model.model.digest[:12]} died {_ATTEMPTS} times while it"
-            f" predicted {len(rows)} rows. It may lack memory: the log has the end of what it said."
+            f" predicted {counted(len(rows), 'row')}. It may lack memory: the log has the end of"
+            " what it said."
         )
 
     async def end(self) -> None:
