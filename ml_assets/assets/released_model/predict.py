@@ -250,7 +250,8 @@ def numbers_outside(features: pl.DataFrame, seen: Sequence[Column]) -> tuple[str
     """A sentence for the numbers beyond the least and the greatest of the training set's."""
     found: list[str] = []
     for column in seen:
-        if column.numbers is None or column.name not in features.columns:
+        dtype = features.schema.get(column.name)
+        if column.numbers is None or dtype is None or not dtype.is_numeric():
             continue
         low, high, values = column.numbers.low, column.numbers.high, features[column.name]
         beyond = values.filter((values < low) | (values > high))

@@ -218,14 +218,15 @@ def scaling(
     count, together = max(worlds), pace.get(THROUGHPUT)
     if count == 1 or together is None:
         return {}
+    processes = counted(count, "process")
     idle = idle_share(training.microbatches, count // training.parallel.over(count).tensor)
     waits = {
         "is communication": pace.get("communication_share"),  # a GPU's is not timed
         "waiting for data": pace.get("data_wait_share"),
-        f"idle ({counted(training.microbatches, 'microbatch')}, {counted(count, 'process')})": idle,
+        f"idle ({counted(training.microbatches, 'microbatch')} on {processes})": idle,
     }
     shares = ", ".join(f"{share:.1%} {what}" for what, share in waits.items() if share is not None)
-    said = f"{counted(count, 'process')} train {together:,.0f} rows/s"
+    said = f"{processes} train {together:,.0f} rows/s"
     if len(worlds) > 1:
         return {"idle_share": idle, "scaling": f"{said}; their number changed. Of a step {shares}."}
     if alone is None or alone.gpu != gpu:
