@@ -93,10 +93,10 @@ def _full_steps(batches: Batches) -> int:
 def pace_alone(request: SanityRequest, folder: Path, schema: ShardSchema) -> Alone | None:
     """Train some steps in this process alone, each of as many rows as one of all processes takes.
 
-    None: its blocks are compiled first, which takes minutes; or the steps fail, which the training
-    says for itself.
+    None: its blocks are compiled first, which takes minutes; it has a teacher, who is not here; or
+    the steps fail, which the training says for itself.
     """
-    if request.training.compile:
+    if request.training.compile or request.training.distill:
         return None
     asked = MeasureRequest(
         session=request.session,
