@@ -69,9 +69,10 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
         began = time.monotonic()
         _ask_until_released(place, random.Random(0), [], 0)
         assert len(place.said()) == 1, place.said()[0][-3000:]
-        found = violations(place.history())
+        took = time.monotonic() - began
+        found = violations(_settled(place))
         assert found == [], found
-        return Undisturbed(result(place.history()), time.monotonic() - began)
+        return Undisturbed(result(place.history()), took)
 
 
 def result(history: History) -> dict[str, Any]:
@@ -130,8 +131,11 @@ def _broken(place: Place, measure: Undisturbed) -> list[str]:
     return found
 
 
-def _settled(place: Place, seconds: float = 20) -> History:
-    """The history once what ends by itself has ended, or after this time."""
+def _settled(place: Place, seconds: float = 45) -> History:
+    """The history once what ends by itself has ended, or after this time.
+
+    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon.
+    """
     until = time.monotonic() + seconds
     while True:
         history = place.history()
