@@ -43,6 +43,7 @@ NO_PARAMETER = {
     "augmentation": "it is no single value",
     "curriculum": "it is no single value",
     "ensemble": "it is no single value",
+    "distill": "it is no single value",
     "betas": "it is no single value",
     "parallel": "it says how the work is spread, and decides no number",
     "hang_timeout_seconds": "it decides no number",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.program import Calibration, ShardSchema, TrainRequest
 from ml_assets.training import calibration
 from ml_assets.training.checkpoints.files import CheckpointClock, CheckpointFiles
@@ -20,7 +21,6 @@ from ml_assets.training.model_folder import open_model
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.peers import generation
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.rows.batches import idle_share
 from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.stop import BadData, Notice, SavedAfterNotice

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from ml_assets_tests.faults.campaign import PLACES, Strike, play, recall, remember
+from ml_assets_tests.faults.campaign import Strike, play, recall, remember
 from ml_assets_tests.faults.page import write_page
+from ml_assets_tests.faults.places import PLACES
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "faults.jsonl"

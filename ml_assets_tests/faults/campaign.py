@@ -7,33 +7,17 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
-from ml_assets_tests.faults.history import Commit, History, read_home, violations
-from ml_assets_tests.faults.injections import (
-    ARENAS,
-    Work,
-    begin,
-    below,
-    clock_of_its_own,
-    disk_of_its_own,
-)
-from ml_assets_tests.servers.kubernetes import ApiServer
-from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
-from ml_assets_tests.servers.lakefs.refusals import Collected
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
-from ml_assets_tests.worlds import irises
-from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
-from ml_assets_tests.worlds.lakefs import new_repository
-from ml_assets_tests.worlds.world import World
+from ml_assets_tests.faults.history import History, violations
+from ml_assets_tests.faults.injections import Work, begin, below
+from ml_assets_tests.faults.matrix import ARENAS
+from ml_assets_tests.faults.places import PLACES, Place
 
 ASKED_AT_MOST = 8
 """Times that the command is given: a person, or a schedule, gives it again."""
@@ -64,125 +48,6 @@ class Strike:
     """What did not hold at the end of its round."""
     seen: str = ""
     """The sentence that people were shown."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a round happens."""
-
-    arena: str
-    world: World
-    cluster: ApiServer | None = None
-    store: S3Server | None = None
-    lake: LakeFSServer | None = None
-
-    def said(self) -> list[str]:
-        """What each command printed, oldest first."""
-        files = sorted(self.world.root.glob("said-*"))
-        return [file.read_text(errors="replace") for file in files]
-
-    def note(self, why: str) -> None:
-        """Why the last command said nothing, where nobody could expect a word."""
-        sorted(self.world.root.glob("said-*"))[-1].write_text(f"({why})\n")
-
-    def history(self) -> History:
-        home = self.world.root / "state"
-        found = read_home(home, self._model if self.store else None, tuple(self.said()))
-        return found if self.lake is None else of_lakefs(self.lake, found)
-
-    def _model(self, digest: str, name: str) -> bytes | None:
-        assert self.store is not None
-        with contextlib.suppress(self.store.client.exceptions.NoSuchKey):
-            key = f"state/models/{digest}/{name}"
-            return self.store.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-        return None
-
-    def left_in_cluster(self) -> list[str]:
-        names = [pod["metadata"]["name"] for pod in self.cluster.pods()] if self.cluster else []
-        return [f"the pod {name} was left behind" for name in names]
-
-
-@contextmanager
-def laptop(folder: Path) -> Iterator[Place]:
-    """A home with an embedded store, on a disk of its own where that can be had."""
-    folder.mkdir(parents=True)
-    world = World(folder, clock_of_its_own(folder))
-    irises.plant(world.pipelines, world.sources)
-    over_two_pods(world, hang_timeout_seconds=4)
-    with contextmanager(disk_of_its_own)(folder / "state"):
-        yield Place("laptop", world)
-
-
-@contextmanager
-def pods(folder: Path) -> Iterator[Place]:
-    """A home whose training runs in two pods, with its objects on S3."""
-    with pytest.MonkeyPatch.context() as patch, s3_server(patch) as store, ApiServer() as server:
-        folder.mkdir(parents=True)
-        world = world_on(store, server, folder)
-        over_two_pods(world)
-        try:
-            yield Place("pods", world, server, store)
-        finally:
-            store.faults.failing = 0
-            if store.faults.held:
-                store.faults.held.set()
-            server.end_cut_off()
-
-
-@contextmanager
-def lakefs(folder: Path) -> Iterator[Place]:
-    """A home whose tables, records and ledger are on a lakeFS server."""
-    with lakefs_server() as server:
-        folder.mkdir(parents=True)
-        world = World(folder, new_repository(server, folder / "state"))
-        irises.plant(world.pipelines, world.sources)
-        over_two_pods(world, hang_timeout_seconds=4)
-        try:
-            yield Place("lakefs", world, lake=server)
-        finally:
-            server.faults.clear()
-
-
-def of_lakefs(server: LakeFSServer, home: History) -> History:
-    """The history of a home whose states are commits of a server: each has a list of its files."""
-    (repository,) = server.catalog.repositories.values()
-    get = server.catalog.store.get
-    with repository.lock:
-        heads = {name: branch.commit for name, branch in repository.branches.items()}
-        commits = dict(repository.commits)
-    found: list[Commit] = []
-    where: dict[str, str | None] = {}  # by digest; None: a state lists it, and it is not there
-    at: str | None = heads["main"]
-    while at is not None:
-        commit = commits[at]
-        listed = commit.tree.get("_ml_assets/manifest.json")
-        state = json.loads(get(listed.address))["state"] if listed else {"tree": {}, "run_key": ""}
-        tree = {path: digest for path, (digest, _) in state["tree"].items()}
-        for path, digest in tree.items():
-            entry = commit.tree.get(path)
-            if entry is None or not lies_there(server, entry.address):
-                where[digest] = None
-            where.setdefault(digest, entry.address if entry else None)
-        found.append(Commit(at, commit.message, state["run_key"], tree))
-        at = next(iter(commit.parents), None)
-
-    def read(digest: str) -> bytes | None:
-        address = where.get(digest)
-        return get(address) if address else None
-
-    refs = {n: "kept" if n.startswith("ml-assets-keep-") else "branch" for n in heads}
-    return replace(home, commits=tuple(found[::-1]), refs=refs, read=read)
-
-
-def lies_there(server: LakeFSServer, address: str) -> bool:
-    try:
-        server.catalog.store.get(address)
-    except Collected:
-        return False
-    return True
-
-
-PLACES = {"laptop": laptop, "pods": pods, "lakefs": lakefs}
 
 
 @dataclass(frozen=True)
@@ -223,7 +88,7 @@ def result(history: History) -> dict[str, Any]:
             for gate in each
             if gate["name"] not in _MEASURED
         }
-        for each in decided
+        for each in decided[-1:]
     ]
     return {"versions": versions, "gates": gates}
 
@@ -291,12 +156,13 @@ def _ask_until_released(
             place.store,
             place.lake,
         )
+        file = place.outputs()[-1]
         now = _strike(work, place.arena, planned, seed)
         code = _end(work)
         planned = planned[len(now) :]
-        said = place.said()[-1]
-        if code == -signal.SIGKILL and not said:
-            place.note("killed before it said a word")
+        if code == -signal.SIGKILL and not file.stat().st_size:
+            file.write_text("(killed before it said a word)\n")
+        said = file.read_text(errors="replace")
         for strike in now:
             strike.seen = _sentence(said)
         half = violations(place.history(), midway=True)

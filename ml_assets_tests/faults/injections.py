@@ -1,5 +1,6 @@
 """The faults: each does one harm to a piece of work that is under way, and says what it did."""
 
+import json
 import os
 import random
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from ml_assets_tests.faults.history import read_home
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import Fault as LakeFault
 from ml_assets_tests.servers.lakefs import LakeFSServer
@@ -76,13 +78,13 @@ def _ranks(work: Work) -> list[psutil.Process]:
     return [one for one in work.processes("ml_assets.training") if name(one).startswith("rank")]
 
 
-def _kill_torchrun(work: Work) -> bool:
+def kill_torchrun(work: Work) -> bool:
     found = work.processes("ml_assets.training.elastic")  # its forks have its command line
     agents = [one for one in found if name(one) == "pt_elastic"]
     return bool(agents) and _send(work.draw.choice(agents), signal.SIGKILL)
 
 
-def _to_a_rank(number: signal.Signals) -> Fault:
+def to_a_rank(number: signal.Signals) -> Fault:
     def send(work: Work) -> bool:
         ranks = _ranks(work)
         if len(ranks) < 2:
@@ -92,7 +94,7 @@ def _to_a_rank(number: signal.Signals) -> Fault:
     return send
 
 
-def _to(number: signal.Signals, *words: str) -> Fault:
+def to_process(number: signal.Signals, *words: str) -> Fault:
     def send(work: Work) -> bool:
         found = work.processes(*words)
         return bool(found) and _send(work.draw.choice(found), number)
@@ -100,7 +102,7 @@ def _to(number: signal.Signals, *words: str) -> Fault:
     return send
 
 
-def _to_the_command(number: signal.Signals) -> Fault:
+def to_the_command(number: signal.Signals) -> Fault:
     return lambda work: _send(work.command, number)
 
 
@@ -140,6 +142,38 @@ def begin(world: World, *arguments: str) -> psutil.Popen:
         )
 
 
+# --- other people ---------------------------------------------------------------------------------
+
+
+def rolled_back(work: Work) -> bool:
+    """Somebody puts the model of before back."""
+    work.others.append(begin(work.world, "release", "rollback", "irises", *_SIGNED))
+    return True
+
+
+def recalled_and_lifted(work: Work) -> bool:
+    """Somebody takes the oldest data back, sees that it was sound, and takes that back."""
+    home = work.world.root / "state"
+    commits = read_home(home).commits
+    records = [p for c in commits for p in c.tree if p.startswith("records/irises/raw_snapshot/")]
+    oldest = next(commit for commit in commits if records[0] in commit.tree)
+    content = read_home(home).read(oldest.tree[records[0]])
+    version = json.loads(content or b"")["data_version"]
+    begin(work.world, "data", "recall", version, *_SIGNED).wait(60)
+    history = read_home(home)
+    for name in history.file("recalls/active.json")["ids"] if history.below("recalls/") else ():
+        work.others.append(begin(work.world, "data", "recall", "--lift", name, *_SIGNED))
+    return True
+
+
+_SIGNED = ("--author", "ann", "--reason", "complaints")
+
+
+def both_at_once(work: Work) -> bool:
+    """A rollback to a model that is being recalled."""
+    return rolled_back(work) and recalled_and_lifted(work)
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -154,7 +188,7 @@ def damaged_checkpoint(work: Work) -> bool:
         return False
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    return _to_a_rank(signal.SIGKILL)(work)
+    return to_a_rank(signal.SIGKILL)(work)
 
 
 def full_disk(work: Work) -> bool:
@@ -174,6 +208,34 @@ def full_disk(work: Work) -> bool:
     return True
 
 
+def read_only_disk(work: Work) -> bool:
+    """Whatever opens a file of the home in these three seconds finds its disk read-only.
+
+    Files that are open stay so: a mount over the home does it, for root passes by its modes.
+    """
+    state = str(work.world.root / "state")
+    if not Path(state).is_mount():
+        return False
+    if subprocess.run(["mount", "--bind", state, state], check=False).returncode:
+        return False
+    subprocess.run(["mount", "-o", "remount,ro,bind", state], check=True)
+    _later(3, lambda: subprocess.run(["umount", "--lazy", state], check=True))
+    return True
+
+
+def disk_of_its_own(folder: Path) -> Iterator[bool]:
+    """Give a folder a small disk while this generator lives, where this machine lets one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounts = shutil.which("mount") is not None and os.geteuid() == 0
+    command = ["mount", "-t", "tmpfs", "-o", "size=192m", "none", str(folder)]
+    mounted = mounts and not subprocess.run(command, capture_output=True, check=False).returncode
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
 # --- clocks ---------------------------------------------------------------------------------------
 
 
@@ -188,7 +250,7 @@ def clock_of_its_own(folder: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "FAULTS_CLOCK": str(folder / "clock")}
 
 
-def _clock_jumps(seconds: int) -> Fault:
+def clock_jumps(seconds: int) -> Fault:
     def strike(work: Work) -> bool:
         if "FAULTS_CLOCK" not in work.world.extra:
             return False
@@ -204,7 +266,7 @@ def _clock_jumps(seconds: int) -> Fault:
 # --- pods, their API and their store --------------------------------------------------------------
 
 
-def _to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
+def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
     def strike(work: Work) -> bool:
         assert work.cluster is not None
         alive = [
@@ -221,12 +283,12 @@ def _to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
     return strike
 
 
-def _kill_in_pod(cluster: ApiServer, pod: str) -> None:
+def kill_in_pod(cluster: ApiServer, pod: str) -> None:
     for pid in cluster.processes(pod):
         _send(psutil.Process(pid), signal.SIGKILL)
 
 
-def _to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
+def to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
     def strike(work: Work) -> bool:
         assert work.cluster is not None
         harm(work.cluster)
@@ -235,7 +297,7 @@ def _to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
     return strike
 
 
-def _api_away(cluster: ApiServer) -> None:
+def api_away(cluster: ApiServer) -> None:
     def away() -> None:
         with cluster.faults.api_down():
             time.sleep(4)
@@ -243,7 +305,7 @@ def _api_away(cluster: ApiServer) -> None:
     threading.Thread(target=away, daemon=True).start()
 
 
-def _to_the_store(status: str, code: str, times: int) -> Fault:
+def to_the_store(status: str, code: str, times: int) -> Fault:
     def strike(work: Work) -> bool:
         assert work.store is not None
         faults = work.store.faults
@@ -257,7 +319,7 @@ def _to_the_store(status: str, code: str, times: int) -> Fault:
 
 def store_away(work: Work) -> bool:
     """All requests are refused for four seconds."""
-    _to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work)
+    to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work)
     assert work.store is not None
     faults = work.store.faults
     _later(4, lambda: setattr(faults, "failing", 0))
@@ -275,10 +337,31 @@ def store_stands_still(work: Work) -> bool:
     return True
 
 
+def torn(verb: str, times: int) -> Fault:
+    """The connection breaks in the middle of what the next of these requests carry."""
+
+    def strike(work: Work) -> bool:
+        assert work.store is not None
+        with work.store.faults.lock:
+            work.store.faults.torn = dict.fromkeys([verb], times)
+        return True
+
+    return strike
+
+
+def slow_store(work: Work) -> bool:
+    """What the store answers with comes at 64 KiB a second, for six seconds."""
+    assert work.store is not None
+    faults = work.store.faults
+    faults.bytes_per_second = 1 << 16
+    _later(6, lambda: setattr(faults, "bytes_per_second", 0.0))
+    return True
+
+
 # --- lakeFS ---------------------------------------------------------------------------------------
 
 
-def _to_the_lake(*asked: str, times: int = 1, **what: Any) -> Fault:
+def to_the_lake(*asked: str, times: int = 1, **what: Any) -> Fault:
     """The next requests of this method and path are answered so."""
 
     def strike(work: Work) -> bool:
@@ -302,96 +385,3 @@ def _later(seconds: float, do: Callable[[], object]) -> None:
     timer = threading.Timer(seconds, do)
     timer.daemon = True
     timer.start()
-
-
-# --- all of them ----------------------------------------------------------------------------------
-
-EVERYWHERE: dict[str, Fault] = {
-    "the command is killed": _to_the_command(signal.SIGKILL),
-    "the command is interrupted (Ctrl-C)": _to_the_command(signal.SIGINT),
-    "the command is told to end (SIGTERM)": _to_the_command(signal.SIGTERM),
-    "the same command is given twice": second_command,
-}
-LAPTOP: dict[str, Fault] = {
-    **EVERYWHERE,
-    "a rank is killed": _to_a_rank(signal.SIGKILL),
-    "a rank stops (SIGSTOP)": _to_a_rank(signal.SIGSTOP),
-    "a rank gets a notice (SIGTERM)": _to_a_rank(signal.SIGTERM),
-    "torchrun is killed": _kill_torchrun,
-    "the supervisor is killed": _to(signal.SIGKILL, "supervisor.py"),
-    "the machine is lost": machine_lost,
-    "a checkpoint is damaged, a rank dies": damaged_checkpoint,
-    "the disk is full": full_disk,
-    "the clock goes an hour on": _clock_jumps(3600),
-    "the clock goes an hour back": _clock_jumps(-3600),
-}
-PODS: dict[str, Fault] = {
-    **EVERYWHERE,
-    "a pod's processes are killed": _to_a_pod(_kill_in_pod),
-    "a pod is drained": _to_a_pod(ApiServer.drain),
-    "a pod is preempted": _to_a_pod(ApiServer.preempt),
-    "a pod is evicted for pressure": _to_a_pod(ApiServer.evict_for_pressure),
-    "a pod runs out of memory": _to_a_pod(ApiServer.run_out_of_memory),
-    "a node is cut off": _to_a_pod(ApiServer.cut_off),
-    "a pod runs twice": _to_a_pod(ApiServer.double),
-    "the API server is away for 4 s": _to_the_api(_api_away),
-    "the API server answers 429": _to_the_api(lambda c: c.faults.refuse(429, times=5)),
-    "the API server answers 500": _to_the_api(lambda c: c.faults.refuse(500, times=5)),
-    "the API server is slow": _to_the_api(lambda c: c.faults.delay(1.5, times=6)),
-    "an answer of the API server is lost": _to_the_api(lambda c: c.faults.reset(after=True)),
-    "all watches end": _to_the_api(lambda c: c.faults.drop_watches()),
-    "a watch is too old (410)": _to_the_api(lambda c: c.faults.expire_watch(times=2)),
-    "the store asks for patience (503)": _to_the_store("503 Slow Down", "SlowDown", 8),
-    "the store fails (500)": _to_the_store("500 Internal Server Error", "InternalError", 5),
-    "the store is away for 4 s": store_away,
-    "the store stands still": store_stands_still,
-    "the store's token has expired": _to_the_store("403 Forbidden", "ExpiredToken", 3),
-    "the API server's token has expired": _to_the_api(lambda c: c.faults.refuse(401, times=3)),
-}
-LAKEFS: dict[str, Fault] = {
-    **EVERYWHERE,
-    "a rank is killed": _to_a_rank(signal.SIGKILL),
-    "lakeFS is away for 4 s": lake_away,
-    "lakeFS answers 500": _to_the_lake(status=500, times=5),
-    "lakeFS answers 429": _to_the_lake(status=429, times=8),
-    "lakeFS refuses a merge (409)": _to_the_lake("POST", "/merge/", status=409, times=2),
-    "lakeFS merges, and its answer is lost": _to_the_lake("POST", "/merge/", after=True),
-    "lakeFS commits, and its answer is lost": _to_the_lake("POST", "/commits", after=True),
-    "an object of lakeFS breaks off": _to_the_lake("GET", "/objects", cut=100, times=2),
-    "lakeFS is slow": _to_the_lake(delay=1.5, times=6),
-    "the key of lakeFS has expired (401)": _to_the_lake(status=401, times=3),
-}
-ARENAS = {"laptop": LAPTOP, "pods": PODS, "lakefs": LAKEFS}
-WANTED = {
-    "kill of a command, a supervisor, a rank, a pod": ("the command is killed", "a rank is killed"),
-    "stopped processes": ("a rank stops (SIGSTOP)",),
-    "loss of a pod, of a node, eviction, a notice": ("a node is cut off", "a pod is preempted"),
-    "an API server that is away, slow, or refuses": ("the API server is away for 4 s",),
-    "S3 that is away, slow, or refuses": ("the store is away for 4 s",),
-    "lakeFS that is away, conflicts, or refuses": ("lakeFS is away for 4 s",),
-    "a full disk": ("the disk is full",),
-    "clocks that jump": ("the clock goes an hour on", "the clock goes an hour back"),
-    "expired tokens": ("the store's token has expired", "the API server's token has expired"),
-    "a torn upload": (),
-    "a disk that becomes read-only": (),
-    "a restart of Postgres": (),
-    "kill of the daemon or of the UI's server, two daemons, runs by schedules and sensors": (),
-    "a release that races a rollback and a recall": (),
-    "an upgrade of the orchestrator in mid-training": (),
-    "duplicated and reordered events": (),
-    "a real cluster": (),
-}
-"""What a matrix of faults is to have -> the faults here that are it; what has none is missing."""
-
-
-def disk_of_its_own(folder: Path) -> Iterator[bool]:
-    """Give a folder a small disk while this generator lives, where this machine lets one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mounts = shutil.which("mount") is not None and os.geteuid() == 0
-    command = ["mount", "-t", "tmpfs", "-o", "size=192m", "none", str(folder)]
-    mounted = mounts and not subprocess.run(command, capture_output=True, check=False).returncode
-    try:
-        yield mounted
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(folder)], check=False)

@@ -5,7 +5,7 @@ from statistics import median
 
 from ml_assets_tests.faults.campaign import Strike
 from ml_assets_tests.faults.history import INVARIANTS
-from ml_assets_tests.faults.injections import ARENAS, WANTED
+from ml_assets_tests.faults.matrix import ARENAS, WANTED
 
 HEAD = """\
 # What was broken on purpose, and what came of it

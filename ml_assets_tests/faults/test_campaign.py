@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets_tests.faults.campaign import PATIENCE, lakefs, play
+from ml_assets_tests.faults.campaign import PATIENCE, play
 from ml_assets_tests.faults.history import INVARIANTS, violations
-from ml_assets_tests.faults.injections import ARENAS, WANTED, begin
+from ml_assets_tests.faults.injections import begin
+from ml_assets_tests.faults.matrix import ARENAS, WANTED
 from ml_assets_tests.faults.page import write_page
+from ml_assets_tests.faults.places import lakefs
 
 pytestmark = [
     pytest.mark.daemon,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.hyperparameter_search.plan import Plan
 from ml_assets.assets.hyperparameter_search.running import Running
-from ml_assets.assets.trained_model.initial_weights import InitialWeights
+from ml_assets.assets.trained_model.initial_weights import INIT_FROM, GivenModel
 from ml_assets.launch.session_name import program_of
 from ml_assets.records.run_record import (
     Environment,
@@ -138,4 +138,5 @@ def _taken_over(one: Running) -> Sequence[RunInput]:
     part = one.proposal.part
     if part is None or part.weights is None:
         return ()
-    return (InitialWeights(part.weights, f"trial {part.parent}").as_run_input(),)
+    given = GivenModel(INIT_FROM, part.weights, f"trial {part.parent}")
+    return (given.as_run_input(),)

@@ -15,6 +15,7 @@ from ml_assets.assets.trained_model.pictures import (
     decoded_rows,
     losses_at_a_glance,
     pace_numbers,
+    scaling,
     training_pictures,
 )
 from ml_assets.assets.trained_model.session_log import remember_session
@@ -42,6 +43,7 @@ from ml_assets.spec.program.events import (
     Trace,
     Warning,
 )
+from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import without_meaning
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.pipeline_context import Pipeline
@@ -172,11 +174,14 @@ class EventSinks:
         entry = self._entry("FINISHED")
         return self.tracking.open_run(entry.pipeline, entry.session, entry.tags, entry.params)
 
-    def measurements(self, result: TrainResult, world: World) -> dict[str, Any]:
+    def measurements(
+        self, result: TrainResult, world: World, alone: Alone | None
+    ) -> dict[str, Any]:
         """The pace of the whole training, in numbers, what it recovered from, and its trace.
 
         Args:
             world: of its first attempt.
+            alone: one process by itself.
         """
         asked, trace = self.job.training.profile, self.story.trace
         if asked is not None and trace is None:
@@ -188,7 +193,10 @@ class EventSinks:
         recovered = recovery_metadata(result.attempt, self.story.lost, world)
         pace = pace_numbers(self.story.metrics)
         best = {"best_checkpoint": self.best_checkpoint} if self.best_checkpoint else {}
-        return {"seconds": result.seconds, **best, **pace, **recovered, **there}
+        worlds = {world.processes, *(lost.goes_on.processes for lost in self.story.lost)}
+        gpu = any(node.machine.gpus for node in self.story.nodes)
+        spread = scaling(pace, alone, self.job.training, worlds, gpu=gpu)
+        return {"seconds": result.seconds, **best, **pace, **spread, **recovered, **there}
 
     def _entry(self, status: Literal["FINISHED", "FAILED"]) -> OutboxEntry:
         left_out = set(without_meaning(self.job.model))
