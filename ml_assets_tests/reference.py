@@ -44,7 +44,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 _HEAD = """# Reference
 
 Every field of a spec and of a `search.yaml`, with its default, the metrics, and what a feature
-function is given. Written from the code's docstrings by `python -m ml_assets_tests.reference`, and held to them by a test.
+function is given. Written from the code's docstrings by `python -m ml_assets_tests.reference`, and
+held to them by a test.
 [Add a pipeline](add-a-pipeline.md) shows them at work.
 """
 PARTS: tuple[tuple[str, object], ...] = (
