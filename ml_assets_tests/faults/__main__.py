@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,6 +23,9 @@ from ml_assets_tests.faults.places import PLACES
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "faults.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
+CRASH = "no fault"
+CRASHES = 3
+"""Rounds of a place that may end in an error of the matrix itself before it is left out."""
 
 
 def main() -> int:
@@ -30,11 +35,14 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
     beside = [_beside(asked, one) for one in range(1, asked.side_by_side)]
     seeds = itertools.count(asked.seed, asked.stride or asked.side_by_side)
-    broken = False
+    broken, crashed = False, Counter[str]()
     for number, seed in enumerate([asked.seed] if asked.only_seed else seeds):
         drawn = [one for one in PLACES if number % 4 == 0 or one not in SELDOM]
         for arena in asked.arena or drawn:
-            strikes = play(arena, seed, folder, asked.fault)
+            if crashed[arena] == CRASHES:
+                continue
+            strikes = _played(arena, seed, folder, asked.fault)
+            crashed[arena] += any(strike.fault == CRASH for strike in strikes)
             remember(RESULTS, strikes)
             _print(strikes, arena, seed, folder)
             broken = broken or any(strike.broken for strike in strikes)
@@ -49,6 +57,16 @@ def main() -> int:
         PAGE.write_text(write_page(strikes, _when()))
         print(f"{PAGE.relative_to(ROOT)}: {len(strikes)} faults")
     return int(any(strike.broken for strike in strikes))
+
+
+def _played(arena: str, seed: int, folder: Path, only: str | None) -> list[Strike]:
+    """A round; one that ends in an error of its own is told as what it is, and others follow."""
+    try:
+        return play(arena, seed, folder, only)
+    except Exception as error:
+        traceback.print_exc()
+        said = f"the round itself ended: {type(error).__name__}: {error}"
+        return [Strike(CRASH, arena, seed, 0.0, broken=[said[:500]])]
 
 
 def _beside(asked: argparse.Namespace, number: int) -> "subprocess.Popen[bytes]":

@@ -100,12 +100,12 @@ POSTGRES: dict[str, Fault] = {
     "Postgres is away for 6 s": servers.database_away,
 }
 ARENAS = {
-    "served": SERVED,
-    "postgres": POSTGRES,
     "laptop": LAPTOP,
     "pods": PODS,
     "lakefs": LAKEFS,
     "moves": MOVES,
+    "served": SERVED,
+    "postgres": POSTGRES,
 }
 WHERE = {
     "laptop": "`ml-assets run`, with processes of this machine",

@@ -256,10 +256,10 @@ def on_postgres(folder: Path) -> Iterator[Place]:
 PRODUCTION = Path(__file__).parents[2] / "deploy" / "dagster" / "dagster.yaml"
 ADDRESSES = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
 PLACES = {
-    "served": served,
-    "postgres": on_postgres,
     "laptop": laptop,
     "pods": pods,
     "lakefs": lakefs,
     "moves": moves,
+    "served": served,
+    "postgres": on_postgres,
 }
