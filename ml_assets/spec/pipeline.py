@@ -255,7 +255,7 @@ def _ahead_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         said = f"label.ahead of {told} reads {needed} earlier partitions: set look_back: {needed}"
         yield Misfit(("features", "look_back"), said)
     if isinstance(split, WindowSplit) and split.embargo < needed:
-        said = f"outcomes are seen {told} late: set split.embargo to {needed} partitions at least"
+        said = f"outcomes are seen {told} late: set split.embargo to {needed} or more"
         yield Misfit(("split", "embargo"), said)
 
 
