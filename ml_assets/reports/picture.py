@@ -11,6 +11,8 @@ from typing import Literal
 from ml_assets.reports.drawing import POINTED, POINTED_END
 from ml_assets.reports.wording import plain_markdown
 
+IMAGE_BYTES = 15_000
+"""Most bytes that one picture should take in the event log."""
 TEMPLATES = Path(__file__).parent / "templates"
 _MIDDLE_TONES = (
     "svg{--ink:#7b7f89;--soft:#7b7f89;--faint:#858994;--line:#85899440;--axis:#85899499;"
