@@ -47,6 +47,7 @@ _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "max_steps",
     "augmentation",
     "ensemble",
+    "distill",
     "curriculum",
     "compile",
     "accumulate",
@@ -55,7 +56,7 @@ _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "patience",
 }
 """What no sanity check reads: a spec that changes only these is not examined again."""
-_PACE = {"batch_size", "microbatches", "accumulate", "precision"}
+_PACE = {"batch_size", "microbatches", "accumulate", "precision", "compile", "distill"}
 """What the pace of one process hangs on, which is measured with the checks."""
 
 
@@ -77,6 +78,7 @@ def _training(job: TrainJob) -> dict[str, object]:
         "data": job.data.digest,
         "init": job.init.digest if job.init else None,
         "salt": job.salt,
+        **({"teacher": job.teacher.digest} if job.teacher else {}),
         **({"members": [one.digest for one in job.members]} if job.members else {}),
         **({} if job.steps is None else {"steps": job.steps}),
         **_code(job.code),

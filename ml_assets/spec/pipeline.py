@@ -20,6 +20,7 @@ from ml_assets.spec.cluster import ClusterSpec, cluster_problems
 from ml_assets.spec.consistency import (
     Declared,
     baseline_problems,
+    distill_problems,
     gate_problems,
     objective_problems,
     row_problems,
@@ -258,10 +259,7 @@ def _ahead_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         )
         yield Misfit(("features", "look_back"), said)
     if isinstance(split, WindowSplit) and split.embargo < needed:
-        said = (
-            f"outcomes are seen {told} late: set split.embargo to {counted(needed, 'partition')}"
-            " at least"
-        )
+        said = f"outcomes are seen {told} late: set split.embargo to {needed} or more"
         yield Misfit(("split", "embargo"), said)
 
 
@@ -293,6 +291,7 @@ def _training_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     yield from _language_problems(spec)
     yield from parallel_problems(spec.training, spec.model)
     yield from objective_problems(spec.training, spec.label.task, spec.label.classes)
+    yield from distill_problems(spec.training, spec.label.task)
     yield from row_problems(spec.training, spec.label.task, spec.features.numeric)
     yield from (Misfit(("training", name), f"training.{name}: {why}") for name in refused)
 
@@ -317,7 +316,7 @@ def _evaluation_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         said = "evaluation.block 'entity' resamples what split.groups names: name it, or take 'row'"
         yield Misfit(("evaluation", "block"), said)
     yield from simple_model_problems(spec.evaluation)
-    yield from origin_problems(spec.evaluation.origins, spec.split, spec.training.init_from)
+    yield from origin_problems(spec.evaluation.origins, spec.split, spec.training)
 
 
 def _gate_problems(spec: PipelineSpec) -> list[Misfit]:

@@ -22,7 +22,7 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, file: Path, key: Sequence[st
     """
     whole = frame.lazy().collect()
     ties = [name for name in whole.columns if name not in key]
-    rows = whole.sort([*key, *ties], maintain_order=True)
+    rows = whole if _in_order(whole, key) else whole.sort([*key, *ties], maintain_order=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     rows.write_parquet(
         draft, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_SIZE
@@ -31,6 +31,12 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, file: Path, key: Sequence[st
         os.fsync(written.fileno())
     os.replace(draft, file)
     return len(rows)
+
+
+def _in_order(rows: pl.DataFrame, key: Sequence[str]) -> bool:
+    """Whether a table lies as it would be sorted, by a key of one column: it is not copied then."""
+    values = rows[key[0]] if len(key) == 1 else None
+    return values is not None and bool((values[:-1] < values[1:]).all(ignore_nulls=False))
 
 
 def column_schema(frame: pl.LazyFrame | pl.DataFrame) -> dict[str, str]:

@@ -81,6 +81,7 @@ def test_what_decides_the_bits_is_in_it(other):
         {"model": Mlp(family="mlp", width=7)},
         {"salt": "x"},
         {"init": MODEL},
+        {"teacher": MODEL},
         {"pipeline": "other"},
     ],
 )
@@ -139,7 +140,7 @@ def test_other_data_or_another_network_is_examined_anew():
 def test_all_that_a_job_asks_for_stands_in_its_request(tmp_path):
     own, spec = code(tmp_path / "pipeline"), TrainingSpec(processes=1)
     asked = [
-        (train_request, TrainJob("demo", NETWORK, spec, DATA, init=MODEL, steps=3, code=own)),
+        (train_request, TrainJob("demo", NETWORK, spec, DATA, init=MODEL, teacher=DATA, code=own)),
         (score_request, ScoreJob("demo", MODEL, DATA, "holdout", code=own)),
         (measure_request, MeasureJob("demo", NETWORK, spec, DATA, 5, code=own)),
         (sanity_request, SanityJob("demo", NETWORK, spec, DATA, code=own, deep=True)),

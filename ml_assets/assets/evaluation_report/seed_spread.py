@@ -67,8 +67,11 @@ class Seeds:
         """The model of a seed; a session that ended is not run again."""
         spec = self.pipeline.spec
         training = spec.training.model_copy(update={"seed": seed})
-        begun = self.model.attributes.get("init")
-        init = Ref.model_validate(begun) if begun else None
+        known = self.model.attributes
+        init, teacher = (
+            Ref.model_validate(known[name]) if name in known else None
+            for name in ("init", "teacher")
+        )
         data = data_ref(self.pipeline, self.data)
         job = TrainJob(
             spec.name,
@@ -76,6 +79,7 @@ class Seeds:
             training,
             data,
             init=init,
+            teacher=teacher,
             cluster=spec.cluster,
             code=self.pipeline.network,
         )

@@ -206,7 +206,7 @@ def trials_table(study: Study, search: SearchSpec) -> Table:
             *(str(one.values[path]) for path in paths),
             one.end,
             f"{100 * max((x for x, _ in one.curve), default=0.0):.0f} %",
-            f"{one.machine_hours * 60:.1f} min",
+            time_said(one.machine_hours),
         )
         for one in [*study.finished, *rest][:_ROWS]
     ]
@@ -216,6 +216,14 @@ def trials_table(study: Study, search: SearchSpec) -> Table:
     return Table(
         "Trials", words, ("", study.judged_by, *heads, "ended", "trained", "machine"), rows
     )
+
+
+def time_said(hours: float) -> str:
+    """Hours of a machine in the unit that people would say them in."""
+    seconds = 3600 * hours
+    if seconds < 99.5:
+        return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if hours < 2 else f"{hours:.1f} h"
 
 
 def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
@@ -292,7 +300,7 @@ def study_page(
             "name": "Trials",
             "value": str(len(study.trials)),
             "below": f"{ends['finished']} finished, {ends['pruned']} pruned;"
-            f" {study.machine_hours * 60:.0f} machine minutes",
+            f" {time_said(study.machine_hours)} of machines",
         },
     ]
     return page(

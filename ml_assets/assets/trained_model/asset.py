@@ -152,16 +152,15 @@ def _listed(advice: Sequence[str]) -> str:
 def _shown(training: "Training", trained: "Trained", alone: Alone | None) -> dict[str, Any]:
     """What both pages show: pictures, measurements, costs, where weights and values come from."""
     from ml_assets.assets.trained_model.cost.page import costs
-    from ml_assets.assets.trained_model.initial_weights import KEY
 
-    pipeline, sinks, init = training.pipeline, trained.sinks, training.init
+    pipeline, sinks = training.pipeline, trained.sinks
     won = training.asked.winner
     return {
         **sinks.pictures(),
         **sinks.measurements(trained.result, training.world, alone),
         **costs(pipeline, trained.result.session),
         **tracking_link(pipeline, sinks.mlflow_run),
-        **({KEY: f"{init.said} {init.ref.digest[:SHOWN]}"} if init else {}),
+        **{key: f"{one.said} {one.ref.digest[:SHOWN]}" for key, one in training.given.items()},
         **({"search": f"trial {won.trial} of {won.study}"} if won else {}),
     }
 

@@ -33,6 +33,8 @@ class Limits:
     queue_rows: int = 4096
     """The most rows that wait; a request of more is refused for good."""
     body_bytes: int = 4 << 20
+    arriving_bytes: int = 64 << 20
+    """Of the bodies of all requests together, until each is read."""
     seconds: float = 10.0
     """For one request, from its first byte to its answer."""
 

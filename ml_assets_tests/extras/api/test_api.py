@@ -171,9 +171,12 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
         status, answer = api.ask(RUNS, body)
         assert (status, answer.keys()) == (400, {"error", "problems"})
         assert said in answer["error"]
-    for method, path, code in (("DELETE", RUNS, 405), ("GET", "/api/v2", 404)):
-        status, answer = api.send(method, path, None)
-        assert (status, answer.keys()) == (code, {"error", "problems"})
+    for method, path, code, said in (
+        ("DELETE", RUNS, 405, f"DELETE is not taken at {RUNS}: /docs has the routes."),
+        ("GET", "/api/v2", 404, "There is no /api/v2 here: /docs has the routes."),
+        ("GET", "/" + "n" * 60_000, 404, f"There is no /{'n' * 199} here: /docs has the routes."),
+    ):
+        assert api.send(method, path, None) == (code, {"error": said, "problems": []})
     assert api.ask(RUNS, b'"' + b"x" * (2 << 20) + b'"')[0] == 413
     status, answer = api.ask(f"{V1}/models/register", {"name": "x", "stage": "archived"})
     assert status == 422
