@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ml_assets.errors import visible
+from ml_assets.errors import counted, visible
 
 ROW_GROUP_SIZE = 100_000
 _MARKUP = re.compile(r"([\\`<>|\[\]])")
@@ -72,7 +72,7 @@ def preview_markdown(frame: pl.LazyFrame | pl.DataFrame, rows: int = 5, columns:
         lines.append(f"| {' | '.join(_cell(value) for value in row)} |")
     if len(names) > columns:
         more = ", ".join(_cell(name) for name in names[columns:])
-        lines.append(f"\n{len(names) - columns} more columns: {more}")
+        lines.append(f"\n{counted(len(names) - columns, 'more column')}: {more}")
     return "\n".join(lines)
 
 

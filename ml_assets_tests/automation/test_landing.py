@@ -287,7 +287,7 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
     assert world.settle() == ["table_closed_orders", "features"]
     assert world.published("feature_set") == WEEKS[1:3]
     assert world.says().startswith(
-        "1 partitions (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
+        "1 partition (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
         " 2 more stay as they were read"
     )
 

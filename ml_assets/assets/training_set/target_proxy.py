@@ -66,7 +66,7 @@ def find_proxies(
             bound=bound,
             reason="not judged: a text is no single feature"
             if features.tokens
-            else f"not judged: the {len(judged)} rows of validation are too few, or too alike",
+            else f"not judged: too few rows of validation, or too alike ({len(judged):,})",
         )
     found = dict[str, float]()
     for some in _in_groups(features):
