@@ -256,7 +256,7 @@ def on_postgres(folder: Path) -> Iterator[Place]:
 PRODUCTION = Path(__file__).parents[2] / "deploy" / "dagster" / "dagster.yaml"
 ADDRESSES = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
 DAGSTERS_LOG = " - dagster"
-"""What a daemon prints is Dagster's own log, with stacks of Dagster's: no word to people of ours."""
+"""What a daemon prints is Dagster's own log, with its stacks; no word of ours to people."""
 PLACES = {
     "laptop": laptop,
     "pods": pods,
