@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ml_assets.errors import counted
 from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
 from ml_assets.spec.gates import BaselineSpec, ValueBaseline
 from ml_assets.spec.split import ShareSplit, TimeSharesSplit, WindowSplit, is_by_time
@@ -102,8 +103,8 @@ def origin_problems(
         most = int((MOST_HELD_OUT - split.validation) / split.holdout + _ROUNDING)
         if held > MOST_HELD_OUT + _ROUNDING:
             said = (
-                f"evaluation.origins: {origins.count} holdouts of {split.holdout:g} and validation"
-                f" are {held:.0%} of the rows, and leave too few to train on: at most {most} of"
-                f" them, or a smaller split.holdout"
+                f"evaluation.origins: {counted(origins.count, 'holdout')} of {split.holdout:g} and"
+                f" validation are {held:.0%} of the rows, and leave too few to train on: at most"
+                f" {most} of them, or a smaller split.holdout"
             )
             yield Misfit(("evaluation", "origins"), said)

@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from ml_assets.errors import counted
 from ml_assets.spec.automation import AutomationSpec, duration_text
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, unset
 from ml_assets.spec.cluster import ClusterSpec, cluster_problems
@@ -252,7 +253,10 @@ def _ahead_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     partition = SHORTEST[spec.partitions.cadence]
     needed = -(-ahead // partition)
     if spec.features.look_back < needed:
-        said = f"label.ahead of {told} reads {needed} earlier partitions: set look_back: {needed}"
+        said = (
+            f"label.ahead of {told} reads {counted(needed, 'earlier partition')}: set look_back:"
+            f" {needed}"
+        )
         yield Misfit(("features", "look_back"), said)
     if isinstance(split, WindowSplit) and split.embargo < needed:
         said = f"outcomes are seen {told} late: set split.embargo to {needed} or more"

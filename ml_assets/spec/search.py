@@ -185,7 +185,8 @@ class SearchSpec(Frozen):
 def _method_problems(search: SearchSpec) -> list[Misfit]:
     found: list[Misfit] = []
     if search.then is not None and search.then.after >= search.trials:
-        said = f"then.after is {search.then.after} of {search.trials} trials: none is left for it"
+        told = counted(search.trials, "trial")
+        said = f"then.after is {search.then.after} of {told}: none is left for it"
         found.append(Misfit(("then", "after"), said))
     if search.then is not None and search.method in ("grid", "tpe"):
         said = f"method {search.method} is not followed by another: remove 'then'"
@@ -246,7 +247,8 @@ def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
         return [Misfit(("method",), f"{said}, such as tpe")]
     found: list[Misfit] = []
     if search.rounds and spec.training.epochs < search.rounds:
-        said = f"{search.rounds} rounds of {spec.training.epochs} epochs: a round is one or more"
+        told = counted(search.rounds, "round"), counted(spec.training.epochs, "epoch")
+        said = f"{' of '.join(told)}: a round is one or more"
         found.append(Misfit(("rounds",), said))
     if spec.training.max_steps is not None:
         said = "the rounds share the epochs out, and training.max_steps would end each: remove it"

@@ -14,6 +14,7 @@ from typing import assert_never
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
 
+from ml_assets.errors import counted
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
@@ -38,8 +39,8 @@ def training_losses(
     losses = network.own_loss(logits, rows.label)
     if losses.shape != rows.label.shape:
         raise TeamCodeFailed(
-            f"model.loss returned {tuple(losses.shape)} for {len(rows.label)} rows; expected a loss"
-            " of each row: do not take the mean."
+            f"model.loss returned {tuple(losses.shape)} for {counted(len(rows.label), 'row')};"
+            " expected a loss of each row: do not take the mean."
         )
     return losses
 

@@ -5,6 +5,7 @@ The sanity step asks here for the pace of one process by itself.
 
 import time
 from pathlib import Path
+from statistics import median
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -126,15 +127,16 @@ def pace_alone(request: SanityRequest, folder: Path, schema: ShardSchema) -> Alo
 
 
 def _steady(stepper: Stepper) -> float:
-    """Rows a second of the steps after the first ones."""
-    rows, seconds, scale = 0.0, 0.0, None
+    """Rows a second of the usual step after the first ones."""
+    rates, seconds, scale = list[float](), 0.0, None
     full = _full_steps(stepper.batches)
     for number in range(_WARM + _ALONE_STEPS):
         began = time.perf_counter()
         done = stepper.take(number % full, scale, lambda: StopFlags(False, False))
         took, scale = time.perf_counter() - began, done.loss_scale
         if number >= _WARM or took >= _SLOW_STEP:
-            rows, seconds = rows + done.rows, seconds + took
+            rates.append(done.rows / took)
+            seconds += took
         if seconds >= _ALONE_SECONDS:
             break
-    return rows / seconds
+    return median(rates)

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from ml_assets_tests.faults.history import History, violations
-from ml_assets_tests.faults.injections import Work, begin, below
+from ml_assets_tests.faults.injections import Work, below
 from ml_assets_tests.faults.matrix import ARENAS
 from ml_assets_tests.faults.places import PLACES, Place
 
@@ -67,11 +67,12 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
     """
     with PLACES[arena](folder / f"undisturbed-{arena}") as place:
         began = time.monotonic()
-        command = begin(place.world, "run", "irises")
-        assert command.wait(PATIENCE) == 0, place.said()[-1][-3000:]
-        found = violations(place.history())
+        _ask_until_released(place, random.Random(0), [], 0)
+        assert len(place.said()) == 1, place.said()[0][-3000:]
+        took = time.monotonic() - began
+        found = violations(_settled(place))
         assert found == [], found
-        return Undisturbed(result(place.history()), time.monotonic() - began)
+        return Undisturbed(result(place.history()), took)
 
 
 def result(history: History) -> dict[str, Any]:
@@ -130,8 +131,11 @@ def _broken(place: Place, measure: Undisturbed) -> list[str]:
     return found
 
 
-def _settled(place: Place, seconds: float = 20) -> History:
-    """The history once what ends by itself has ended, or after this time."""
+def _settled(place: Place, seconds: float = 45) -> History:
+    """The history once what ends by itself has ended, or after this time.
+
+    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon.
+    """
     until = time.monotonic() + seconds
     while True:
         history = place.history()
@@ -150,11 +154,13 @@ def _ask_until_released(
     for _ in range(ASKED_AT_MOST):
         work = Work(
             place.world,
-            begin(place.world, "run", "irises"),
+            place.begin(),
             draw,
             place.cluster,
             place.store,
             place.lake,
+            place.database,
+            made=place.made if place.serves else None,
         )
         file = place.outputs()[-1]
         now = _strike(work, place.arena, planned, seed)
@@ -163,6 +169,8 @@ def _ask_until_released(
         if code == -signal.SIGKILL and not file.stat().st_size:
             file.write_text("(killed before it said a word)\n")
         said = file.read_text(errors="replace")
+        if now:
+            now[-1].broken += work.broken
         for strike in now:
             strike.seen = _sentence(said)
         half = violations(place.history(), midway=True)
@@ -193,6 +201,8 @@ def _strike(work: Work, arena: str, planned: list[tuple[float, str]], seed: int)
 
 def _end(work: Work) -> int:
     """Wait for the command and those beside it; what works for too long is killed."""
+    if work.made is not None:
+        return _end_of_server(work)
     codes = []
     for command in [work.command, *work.others]:
         try:
@@ -203,6 +213,21 @@ def _end(work: Work) -> int:
                     process.send_signal(signal.SIGKILL)
             codes.append(command.wait())
     return codes[0]
+
+
+def _end_of_server(work: Work) -> int:
+    """Let it serve until its work is made, then tell it to end; 0: the work is made."""
+    until = time.monotonic() + PATIENCE
+    while not work.over() and time.monotonic() < until:
+        time.sleep(1)
+    assert work.made is not None
+    made = work.made()
+    for command in [work.command, *work.others]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            command.terminate()
+    for command in [work.command, *work.others]:
+        command.wait(60)
+    return 0 if made else work.command.wait() or 1
 
 
 def _sentence(said: str) -> str:

@@ -117,13 +117,16 @@ def read_home(
         read=read,
         model=model or model_here,
         tracked=_tracked(home / "mlflow.db"),
-        runs=dict(
-            _rows(home / "dagster" / "history" / "runs.db", "select run_id, status from runs")
-        ),
+        runs=runs_of(home),
         leftovers=tuple(_leftovers(home)),
         processes=tuple(_processes(home)),
         said=said,
     )
+
+
+def runs_of(home: Path) -> dict[str, str]:
+    """Dagster's runs -> their status, from the database that lies in a home."""
+    return dict(_rows(home / "dagster" / "history" / "runs.db", "select run_id, status from runs"))
 
 
 def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:

@@ -1,27 +1,31 @@
 """The faults: each does one harm to a piece of work that is under way, and says what it did."""
 
+import ast
 import json
-import os
 import random
 import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import psutil
 
+import ml_assets
 from ml_assets_tests.faults.history import read_home
 from ml_assets_tests.servers.kubernetes import ApiServer
-from ml_assets_tests.servers.lakefs import Fault as LakeFault
 from ml_assets_tests.servers.lakefs import LakeFSServer
+from ml_assets_tests.servers.postgres import PostgresServer
 from ml_assets_tests.servers.s3 import S3Server
 from ml_assets_tests.worlds.world import World
+
+ML_ASSETS = (sys.executable, "-m", "ml_assets.cli.main")
+DAEMON = (str(Path(sysconfig.get_path("scripts"), "dagster-daemon")), "run")
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,16 @@ class Work:
     cluster: ApiServer | None = None
     store: S3Server | None = None
     lake: LakeFSServer | None = None
+    database: PostgresServer | None = None
     others: list[psutil.Popen] = field(default_factory=list)
     """Commands that faults began beside it."""
+    broken: list[str] = field(default_factory=list)
+    """What a fault itself saw that must not be."""
+    made: Callable[[], bool] | None = None
+    """Whether the work of a command that serves, and never ends by itself, is done."""
 
     def over(self) -> bool:
-        return self.command.poll() is not None
+        return self.command.poll() is not None or bool(self.made and self.made())
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Processes below the command whose command line has all these words."""
@@ -73,7 +82,7 @@ def name(process: psutil.Process) -> str:
 # --- processes of this machine --------------------------------------------------------------------
 
 
-def _ranks(work: Work) -> list[psutil.Process]:
+def ranks(work: Work) -> list[psutil.Process]:
     """The processes that train; empty before they began."""
     return [one for one in work.processes("ml_assets.training") if name(one).startswith("rank")]
 
@@ -81,32 +90,32 @@ def _ranks(work: Work) -> list[psutil.Process]:
 def kill_torchrun(work: Work) -> bool:
     found = work.processes("ml_assets.training.elastic")  # its forks have its command line
     agents = [one for one in found if name(one) == "pt_elastic"]
-    return bool(agents) and _send(work.draw.choice(agents), signal.SIGKILL)
+    return bool(agents) and send(work.draw.choice(agents), signal.SIGKILL)
 
 
 def to_a_rank(number: signal.Signals) -> Fault:
-    def send(work: Work) -> bool:
-        ranks = _ranks(work)
-        if len(ranks) < 2:
+    def strike(work: Work) -> bool:
+        found = ranks(work)
+        if len(found) < 2:
             return False
-        return _send(work.draw.choice(ranks), number)
+        return send(work.draw.choice(found), number)
 
-    return send
+    return strike
 
 
 def to_process(number: signal.Signals, *words: str) -> Fault:
-    def send(work: Work) -> bool:
+    def strike(work: Work) -> bool:
         found = work.processes(*words)
-        return bool(found) and _send(work.draw.choice(found), number)
+        return bool(found) and send(work.draw.choice(found), number)
 
-    return send
+    return strike
 
 
 def to_the_command(number: signal.Signals) -> Fault:
-    return lambda work: _send(work.command, number)
+    return lambda work: send(work.command, number)
 
 
-def _send(process: psutil.Process, number: signal.Signals) -> bool:
+def send(process: psutil.Process, number: signal.Signals) -> bool:
     try:
         process.send_signal(number)
     except psutil.NoSuchProcess:
@@ -117,7 +126,7 @@ def _send(process: psutil.Process, number: signal.Signals) -> bool:
 def machine_lost(work: Work) -> bool:
     """The command and all below it, at one moment."""
     for process in [work.command, *below(work.command)]:
-        _send(process, signal.SIGKILL)
+        send(process, signal.SIGKILL)
     return True
 
 
@@ -127,12 +136,12 @@ def second_command(work: Work) -> bool:
     return True
 
 
-def begin(world: World, *arguments: str) -> psutil.Popen:
+def begin(world: World, *arguments: str, program: Sequence[str] = ML_ASSETS) -> psutil.Popen:
     """A command of its own session, whose output lies in a file of the world."""
     number = len([*world.root.glob("said-*")])
     with (world.root / f"said-{number:03}").open("wb") as said:
         return psutil.Popen(
-            [sys.executable, "-m", "ml_assets.cli.main", *arguments],
+            [*program, *arguments],
             env=world.environment,
             cwd=world.root,
             stdin=subprocess.DEVNULL,
@@ -140,6 +149,24 @@ def begin(world: World, *arguments: str) -> psutil.Popen:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def upgraded(work: Work) -> bool:
+    """In mid-training the command ends, and the next one is of a version with other code."""
+    if not ranks(work):
+        return False
+    package = work.world.root / "next" / "ml_assets"
+    if not package.is_dir():
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(Path(ml_assets.__path__[0]), package, ignore=ignored)
+    program = package / "training" / "train.py"
+    tree = ast.parse(program.read_text())
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            node.body.append(ast.Pass())  # what it makes is the same, and its digest another
+    program.write_text(ast.unparse(tree))
+    cast("dict[str, str]", work.world.extra)["PYTHONPATH"] = str(package.parent)
+    return send(work.command, signal.SIGTERM)
 
 
 # --- other people ---------------------------------------------------------------------------------
@@ -174,6 +201,12 @@ def both_at_once(work: Work) -> bool:
     return rolled_back(work) and recalled_and_lifted(work)
 
 
+def later(seconds: float, do: Callable[[], object]) -> None:
+    timer = threading.Timer(seconds, do)
+    timer.daemon = True
+    timer.start()
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -204,7 +237,7 @@ def full_disk(work: Work) -> bool:
                     file.write(b"\0" * size)
             except OSError:
                 continue
-    _later(2, filler.unlink)
+    later(2, filler.unlink)
     return True
 
 
@@ -219,35 +252,11 @@ def read_only_disk(work: Work) -> bool:
     if subprocess.run(["mount", "--bind", state, state], check=False).returncode:
         return False
     subprocess.run(["mount", "-o", "remount,ro,bind", state], check=True)
-    _later(3, lambda: subprocess.run(["umount", "--lazy", state], check=True))
+    later(3, lambda: subprocess.run(["umount", "--lazy", state], check=True))
     return True
 
 
-def disk_of_its_own(folder: Path) -> Iterator[bool]:
-    """Give a folder a small disk while this generator lives, where this machine lets one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mounts = shutil.which("mount") is not None and os.geteuid() == 0
-    command = ["mount", "-t", "tmpfs", "-o", "size=192m", "none", str(folder)]
-    mounted = mounts and not subprocess.run(command, capture_output=True, check=False).returncode
-    try:
-        yield mounted
-    finally:
-        if mounted:
-            subprocess.run(["umount", "--lazy", str(folder)], check=False)
-
-
 # --- clocks ---------------------------------------------------------------------------------------
-
-
-def clock_of_its_own(folder: Path) -> dict[str, str]:
-    """The environment of processes whose wall clock can jump; empty where there is no compiler."""
-    library = folder / "wall_clock.so"
-    source = Path(__file__).with_name("wall_clock.c")
-    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
-    if shutil.which("cc") is None or subprocess.run(command, check=False).returncode:
-        return {}
-    (folder / "clock").write_text("0")
-    return {"LD_PRELOAD": str(library), "FAULTS_CLOCK": str(folder / "clock")}
 
 
 def clock_jumps(seconds: int) -> Fault:
@@ -261,127 +270,3 @@ def clock_jumps(seconds: int) -> Fault:
         return True
 
     return strike
-
-
-# --- pods, their API and their store --------------------------------------------------------------
-
-
-def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
-    def strike(work: Work) -> bool:
-        assert work.cluster is not None
-        alive = [
-            pod["metadata"]["name"]
-            for pod in work.cluster.pods()
-            if pod.get("status", {}).get("phase") == "Running"
-            and not pod["metadata"].get("deletionTimestamp")
-        ]
-        if not alive:
-            return False
-        harm(work.cluster, work.draw.choice(sorted(alive)))
-        return True
-
-    return strike
-
-
-def kill_in_pod(cluster: ApiServer, pod: str) -> None:
-    for pid in cluster.processes(pod):
-        _send(psutil.Process(pid), signal.SIGKILL)
-
-
-def to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
-    def strike(work: Work) -> bool:
-        assert work.cluster is not None
-        harm(work.cluster)
-        return True
-
-    return strike
-
-
-def api_away(cluster: ApiServer) -> None:
-    def away() -> None:
-        with cluster.faults.api_down():
-            time.sleep(4)
-
-    threading.Thread(target=away, daemon=True).start()
-
-
-def to_the_store(status: str, code: str, times: int) -> Fault:
-    def strike(work: Work) -> bool:
-        assert work.store is not None
-        faults = work.store.faults
-        with faults.lock:
-            faults.status, faults.code, faults.at = status, code, ""
-            faults.held, faults.failing = None, times
-        return True
-
-    return strike
-
-
-def store_away(work: Work) -> bool:
-    """All requests are refused for four seconds."""
-    to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work)
-    assert work.store is not None
-    faults = work.store.faults
-    _later(4, lambda: setattr(faults, "failing", 0))
-    return True
-
-
-def store_stands_still(work: Work) -> bool:
-    """Requests wait for three seconds, then fail."""
-    assert work.store is not None
-    faults = work.store.faults
-    with faults.lock:
-        faults.status, faults.code, faults.at = "500 Internal Server Error", "InternalError", ""
-        faults.held, faults.failing = threading.Event(), 4
-    _later(3, faults.held.set)
-    return True
-
-
-def torn(verb: str, times: int) -> Fault:
-    """The connection breaks in the middle of what the next of these requests carry."""
-
-    def strike(work: Work) -> bool:
-        assert work.store is not None
-        with work.store.faults.lock:
-            work.store.faults.torn = dict.fromkeys([verb], times)
-        return True
-
-    return strike
-
-
-def slow_store(work: Work) -> bool:
-    """What the store answers with comes at 64 KiB a second, for six seconds."""
-    assert work.store is not None
-    faults = work.store.faults
-    faults.bytes_per_second = 1 << 16
-    _later(6, lambda: setattr(faults, "bytes_per_second", 0.0))
-    return True
-
-
-# --- lakeFS ---------------------------------------------------------------------------------------
-
-
-def to_the_lake(*asked: str, times: int = 1, **what: Any) -> Fault:
-    """The next requests of this method and path are answered so."""
-
-    def strike(work: Work) -> bool:
-        assert work.lake is not None
-        work.lake.faults.add(LakeFault(*asked, times=times, **what))
-        return True
-
-    return strike
-
-
-def lake_away(work: Work) -> bool:
-    """Each connection is reset for four seconds."""
-    assert work.lake is not None
-    planned = work.lake.faults.planned
-    fault = work.lake.faults.add(LakeFault(times=-1))
-    _later(4, lambda: planned.remove(fault))
-    return True
-
-
-def _later(seconds: float, do: Callable[[], object]) -> None:
-    timer = threading.Timer(seconds, do)
-    timer.daemon = True
-    timer.start()

@@ -3,6 +3,7 @@
 import signal
 
 from ml_assets_tests.faults import injections as harm
+from ml_assets_tests.faults import servers
 from ml_assets_tests.faults.injections import Fault
 from ml_assets_tests.servers.kubernetes import ApiServer
 
@@ -21,6 +22,7 @@ LAPTOP: dict[str, Fault] = {
     "the supervisor is killed": harm.to_process(signal.SIGKILL, "supervisor.py"),
     "the machine is lost": harm.machine_lost,
     "a checkpoint is damaged, a rank dies": harm.damaged_checkpoint,
+    "another version takes over in mid-training": harm.upgraded,
     "the disk is full": harm.full_disk,
     "the disk is read-only for 3 s": harm.read_only_disk,
     "the clock goes an hour on": harm.clock_jumps(3600),
@@ -28,50 +30,94 @@ LAPTOP: dict[str, Fault] = {
 }
 PODS: dict[str, Fault] = {
     **EVERYWHERE,
-    "a pod's processes are killed": harm.to_a_pod(harm.kill_in_pod),
-    "a pod is drained": harm.to_a_pod(ApiServer.drain),
-    "a pod is preempted": harm.to_a_pod(ApiServer.preempt),
-    "a pod is evicted for pressure": harm.to_a_pod(ApiServer.evict_for_pressure),
-    "a pod runs out of memory": harm.to_a_pod(ApiServer.run_out_of_memory),
-    "a node is cut off": harm.to_a_pod(ApiServer.cut_off),
-    "a pod runs twice": harm.to_a_pod(ApiServer.double),
-    "the API server is away for 4 s": harm.to_the_api(harm.api_away),
-    "the API server answers 429": harm.to_the_api(lambda c: c.faults.refuse(429, times=5)),
-    "the API server answers 500": harm.to_the_api(lambda c: c.faults.refuse(500, times=5)),
-    "the API server is slow": harm.to_the_api(lambda c: c.faults.delay(1.5, times=6)),
-    "an answer of the API server is lost": harm.to_the_api(lambda c: c.faults.reset(after=True)),
-    "all watches end": harm.to_the_api(lambda c: c.faults.drop_watches()),
-    "a watch is too old (410)": harm.to_the_api(lambda c: c.faults.expire_watch(times=2)),
-    "the store asks for patience (503)": harm.to_the_store("503 Slow Down", "SlowDown", 8),
-    "the store fails (500)": harm.to_the_store("500 Internal Server Error", "InternalError", 5),
-    "the store is away for 4 s": harm.store_away,
-    "the store stands still": harm.store_stands_still,
-    "the store is slow": harm.slow_store,
-    "an upload is torn": harm.torn("PUT", 2),
-    "a download is torn": harm.torn("GET", 2),
-    "the store's token has expired": harm.to_the_store("403 Forbidden", "ExpiredToken", 3),
-    "the API server's token has expired": harm.to_the_api(lambda c: c.faults.refuse(401, times=3)),
+    "a pod's processes are killed": servers.to_a_pod(servers.kill_in_pod),
+    "a pod is drained": servers.to_a_pod(ApiServer.drain),
+    "a pod is preempted": servers.to_a_pod(ApiServer.preempt),
+    "a pod is evicted for pressure": servers.to_a_pod(ApiServer.evict_for_pressure),
+    "a pod runs out of memory": servers.to_a_pod(ApiServer.run_out_of_memory),
+    "a node is cut off": servers.to_a_pod(ApiServer.cut_off),
+    "a pod runs twice": servers.to_a_pod(ApiServer.double),
+    "the API server is away for 4 s": servers.to_the_api(servers.api_away),
+    "the API server answers 429": servers.to_the_api(lambda c: c.faults.refuse(429, times=5)),
+    "the API server answers 500": servers.to_the_api(lambda c: c.faults.refuse(500, times=5)),
+    "the API server is slow": servers.to_the_api(lambda c: c.faults.delay(1.5, times=6)),
+    "an answer of the API server is lost": servers.to_the_api(lambda c: c.faults.reset(after=True)),
+    "all watches end": servers.to_the_api(lambda c: c.faults.drop_watches()),
+    "a watch is too old (410)": servers.to_the_api(lambda c: c.faults.expire_watch(times=2)),
+    "events of the API server come twice": servers.to_the_api(servers.twice),
+    "events of pods come after those of jobs": servers.to_the_api(servers.out_of_order),
+    "the store asks for patience (503)": servers.to_the_store("503 Slow Down", "SlowDown", 8),
+    "the store fails (500)": servers.to_the_store("500 Internal Server Error", "InternalError", 5),
+    "the store is away for 4 s": servers.store_away,
+    "the store stands still": servers.store_stands_still,
+    "the store is slow": servers.slow_store,
+    "an upload is torn": servers.torn("PUT", 2),
+    "a download is torn": servers.torn("GET", 2),
+    "the store's token has expired": servers.to_the_store("403 Forbidden", "ExpiredToken", 3),
+    "the API server's token has expired": servers.to_the_api(
+        lambda c: c.faults.refuse(401, times=3)
+    ),
 }
 LAKEFS: dict[str, Fault] = {
     **EVERYWHERE,
     "a rank is killed": harm.to_a_rank(signal.SIGKILL),
-    "lakeFS is away for 4 s": harm.lake_away,
-    "lakeFS answers 500": harm.to_the_lake(status=500, times=5),
-    "lakeFS answers 429": harm.to_the_lake(status=429, times=8),
-    "lakeFS refuses a merge (409)": harm.to_the_lake("POST", "/merge/", status=409, times=2),
-    "lakeFS merges, and its answer is lost": harm.to_the_lake("POST", "/merge/", after=True),
-    "lakeFS commits, and its answer is lost": harm.to_the_lake("POST", "/commits", after=True),
-    "an object of lakeFS breaks off": harm.to_the_lake("GET", "/objects", cut=100, times=2),
-    "lakeFS is slow": harm.to_the_lake(delay=1.5, times=6),
-    "the key of lakeFS has expired (401)": harm.to_the_lake(status=401, times=3),
+    "lakeFS is away for 4 s": servers.lake_away,
+    "lakeFS answers 500": servers.to_the_lake(status=500, times=5),
+    "lakeFS answers 429": servers.to_the_lake(status=429, times=8),
+    "lakeFS refuses a merge (409)": servers.to_the_lake("POST", "/merge/", status=409, times=2),
+    "lakeFS merges, and its answer is lost": servers.to_the_lake("POST", "/merge/", after=True),
+    "lakeFS commits, and its answer is lost": servers.to_the_lake("POST", "/commits", after=True),
+    "an object of lakeFS breaks off": servers.to_the_lake("GET", "/objects", cut=100, times=2),
+    "lakeFS is slow": servers.to_the_lake(delay=1.5, times=6),
+    "the key of lakeFS has expired (401)": servers.to_the_lake(status=401, times=3),
 }
+ALONE: dict[str, Fault] = {name: f for name, f in EVERYWHERE.items() if "twice" not in name}
 MOVES: dict[str, Fault] = {
-    **{name: fault for name, fault in EVERYWHERE.items() if "twice" not in name},
+    **ALONE,
     "a rollback races the release": harm.rolled_back,
     "a recall and its lift race the release": harm.recalled_and_lifted,
     "a rollback and a recall race the release": harm.both_at_once,
 }
-ARENAS = {"laptop": LAPTOP, "pods": PODS, "lakefs": LAKEFS, "moves": MOVES}
+BY_SENSORS: dict[str, Fault] = {
+    **ALONE,
+    "a rank is killed": harm.to_a_rank(signal.SIGKILL),
+    "a run's worker is killed": servers.kill_server("spawn_main"),
+    "the code location is killed": servers.kill_server("dagster", "grpc"),
+    "the machine is lost": harm.machine_lost,
+}
+SERVED: dict[str, Fault] = {
+    **BY_SENSORS,
+    "the daemon is killed": servers.kill_server("dagster-daemon"),
+    "the daemon stands still for 10 s": servers.server_stops,
+    "the web server is killed": servers.kill_server("ml_assets.adapters.webserver"),
+    "a second daemon is begun": servers.second_daemon,
+    "a second UI is begun": servers.second_ui,
+}
+POSTGRES: dict[str, Fault] = {
+    **BY_SENSORS,
+    "Postgres restarts": servers.database_restarts("fast"),
+    "Postgres dies and recovers": servers.database_restarts("immediate"),
+    "Postgres is away for 6 s": servers.database_away,
+}
+ARENAS = {
+    "laptop": LAPTOP,
+    "pods": PODS,
+    "lakefs": LAKEFS,
+    "moves": MOVES,
+    "served": SERVED,
+    "postgres": POSTGRES,
+}
+WHERE = {
+    "laptop": "`ml-assets run`, with processes of this machine",
+    "pods": "`ml-assets run`, with pods of the tests' API server and objects on S3",
+    "lakefs": "`ml-assets run`, with tables, records and ledger on the tests' lakeFS",
+    "moves": "`ml-assets run` after two releases, while people move the models of before",
+    "served": "`ml-assets ui`: the daemon's sensors take in what lands, and train",
+    "postgres": "`dagster-daemon` with a cluster's settings, its history on a real Postgres",
+}
+"""Place -> what works there."""
+SELDOM = frozenset({"served", "postgres"})
+"""Places where a round takes minutes, most of them between two ticks of a sensor."""
 WANTED = {
     "kill of a command, a supervisor, a rank, a pod": ("the command is killed", "a rank is killed"),
     "stopped processes": ("a rank stops (SIGSTOP)",),
@@ -84,11 +130,21 @@ WANTED = {
     "expired tokens": ("the store's token has expired", "the API server's token has expired"),
     "a torn upload": ("an upload is torn",),
     "a disk that becomes read-only": ("the disk is read-only for 3 s",),
-    "a restart of Postgres": (),
-    "kill of the daemon or of the UI's server, two daemons, runs by schedules and sensors": (),
+    "a restart of Postgres": ("Postgres restarts",),
+    "kill of the daemon or of the UI's server, two daemons, runs by sensors": (
+        "the daemon is killed",
+        "the web server is killed",
+        "a second daemon is begun",
+    ),
+    "runs by schedules": (),
     "a release that races a rollback and a recall": ("a rollback and a recall race the release",),
-    "an upgrade of the orchestrator in mid-training": (),
-    "duplicated and reordered events": (),
+    "an upgrade of the orchestrator in mid-training": (
+        "another version takes over in mid-training",
+    ),
+    "duplicated and reordered events": (
+        "events of the API server come twice",
+        "events of pods come after those of jobs",
+    ),
     "a real cluster": (),
 }
 """What a matrix of faults is to have -> the faults here that are it; what has none is missing."""

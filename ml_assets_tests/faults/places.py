@@ -2,26 +2,54 @@
 
 import contextlib
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
-from ml_assets_tests.faults.history import Commit, History, read_home
-from ml_assets_tests.faults.injections import clock_of_its_own, disk_of_its_own
+from ml_assets_tests.faults.history import Commit, History, read_home, runs_of
+from ml_assets_tests.faults.injections import DAEMON, begin
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.servers.lakefs.refusals import Collected
+from ml_assets_tests.servers.postgres import PostgresServer, postgres_server
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
 from ml_assets_tests.worlds.lakefs import new_repository
-from ml_assets_tests.worlds.world import World
+from ml_assets_tests.worlds.world import World, free_ports
+
+
+def clock_of_its_own(folder: Path) -> dict[str, str]:
+    """The environment of processes whose wall clock can jump; empty where there is no compiler."""
+    library = folder / "wall_clock.so"
+    source = Path(__file__).with_name("wall_clock.c")
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
+    if shutil.which("cc") is None or subprocess.run(command, check=False).returncode:
+        return {}
+    (folder / "clock").write_text("0")
+    return {"LD_PRELOAD": str(library), "FAULTS_CLOCK": str(folder / "clock")}
+
+
+def disk_of_its_own(folder: Path) -> Iterator[bool]:
+    """Give a folder a small disk while this generator lives, where this machine lets one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounts = shutil.which("mount") is not None and os.geteuid() == 0
+    command = ["mount", "-t", "tmpfs", "-o", "size=192m", "none", str(folder)]
+    mounted = mounts and not subprocess.run(command, capture_output=True, check=False).returncode
+    try:
+        yield mounted
+    finally:
+        while mounted and folder.is_mount():  # a read-only one may lie over it
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @dataclass(frozen=True)
@@ -33,6 +61,29 @@ class Place:
     cluster: ApiServer | None = None
     store: S3Server | None = None
     lake: LakeFSServer | None = None
+    database: PostgresServer | None = None
+    serves: bool = False
+    """Its command is a daemon, or a UI with one: sensors ask for what is due, and nobody else."""
+
+    def begin(self) -> psutil.Popen:
+        if self.database is not None:
+            return begin(self.world, "-m", "ml_assets.definitions", program=DAEMON)
+        return begin(self.world, *(("ui",) if self.serves else ("run", "irises")))
+
+    def made(self) -> bool:
+        """Whether a model is in production, and no run of Dagster's is under way."""
+        ended = {"SUCCESS", "FAILURE", "CANCELED"}
+        if not {*self.runs().values()} <= ended:
+            return False
+        history = read_home(self.world.root / "state")
+        return any(line["kind"] == "stage" for line in history.ledgers.get("irises", ()))
+
+    def runs(self) -> dict[str, str]:
+        """Dagster's runs -> their status; while its database is away, those that it had are asked
+        for again."""
+        if self.database is None:
+            return runs_of(self.world.root / "state")
+        return dict(self.database.query("select run_id, status from runs"))
 
     def outputs(self) -> list[Path]:
         """What each command printed, oldest first."""
@@ -43,7 +94,9 @@ class Place:
 
     def history(self) -> History:
         home = self.world.root / "state"
-        found = read_home(home, self._model if self.store else None, tuple(self.said()))
+        said = () if self.database else tuple(self.said())  # a daemon's log is Dagster's own
+        found = read_home(home, self._model if self.store else None, said)
+        found = replace(found, runs=self.runs())
         return found if self.lake is None else of_lakefs(self.lake, found)
 
     def _model(self, digest: str, name: str) -> bytes | None:
@@ -164,4 +217,49 @@ def moves(folder: Path) -> Iterator[Place]:
     yield Place("moves", world)
 
 
-PLACES = {"laptop": laptop, "pods": pods, "lakefs": lakefs, "moves": moves}
+def _that_takes_in_what_lands(folder: Path, extra: dict[str, str]) -> World:
+    world = World(folder, extra)
+    irises.plant(world.pipelines, world.sources)
+    over_two_pods(world, hang_timeout_seconds=4)
+    file = world.pipelines / "irises" / "defs.yaml"
+    spec = yaml.safe_load(file.read_text())
+    spec["attributes"]["automation"] = {"landing": {"retrain": True}}
+    file.write_text(yaml.safe_dump(spec, sort_keys=False))
+    return world
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Place]:
+    """The UI of a home, with a pipeline that takes in what has landed."""
+    urls = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
+    world = _that_takes_in_what_lands(folder, dict(zip(ADDRESSES, urls, strict=True)))
+    yield Place("served", world, serves=True)
+
+
+@contextmanager
+def on_postgres(folder: Path) -> Iterator[Place]:
+    """Dagster's daemon with its history on Postgres, as it is set up for a cluster."""
+    with postgres_server() as server:
+        dagster = folder / "dagster"
+        dagster.mkdir(parents=True)
+        configuration = yaml.safe_load(PRODUCTION.read_text())
+        for of_a_cluster in ("run_launcher", "compute_logs"):
+            del configuration[of_a_cluster]
+        (dagster / "dagster.yaml").write_text(yaml.safe_dump(configuration))
+        names = ("HOST", "PORT", "DB", "USERNAME", "PASSWORD")
+        place = server.place
+        given = {f"DAGSTER_PG_{n}": str(v) for n, v in zip(names, place, strict=True)}
+        world = _that_takes_in_what_lands(folder, {"DAGSTER_HOME": str(dagster), **given})
+        yield Place("postgres", world, database=server, serves=True)
+
+
+PRODUCTION = Path(__file__).parents[2] / "deploy" / "dagster" / "dagster.yaml"
+ADDRESSES = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
+PLACES = {
+    "laptop": laptop,
+    "pods": pods,
+    "lakefs": lakefs,
+    "moves": moves,
+    "served": served,
+    "postgres": on_postgres,
+}

@@ -13,7 +13,7 @@ from ml_assets.adapters.metadata import glance, numbers, pictures, record_metada
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.sanity import require_sane
-from ml_assets.errors import SettingsError, SpecError
+from ml_assets.errors import SettingsError, SpecError, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
@@ -147,7 +147,7 @@ def run_study(
         else:
             sampler = Sampler(plan.search, own, plan.name, place, plan.fits)
         run = StudyRun(plan, sampler, runner, pipeline.objects, context.log.info, ended)
-        context.log.info(f"study {plan.name}: {plan.parallel} trials at once")
+        context.log.info(f"study {plan.name}: {counted(plan.parallel, 'trial')} at once")
         why = run.run()
         study = outcome(plan, run, why)
     tracked.close(study)

@@ -12,6 +12,7 @@ from ml_assets.assets.hyperparameter_search.learned import (
     spread,
     verdict,
 )
+from ml_assets.errors import counted
 from ml_assets.records.tracking.links import SEARCH_PAGE
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.reports.glance import glance_at_bars
@@ -291,7 +292,9 @@ def study_page(
         {
             "name": "Seeds",
             "value": "–" if found is None else f"± {found:.5f}",
-            "below": "not measured" if found is None else f"deviation of {len(study.seeds)} seeds",
+            "below": "not measured"
+            if found is None
+            else f"deviation of {counted(len(study.seeds), 'seed')}",
         },
         {
             "name": "Trials",

@@ -136,7 +136,7 @@ class StudyRun:
                 break
             now = population.following(number, before, self._weights)
             self._go_on((one, None) for one in now)
-        self._why = self._is_spent() or f"{counted(rounds, 'round')} were asked for"
+        self._why = self._is_spent() or f"{counted(rounds, 'round', 'were')} asked for"
 
     def _taken_up(self, sampler: Sampler) -> Iterator[tuple[Proposal, int | None]]:
         """What an earlier process began, then new settings until the study has enough."""
@@ -156,7 +156,7 @@ class StudyRun:
                 self._why = "every setting of the space was tried"
                 return
             yield proposal, None
-        asked = f"{counted(self._plan.search.trials, 'trial')} were asked for"
+        asked = f"{counted(self._plan.search.trials, 'trial', 'were')} asked for"
         self._why = self._is_spent() or asked
 
     def _other_seeds(self) -> Iterator[tuple[Proposal, int | None]]:

@@ -20,6 +20,7 @@ from ml_assets.assets.trained_model.pictures import (
 )
 from ml_assets.assets.trained_model.session_log import remember_session
 from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.errors import counted
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
 from ml_assets.records.experiments import tracking_tags
@@ -108,7 +109,9 @@ class EventSinks:
                 tell = self.context.log.debug if earlier else self.context.log.error
                 tell(f"rank {event.rank}: {event.reason}")
             case Trace():
-                self.context.log.info(f"{event.steps} steps are traced in {event.uri}")
+                self.context.log.info(
+                    f"{counted(event.steps, 'step', 'are')} traced in {event.uri}"
+                )
             case Finished():
                 for advice in getattr(event.result, "advice", ()):
                     self.context.log.warning(advice)

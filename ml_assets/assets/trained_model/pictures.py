@@ -7,6 +7,7 @@ import numpy as np
 
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.tokens import texts_of
+from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Series, Stack, Tone, column_chart, line_chart
 from ml_assets.reports.glance import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
@@ -155,8 +156,8 @@ def _fixed_batch(
     axis = Axis(said, 0.0, 1.0) if probable else Axis(said)
     chart = line_chart("Predictions on a fixed batch", series, Axis("step", 0.0), axis, wide=True)
     words = (
-        f"The same {len(labels)} validation rows at every evaluation, coloured by their label:"
-        " as the network learns, the colours part."
+        f"The same {counted(len(labels), 'validation row')} at every evaluation, coloured by their"
+        " label: as the network learns, the colours part."
     )
     return [Picture("Predictions on a fixed batch", words, chart)]
 
@@ -217,14 +218,15 @@ def scaling(
     count, together = max(worlds), pace.get(THROUGHPUT)
     if count == 1 or together is None:
         return {}
+    processes = counted(count, "process")
     idle = idle_share(training.microbatches, count // training.parallel.over(count).tensor)
     waits = {
         "is communication": pace.get("communication_share"),  # a GPU's is not timed
         "waiting for data": pace.get("data_wait_share"),
-        f"idle ({training.microbatches} microbatches on {count} processes)": idle,
+        f"idle ({counted(training.microbatches, 'microbatch')} on {processes})": idle,
     }
     shares = ", ".join(f"{share:.1%} {what}" for what, share in waits.items() if share is not None)
-    said = f"{count} processes train {together:,.0f} rows/s"
+    said = f"{processes} train {together:,.0f} rows/s"
     if len(worlds) > 1:
         return {"idle_share": idle, "scaling": f"{said}; their number changed. Of a step {shares}."}
     if alone is None or alone.gpu != gpu:

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 
 from ml_assets.adapters.same_origin import LOOPBACK
 from ml_assets.assets.released_model.find_release import refusal_since
-from ml_assets.errors import MlAssetsError, RowsRefused, SpecError
+from ml_assets.errors import MlAssetsError, RowsRefused, SpecError, counted
 from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access
 from ml_assets.extras.serving.batching import Limits, QueueFull
@@ -240,7 +240,9 @@ class Server:
         for row in rows:
             names.update(dict.fromkeys(row))
             if len(names) > most:
-                raise TooLarge(f"The rows name {len(names):,} columns and more: send the model's.")
+                raise TooLarge(
+                    f"The rows name {counted(len(names), 'column')} and more: send the model's."
+                )
         size = len(names) * len(rows)
         columns = await aside(size, lambda: {n: [row.get(n) for row in rows] for n in names})
         return await self._predicted(request, columns, len(rows), None)
@@ -272,7 +274,9 @@ class Server:
 
     def _require_room(self, rows: int) -> None:
         if rows > self.limits.queue_rows:
-            raise TooLarge(f"{rows} rows at once, {self.limits.queue_rows} are taken: send fewer.")
+            raise TooLarge(
+                f"{counted(rows, 'row')} at once, {self.limits.queue_rows} are taken: send fewer."
+            )
 
     @asynccontextmanager
     async def _body(self, request: Request) -> AsyncIterator[bytes]:

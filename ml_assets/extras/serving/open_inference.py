@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.assets.released_model.handover import tensors
-from ml_assets.errors import RowsRefused, quoted
+from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.spec.documents import DocumentError, read_json
 from ml_assets.spec.program import ModelManifest
 
@@ -193,8 +193,8 @@ def _read_tensor(tensor: Any, rest: bytes) -> tuple[str, Sequence[object], bytes
     whole = isinstance(shape, list) and all(type(number) is int for number in shape)
     if not whole or shape not in ([len(values)], [len(values), 1]):
         raise RowsRefused(
-            f"The input {quoted(name)} has {len(values)} values and the shape {quoted(shape)};"
-            " expected [rows] or [rows, 1]."
+            f"The input {quoted(name)} has {counted(len(values), 'value')} and the shape"
+            f" {quoted(shape)}; expected [rows] or [rows, 1]."
         )
     return name, values, rest
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.errors import MlAssetsError, StorageError, counted
 from ml_assets.extras.serving.encoding import Encoded
 from ml_assets.launch.local.process import environment
 from ml_assets.records.loading import LoadedModel
@@ -69,8 +69,8 @@ class WarmModel:
             outputs = outputs_of(manifest.task, manifest.classes)
             return np.frombuffer(answer, np.float64).reshape(len(rows), outputs)
         raise ModelGone(
-            f"The process of model {version} died {_ATTEMPTS} times while it"
-            f" predicted {len(rows)} rows. It may lack memory: the log has the end of what it said."
+            f"The process of model {version} died {_ATTEMPTS} times while it predicted"
+            f" {counted(len(rows), 'row')}. It may lack memory: its last words are in the log."
         )
 
     async def end(self) -> str:
