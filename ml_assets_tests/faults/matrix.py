@@ -112,7 +112,8 @@ WHERE = {
     "pods": "`ml-assets run`, with pods of the tests' API server and objects on S3",
     "lakefs": "`ml-assets run`, with tables, records and ledger on the tests' lakeFS",
     "moves": "`ml-assets run` after two releases, while people move the models of before",
-    "served": "`ml-assets ui`: the daemon's sensors take in what lands, and train",
+    "served": "`ml-assets ui`: the daemon's sensors take in what lands, and train;"
+    " what it prints of Dagster's own log is not held to sentences",
     "postgres": "`dagster-daemon` with a cluster's settings, its history on a real Postgres",
 }
 """Place -> what works there."""

@@ -94,7 +94,7 @@ class Place:
 
     def history(self) -> History:
         home = self.world.root / "state"
-        said = () if self.database else tuple(self.said())  # a daemon's log is Dagster's own
+        said = tuple(text for text in self.said() if not (self.serves and DAGSTERS_LOG in text))
         found = read_home(home, self._model if self.store else None, said)
         found = replace(found, runs=self.runs())
         return found if self.lake is None else of_lakefs(self.lake, found)
@@ -255,6 +255,8 @@ def on_postgres(folder: Path) -> Iterator[Place]:
 
 PRODUCTION = Path(__file__).parents[2] / "deploy" / "dagster" / "dagster.yaml"
 ADDRESSES = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
+DAGSTERS_LOG = " - dagster"
+"""What a daemon prints is Dagster's own log, with its stacks; no word of ours to people."""
 PLACES = {
     "laptop": laptop,
     "pods": pods,

@@ -138,7 +138,7 @@ class Api:
         """How a run fares in Dagster."""
         found = run_status(run_id)
         if found is None:
-            raise NotHere(f"Dagster has no run {run_id!r}.")
+            raise NotHere(f"Dagster has no run {run_id[:80]!r}.")
         return {**found, "url": Links.of(self.settings).run(run_id)}
 
     # --- lists --------------------------------------------------------------------------------

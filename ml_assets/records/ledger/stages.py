@@ -166,7 +166,7 @@ def find_model(entries: Sequence[LedgerEntry], beginning: str) -> str:
             f"{beginning!r} begins {counted(len(found), 'model')}: {said}. Give more of it."
         )
     said = ", ".join(model[:12] for model in list(known)[:10]) or "none"
-    raise UnknownModel(f"The ledger tells of no model {beginning!r}; newest first: {said}.")
+    raise UnknownModel(f"The ledger tells of no model {beginning[:80]!r}; newest first: {said}.")
 
 
 def serving_at(

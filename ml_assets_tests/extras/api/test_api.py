@@ -113,6 +113,9 @@ def test_a_version_has_its_stage_and_every_gate(api: Api, released: World) -> No
     assert {gate["name"] for gate in whole["gates"]} >= {"accuracy_floor", "beats_constant"}
     assert [move["stage"] for move in whole["moves"]] == ["production"]
     assert api.ask(f"{V1}/models/irises/versions/abc")[0] == 404
+    for place in ("models/irises/versions", "experiments/irises/runs", "experiments"):
+        status, said = api.ask(f"{V1}/{place}/{'n' * 60_000}")
+        assert (status, len(said["error"]) < 1000) == (404, True), place
 
 
 def test_the_page_names_every_route_and_loads_nothing(api: Api) -> None:

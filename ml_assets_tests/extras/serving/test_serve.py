@@ -211,18 +211,21 @@ def test_bodies_that_arrive_slowly_are_bounded_together(irises: Serving) -> None
     """40 of 3.9 MB come and do not end: 64 MiB are held, and a small request is answered still."""
     head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000000\r\n\r\n"
     server = psutil.Process(irises.process.pid)
-    before = server.memory_info().rss
-    with ExitStack() as open_ones:
-        for _ in range(40):
-            slow = socket.create_connection(("127.0.0.1", irises.port))
-            open_ones.enter_context(slow)
-            slow.sendall(head + b" " * 3_900_000)
-        assert irises.ask("/predict", {"rows": ROWS}).status == 200
-        full = irises.ask("/predict", b" " * 3_000_000)
-        grown = server.memory_info().rss - before
+    before, full = server.memory_info().rss, irises.ask("/v2")
+    for _ in range(5):  # a busy machine sends so slowly that the first are gone before the last
+        with ExitStack() as open_ones:
+            for _ in range(40):
+                slow = socket.create_connection(("127.0.0.1", irises.port))
+                open_ones.enter_context(slow)
+                slow.sendall(head + b" " * 3_900_000)
+            assert irises.ask("/predict", {"rows": ROWS}).status == 200
+            full = irises.ask("/predict", b" " * 4_190_000)
+            grown = server.memory_info().rss - before
+            assert grown < 110 << 20, grown
+        if full.status == 429:
+            break
     assert (full.status, full.headers["retry-after"]) == (429, "1")
     assert full.body["error"].startswith("More than 67,108,864 bytes of bodies arrive at once:")
-    assert grown < 110 << 20, grown
     end = time.monotonic() + PATIENCE
     while irises.ask("/predict", b" " * 3_000_000).status != 400:
         assert time.monotonic() < end, "nothing of what is gone counts any more"
