@@ -1,15 +1,20 @@
-"""Peak memory of every data stage, the training set included: python benchmarks/memory.py [N...]
+"""Peak memory of every data stage, the training set included, at 5, 50 and 200 partitions.
+
+    python benchmarks/memory.py [--scale 0.1] [N...]
 
 Generated flights are taken in by `ml-assets run`, a stage at a time and each in a process of its
-own, whose peak resident memory the kernel tells: N partitions of features (5 and 50; 200 is a
-matter of minutes) and the weeks that they look back at. Ten times as many must take about the same:
-what a stage holds is one partition and its look-back, and of a training set one partition. With the
+own, whose peak resident memory the kernel tells: N partitions of features and the weeks that they
+look back at. Forty times as many must take about the same: what a stage holds is one partition and
+its look-back, and of a training set one partition. Weeks have a tenth of the real ones' rows, so
+that 200 of them are a matter of minutes: what a stage keeps of each partition, the fault that this
+would find, does not depend on its rows, and is the larger part of a smaller program. With the
 training set its examination runs, a program of its own: the shards that it maps are left out, for
 the kernel drops their pages when anybody needs the room. What ten times as many rows in a week take
 is printed beside it, with no aim: a partition is the unit that has to fit. One figure a line: NAME
 VALUE AIM holds|short.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -26,12 +31,17 @@ from ml_assets.launch.local.supervisor import descendants
 
 PIPELINE = "flight_delays"
 FOLDER = Path(ml_assets.pipelines.__path__[0]) / PIPELINE
-COUNTS = (5, 50)
+COUNTS = (5, 50, 200)
 """Partitions of features."""
+SCALE = 0.1
+"""Rows of a generated week, as a share of those of a real one."""
+BATCH = 480
+"""Rows of a step: fewer than a week has at that scale, or fewer weeks would make smaller steps."""
 LOOK_BACK = 4
 """Weeks before the first of them."""
 STAGES = ("raw_snapshot", "validated_table", "feature_set", "training_set")
 AIM = 1.15
+SAMPLE = "Its guards look at a sample of at most 50,000 rows, which five such weeks do not have."
 TIMES = 10
 MEBIBYTE = 1024  # the kernel counts in KiB
 _BETWEEN_LOOKS = 0.03
@@ -39,18 +49,23 @@ _BETWEEN_LOOKS = 0.03
 
 def main() -> None:
     """Print each figure with its aim."""
-    few, *more = tuple(map(int, sys.argv[1:])) or COUNTS
-    low = peaks(few)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("counts", nargs="*", type=int, metavar="N")
+    parser.add_argument("--scale", type=float, default=SCALE)
+    asked = parser.parse_args()
+    few, *more = asked.counts or COUNTS
+    low = peaks(few, asked.scale)
     for count in more:
-        for stage, high in peaks(count).items():
-            tell(f"{stage}_{count}_to_{few}", high / low[stage], AIM)
-    big = peaks(few, scale=TIMES)["feature_set"]
+        for stage, high in peaks(count, asked.scale).items():
+            why = SAMPLE if stage == "training_set" else ""
+            tell(f"{stage}_{count}_to_{few}", high / low[stage], AIM, why=why)
+    one, big = (peaks(few, scale)["feature_set"] for scale in (1.0, TIMES))
     print(f"feature_set_{few}_of_{TIMES}_times_the_rows_mib {big:.0f}")
     rows = (LOOK_BACK + 1) * 6400 * (TIMES - 1)
-    print(f"bytes_a_row_of_the_look_back {(big - low['feature_set']) * 2**20 / rows:.0f}")
+    print(f"bytes_a_row_of_the_look_back {(big - one) * 2**20 / rows:.0f}")
 
 
-def peaks(count: int, scale: float = 1.0) -> dict[str, float]:
+def peaks(count: int, scale: float) -> dict[str, float]:
     """Stage -> peak resident memory in MiB of making so many partitions of it."""
     weeks = count + LOOK_BACK
     with tempfile.TemporaryDirectory(prefix="memory-") as folder:
@@ -76,6 +91,7 @@ def _pipeline_without_row_counts(pipelines: Path, count: int) -> str:
     changes = {
         f"name: {PIPELINE}\n": f"name: {name}\n",
         "train: 33, validation: 4, holdout: 8": f"train: {count - 4}, validation: 1, holdout: 1",
+        "batch_size: 3072": f"batch_size: {BATCH}",
         "end: 2014-01-06": "end: 2022-01-03",  # calendars are generated for any year
     }
     for old, new in changes.items():

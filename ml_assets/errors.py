@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 _QUOTED = re.compile("«[^«»]*»")
 _NOT_SHOWN = "…"
+_OF_ONE = {"are": "is", "were": "was", "have": "has", "do": "does"}
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -29,10 +30,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and its noun: 1 mistake, 2 mistakes, 2 processes."""
-    ending = "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}" + ("" if number == 1 else ending)
+def counted(number: int, noun: str, verb: str = "") -> str:
+    """A number and its noun: 1 mistake, 2 mistakes, 2 processes, 2 queries.
+
+    Args:
+        verb: what follows, as of many: with "are", 1 row is, 2 rows are.
+    """
+    if number == 1:
+        return f"1 {noun} {_OF_ONE.get(verb, f'{verb}s')}" if verb else f"1 {noun}"
+    if noun.endswith("y") and noun[-2] not in "aeo":
+        noun = f"{noun[:-1]}ie"
+    ending = "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{number:,} {noun}{ending}" + (f" {verb}" if verb else "")
 
 
 def quoted(shown: object) -> str:

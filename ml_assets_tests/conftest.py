@@ -58,7 +58,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Iterator[None]:
     """Ctrl-C works: a background shell would have handed down SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

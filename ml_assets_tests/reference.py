@@ -20,6 +20,7 @@ from ml_assets.spec import (
     automation,
     cluster,
     drift,
+    ensemble,
     evaluation,
     features,
     gates,
@@ -29,6 +30,8 @@ from ml_assets.spec import (
     partitions,
     pipeline,
     rollout,
+    search,
+    search_parameter,
     sources,
     split,
     texts,
@@ -40,8 +43,9 @@ from ml_assets.spec.window import Window
 PAGE = Path(__file__).parent.parent / "docs" / "reference.md"
 _HEAD = """# Reference
 
-Every field of a spec, with its default, the metrics, and what a feature function is given. Written
-from the code's docstrings by `python -m ml_assets_tests.reference`, and held to them by a test.
+Every field of a spec and of a `search.yaml`, with its default, the metrics, and what a feature
+function is given. Written from the code's docstrings by `python -m ml_assets_tests.reference`, and
+held to them by a test.
 [Add a pipeline](add-a-pipeline.md) shows them at work.
 """
 PARTS: tuple[tuple[str, object], ...] = (
@@ -70,7 +74,8 @@ PARTS: tuple[tuple[str, object], ...] = (
             augmentation.Augmentation,
             augmentation.Curriculum,
             parallel.Parallel,
-            training.Ensemble,
+            ensemble.Ensemble,
+            ensemble.Distill,
             training.ProfileSpec,
             training.Spot,
         ),
@@ -95,9 +100,21 @@ PARTS: tuple[tuple[str, object], ...] = (
         ),
     ),
     ("Cluster", (cluster.ClusterSpec, cluster.Toleration)),
+    (
+        "Search",
+        (
+            search.SearchSpec,
+            search_parameter.Parameter,
+            search.Then,
+            search.Prune,
+            search.Budget,
+            automation.Timed,
+        ),
+    ),
     ("Drift", (drift.DriftSpec, drift.DriftBounds, drift.SeasonalSpec, drift.RetrainSpec)),
 )
 _EVERYWHERE: Mapping[str, str] = {
+    "kind": "Which one; see above.",
     "schema": "Of the spec's form: 1.",
     "name": "What it is called in reports, checks and messages; each once.",
     "description": "One line for the UI.",
@@ -219,11 +236,9 @@ def flat(union: object) -> Iterator[object]:
 def _model(model: type[BaseModel]) -> str:
     fields = model.model_fields
     kind = fields.get("kind") or fields.get("family")
-    name = (
-        f"`{get_args(kind.annotation)[0]}`"
-        if kind
-        else f"`{_snake(model.__name__.removesuffix('Spec'))}`"
-    )
+    tag = get_args(kind.annotation) if kind else ()
+    only = tag[0] if len(tag) == 1 else None
+    name = f"`{only or _snake(model.__name__.removesuffix('Spec'))}`"
     told = _said(model)
     rows = [
         _row(
@@ -233,7 +248,7 @@ def _model(model: type[BaseModel]) -> str:
             _cell(told.get(field) or _EVERYWHERE.get(_written(field, info), "")),
         )
         for field, info in fields.items()
-        if field not in ("kind", "family")
+        if only is None or field not in ("kind", "family")
     ]
     table = ["| field | takes | default | |", "|---|---|---|---|", *rows, ""] if rows else []
     return "\n".join([f"### {name}\n", _text(inspect.getdoc(model) or ""), "", *table])

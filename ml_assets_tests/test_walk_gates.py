@@ -124,7 +124,7 @@ def test_a_second_model_is_past_the_budget_and_the_spread_between_seeds_is_measu
 ) -> None:
     assert trainings(world) == 1 and spreads(world) == []
     declare(world, OTHER)
-    said = world.cli("run", "irises", code=3)
+    said = world.cli("run", "irises", "--verbose", code=3)
     assert "the spread over 2 seeds is measured, once for this spec" in said
     (spread,) = spreads(world)
     assert spread.seeds == (0, 1) and spread.loss > 0

@@ -90,6 +90,14 @@ def test_mlflow_shows_the_trials_below_their_study(world: World) -> None:
         run.data.tags["ml_assets.session"]: run for run in client.search_runs([home.experiment_id])
     }
     parent = runs[study["name"]].info.run_id
+    assert {"best_validation_loss", "own_validation_loss"} <= runs[
+        study["name"]
+    ].data.metrics.keys()
+    below = [one for one in runs.values() if one.data.tags.get("mlflow.parentRunId") == parent]
+    names = [one.info.run_name for one in below if "by seed" in one.info.run_name]
+    assert len(names) == len(study["seeds"]) - 1 > 0
+    for one in below:
+        assert contradiction(run_record_of(client, one.info.run_id)) == ""
     trials = [one for one in study["trials"] if not one["own"]]
     for one in trials:
         run = runs[one["session"]]

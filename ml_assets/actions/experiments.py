@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ml_assets.doors import drawing_on
-from ml_assets.errors import MlAssetsError
+from ml_assets.errors import MlAssetsError, counted
 from ml_assets.records.changes import differences
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves
@@ -113,7 +113,7 @@ def render(
     return pages.page(
         "experiments.html",
         pipeline=pipeline,
-        count="1 run" if len(rows) == 1 else f"the last {len(rows)} runs",
+        count="the last " * (len(rows) > 1) + counted(len(rows), "run"),
         ways=ways,
         measures=measures,
         runs=[(row, [one.cell(row) for one in measures]) for row in rows],

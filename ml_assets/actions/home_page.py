@@ -97,7 +97,7 @@ def _data(pipeline: Pipeline) -> Tile:
         return Tile("newest features", "none", "no table was published yet")
     newest = recent[-1]
     made = f"made {newest.time.astimezone(UTC):{_TIME}} UTC, {_ago(newest.time)}"
-    return Tile("newest features", newest.partition or f"{newest.rows or 0:,} rows", made)
+    return Tile("newest features", newest.partition or counted(newest.rows or 0, "row"), made)
 
 
 def _drift(pipeline: Pipeline) -> Tile:

@@ -158,7 +158,7 @@ def release_rows(
     if not passing:
         said = "; ".join(f"{a.kept.partition or 'all'}: {a.why_not}" for a in answers[:3])
         raise DataRejected(
-            f"{counted(sum(a.kept.rows for a in answers), 'row')} were audited again and none"
+            f"{counted(sum(a.kept.rows for a in answers), 'row', 'were')} audited again and none"
             f" passes ({said}). Mend the contract; or mend the source, and then:"
             f" ml-assets run {pipeline.name}"
         )

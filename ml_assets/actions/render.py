@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import yaml
 
-from ml_assets.errors import SpecError
+from ml_assets.errors import SpecError, counted
 from ml_assets.launch.kubernetes.manifest import JobOrder, Manifest, manifests, save_seconds
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import MAX_NODES, over_nodes
@@ -55,7 +55,7 @@ def rendered(order: JobOrder, settings: Cluster) -> tuple[str, list[Manifest]]:
     kinds = " and ".join(f"{one['kind']} {one['metadata']['name']}" for one in made)
     world = order.world
     where = (
-        f"{world.nodes} pods of {world.procs} processes"
+        f"{world.nodes} pods of {counted(world.procs, 'process')}"
         if world.nodes > 1
         else f"a pod of {world.procs} process{'es' if world.procs > 1 else ''}"
     )

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import dagster as dg
 
+from ml_assets.errors import counted
+
 Verdict = Literal["pass", "warn", "fail", "not judged"]
 _ASKED = "asked"
 PARTITIONS = "partitions"
@@ -61,7 +63,7 @@ def over_partitions(
     count["warned"] = verdicts.count("warn")
     reason = shown.reason if shown.passed else f"[{worst}] {shown.reason}"
     if count["failed"] + count["warned"] > 1:
-        reason += f" ({count['failed'] + count['warned']} of {len(verdicts)} partitions)"
+        reason += f" ({count['failed'] + count['warned']} of {counted(len(verdicts), 'partition')})"
     rows = [PartitionVerdict(str(key), one.verdict, one.reason) for key, one in outcomes.items()]
     rows += [
         PartitionVerdict(str(key), "not judged", "") for key in published if key not in outcomes

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import dagster as dg
 
 from ml_assets.adapters.step import reported
-from ml_assets.errors import WindowError
+from ml_assets.errors import WindowError, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec
@@ -169,8 +169,9 @@ def _partitions_after(pipeline: Pipeline, warm_up: int) -> dg.PartitionsDefiniti
     first = windows(pipeline.spec.partitions, datetime.now(UTC))[warm_up : warm_up + 1]
     if not first:
         raise WindowError(
-            f"{pipeline.name}: look_back needs {warm_up} partitions, but fewer have passed"
-            f" since partitions.start {partitions.start}. Start earlier, or look back less."
+            f"{pipeline.name}: look_back needs {counted(warm_up, 'partition')}, but fewer have"
+            f" passed since partitions.start {partitions.start}. Start earlier, or look back"
+            " less."
         )
     start = first[0].start.astimezone(ZoneInfo(partitions.timezone)).date()
     return _definition(partitions.model_copy(update={"start": start}))

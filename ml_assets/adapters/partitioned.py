@@ -140,8 +140,8 @@ def _note(
 def _log_progress(
     context: dg.AssetExecutionContext, address: Address, made: Made, number: int, total: int
 ) -> None:
-    rows = made.published.record.rows if made.published else None
-    state = f"{rows} rows" if made.published else f"FAILED: {made.error}"
+    rows = (made.published.record.rows if made.published else None) or 0
+    state = counted(rows, "row") if made.published else f"FAILED: {made.error}"
     context.log.info(f"{address}: {state} ({number} of {total})")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import dagster as dg
 
 from ml_assets.adapters.execute import progress_line
-from ml_assets.errors import UnknownRun
+from ml_assets.errors import UnknownRun, counted
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.session_name import SESSIONS_TAG
 from ml_assets.store.objects import LocalObjects
@@ -59,7 +59,11 @@ def find_run(instance: dg.DagsterInstance, wanted: str) -> dg.DagsterRun:
     if len(found) == 1:
         return found[0]
     shown = ", ".join(run.run_id for run in (found or runs)[:5]) or "none"
-    what = f"{len(found)} runs begin with {wanted!r}" if found else f"There is no run {wanted!r}"
+    what = (
+        f"{counted(len(found), 'run', 'begin')} with {wanted!r}"
+        if found
+        else f"There is no run {wanted!r}"
+    )
     raise UnknownRun(f"{what}; {'they are' if found else 'the newest are'}: {shown}")
 
 

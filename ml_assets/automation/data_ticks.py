@@ -98,7 +98,8 @@ def code_change(pipeline: Pipeline, sources: Sources, records: Records) -> Watch
         return model_candidate(pipeline, records, as_of=as_of, data_only=False)
 
     seen = (
-        f"{len(made)} published tables of {pipeline.name} compared with the present code and spec"
+        f"{counted(len(made), 'published table')} of {pipeline.name} compared with the present"
+        " code and spec"
     )
     found = plan(made, records)
     if any(item.node.address.stage == RAW for item in found.due):

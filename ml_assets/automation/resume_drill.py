@@ -100,7 +100,7 @@ def drill(pipeline: Pipeline) -> "DrillOutcome":
     from ml_assets.launch.ephemeral_session import ephemeral_launcher
 
     data = require_record(pipeline.now(), pipeline.address("training_set"))
-    job = train_job(pipeline, data, None, None)
+    job = train_job(pipeline, data, None, {})
     return resume_drill(
         job, partial(ephemeral_launcher, pipeline.settings, "drill"), random.Random()
     )

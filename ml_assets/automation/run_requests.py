@@ -14,6 +14,7 @@ from ml_assets.adapters.runs import Selection, name_of
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.selection import data_runs
+from ml_assets.errors import counted
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.canonical import digest_of
 from ml_assets.store.pipeline_context import Pipeline
@@ -144,7 +145,7 @@ def span(candidates: Sequence[CandidateRun]) -> str:
         return f"{first} [{model.as_of or 'all rows'}]"
     if len(candidates) == 1:
         return first
-    return f"{first.rstrip(']')} .. {last}: {len(candidates)} partitions]"
+    return f"{first.rstrip(']')} .. {last}: {counted(len(candidates), 'partition')}]"
 
 
 def _runs(

@@ -110,8 +110,9 @@ def _print_drift(report: "DriftReport") -> None:
     print(f"{report.pipeline}: {summary(report)}")
     tested = counted(report.back_tested, "period") if report.back_tested else ""
     print(
-        f"  {judged} against model {report.model[:12]}, trained on {report.training_rows:,} rows of"
-        f" {first} to {last}{f'; bounds back-tested on {tested}' if tested else ''}"
+        f"  {judged} against model {report.model[:12]}, trained on"
+        f" {counted(report.training_rows, 'row')} of {first} to"
+        f" {last}{f'; bounds back-tested on {tested}' if tested else ''}"
     )
     unjudged = not_judged(report)
     for outcome in report.outcomes:
@@ -249,10 +250,10 @@ def _print_tables(found: "list[Table]", *, whole: bool) -> None:
         print("nothing is made yet of that")
     for key, parts in by_key(found).items():
         rows = sum(part.rows or 0 for part in parts)
-        many = f"{len(parts):,} partitions" if parts[0].partition else ""
+        many = counted(len(parts), "partition") if parts[0].partition else ""
         print(f"{key:48} {many:>16} {counted(rows, 'row') if rows else '':>18}".rstrip())
         for part in parts if whole and parts[0].partition else ():
-            size = f"{part.rows or 0:,} rows"
+            size = counted(part.rows or 0, "row")
             print(f"  {part.partition:46} {part.version[:12]:>16} {size:>18}")
 
 

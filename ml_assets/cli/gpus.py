@@ -9,6 +9,7 @@ import click
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.session import opened
+from ml_assets.errors import counted
 
 if TYPE_CHECKING:
     from ml_assets.actions.gpus import OnGpu
@@ -59,7 +60,7 @@ def gpus(pipeline: str, utilization: float | None, prices: dict[str, float], as_
         print(json.dumps({"schema": 1, "pipeline": pipeline, "utilization": share, "gpus": rows}))
         return DONE
     print(
-        f"{found.flops_per_row:,.0f} operations a row, {found.steps_planned:,} steps,"
+        f"{found.flops_per_row:,.0f} operations a row, {counted(found.steps_planned, 'step')},"
         f" {found.memory_total_mb:,.0f} MB by one process\n\n{'GPU':<10}{'memory':>10}{'fits':>6}"
         f"{f'hours at {share:.0%}':>15}{'an hour':>10}{'costs':>10}"
     )

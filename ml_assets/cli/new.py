@@ -231,8 +231,8 @@ def _print_table(folder: Path, found: "Table") -> None:
     for _, alike in groupby(found.columns, lambda one: one.told):
         columns = list(alike)
         if len(columns) > _MANY_ALIKE:
-            first, last = columns[0].name, columns[-1].name
-            print(f"  {f'{first} ... {last}':24} {columns[0].told} ({len(columns)} columns)")
+            span = f"{columns[0].name} ... {columns[-1].name}"
+            print(f"  {span:24} {columns[0].told} ({counted(len(columns), 'column')})")
             continue
         for column in columns:
             print(f"  {column.name:24} {column.told}")

@@ -14,6 +14,7 @@ from ml_assets.cli.housekeeping import forget, gc, reset
 from ml_assets.cli.output import aligned, tell
 from ml_assets.cli.session import prepared_settings, working_session
 from ml_assets.cli.ui import serve_reports
+from ml_assets.errors import counted
 from ml_assets.settings import read_cluster, read_settings
 
 if TYPE_CHECKING:
@@ -97,11 +98,14 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
 def _tell_reliability(found: "Reliability", days: int) -> None:
     if found.share is None:
         waiting = f" {found.under_way} under way." if found.under_way else ""
-        print(f"{found.pipeline}: nothing has run by itself in the last {days} days.{waiting}")
+        print(
+            f"{found.pipeline}: nothing has run by itself in the last"
+            f" {counted(days, 'day')}.{waiting}"
+        )
         return
     print(
         f"{found.pipeline}: {found.well} of {len(found.work)} ended well ({found.share:.1%}) in the"
-        f" last {days} days; {found.under_way} under way"
+        f" last {counted(days, 'day')}; {found.under_way} under way"
     )
     refused = sum(1 for work in found.work if work.end == "refused")
     if refused:

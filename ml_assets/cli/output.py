@@ -7,7 +7,7 @@ import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ml_assets.errors import SettingsError, one_line
+from ml_assets.errors import SettingsError, counted, one_line
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,7 +62,7 @@ def hand_out(frame: "pl.DataFrame", target: Path | None, kind: str) -> None:
         draft.replace(target)
     except OSError as error:
         raise SettingsError(f"{target} cannot be written: {error.strerror}.") from error
-    print(f"{len(frame):,} rows to {target}", file=sys.stderr)
+    print(f"{counted(len(frame), 'row')} to {target}", file=sys.stderr)
 
 
 def _format_of(target: Path | None, default: str) -> str:
@@ -107,4 +107,4 @@ def _drawn(frame: "pl.DataFrame") -> str:
     with pl.Config(
         tbl_rows=_SHOWN_ROWS, tbl_cols=columns, tbl_width_chars=-1, tbl_hide_dataframe_shape=True
     ):
-        return f"{frame}\n{len(frame):,} rows, {frame.width} columns"
+        return f"{frame}\n{counted(len(frame), 'row')}, {counted(frame.width, 'column')}"

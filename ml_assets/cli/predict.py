@@ -12,8 +12,13 @@ from ml_assets.errors import RowsRefused
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ml_assets.assets.released_model.predict import Predictor
     from ml_assets.assets.released_model.rows_to_predict import Rows
+
+_READ = ("csv", "table")
+"""Formats that people read on a screen."""
 
 
 @click.command
@@ -42,8 +47,10 @@ def predict(
     What goes out has a row for each row that came in, in the same order: its key and 'probability'
     (a binary label), 'prediction' and 'probability_<class>' for each class, 'prediction' (a number)
     or 'score' (a ranking). What could not be predicted is null there, and standard error says why.
-    It also counts values that the contract warns of, and words that no training row had. Starting
-    torch costs a few seconds, however few the rows.
+    It also counts values that the contract warns of, words that no training row had, and numbers
+    outside the range of the training set. CSV on standard output has predictions of six digits;
+    JSON lines, Parquet and files have all digits. Starting torch costs a few seconds, however few
+    the rows.
 
     \b
       ml-assets predict flight_delays tomorrow.csv --output late.parquet
@@ -57,7 +64,16 @@ def predict(
     predictions = predictor.predictions(_rows(file, row, predictor))
     for note in predictions.notes:
         print(f"note: {note}", file=sys.stderr)
-    hand_out(predictions.frame, target, kind)
+    frame = predictions.frame
+    hand_out(_six_digits(frame) if target is None and kind in _READ else frame, target, kind)
+
+
+def _six_digits(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """The predictions as a person reads them; keys and others stay as they are."""
+    from polars import selectors as cs
+
+    told = cs.matches("^(prediction|probability.*|score|nats)$") & cs.float()
+    return frame.with_columns(told.round_sig_figs(6))
 
 
 def _rows(file: str | None, row: str | None, predictor: "Predictor") -> "Rows":

@@ -184,7 +184,7 @@ def _bars() -> Iterator[Bars]:
 
 
 def _is_told(line: str) -> bool:
-    """Whether a line is shown above the bars, too: what is not right, what a training began with."""
+    """Whether a line is always shown: what is not right, what a training began with."""
     return line.startswith(_ALWAYS) or "FAILED" in line
 
 

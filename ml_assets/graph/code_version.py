@@ -11,13 +11,14 @@ from ml_assets.errors import SpecError
 from ml_assets.graph.stage_code import function_code, stage_code
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.drift import DriftSpec
+from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.leaks import FutureEvents
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
-from ml_assets.spec.training import RELEASE, Module
+from ml_assets.spec.training import Module
 from ml_assets.store.pipeline_context import Pipeline
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ml_assets.errors import SchemaChanged, StorageError
+from ml_assets.errors import SchemaChanged, StorageError, counted
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.schema_change import declared_changes
 from ml_assets.store.layout import Address
@@ -31,7 +31,8 @@ def scan_each(state: PipelineState, addresses: Sequence[Address]) -> "list[pl.La
         SchemaChanged: some of them were made when its columns were others.
     """
     frames = [state.scan(address) for address in addresses]
-    schemas = [frame.collect_schema() for frame in frames]
+    # of scans that are not kept: one that was asked keeps its file's statistics, 0.1 MiB
+    schemas = [state.scan(address).collect_schema() for address in addresses]
     older = [a for a, schema in zip(addresses, schemas, strict=True) if schema != schemas[-1]]
     if older:
         named = ", ".join(str(one) for one in older[:3])
@@ -40,9 +41,10 @@ def scan_each(state: PipelineState, addresses: Sequence[Address]) -> "list[pl.La
             {name: str(dtype) for name, dtype in schemas[-1].items()},
         )
         raise SchemaChanged(
-            f"{len(older)} of {len(addresses)} partitions that are read together ({named}) have"
-            f" other columns than {addresses[-1]} ({changed or 'in another order'}). Make them"
-            f" again: ml-assets run {addresses[-1].pipeline}"
+            f"{len(older)} of {counted(len(addresses), 'partition')} that are read together"
+            f" ({named}) have other columns than {addresses[-1]}"
+            f" ({changed or 'in another order'}). Make them again: ml-assets run"
+            f" {addresses[-1].pipeline}"
         )
     return frames
 

@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ml_assets.errors import StoreAway
+from ml_assets.errors import StoreAway, TrainingFailed, TrainingInterrupted
+from ml_assets.launch.failure import without_log
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.recovery import ERROR_BUDGET, Budgets
@@ -60,20 +61,24 @@ def ephemeral_launcher(
 
     Raises:
         SettingsError: what a cluster needs is missing.
+        TrainingFailed, TrainingInterrupted: of the work, with the end of its log, which is deleted.
     """
     house = open_objects(settings.objects, settings.cache)
     scratch = scratch_in(settings.scratch)
     with tempfile.TemporaryDirectory(prefix=f"{purpose}-", dir=scratch) as folder:
         here = Path(folder)
-        if settings.launcher == "local":
-            launcher = LocalLauncher(here, retries=retries, restarts=restarts, keys=Keys)
-            yield EphemeralSession(launcher, LocalObjects(here), house)
-            return
-        there = S3Objects(here, ephemeral_place(settings.objects, purpose))
-        budgets = Budgets(errors=retries)
         try:
-            launcher = KubernetesLauncher(there, read_cluster(), Keys, budgets=budgets)
-            yield EphemeralSession(launcher, there, house)
-        finally:
-            with suppress(StoreAway):  # the work is done, or has failed for a better reason
-                there.place.discard_below()
+            if settings.launcher == "local":
+                launcher = LocalLauncher(here, retries=retries, restarts=restarts, keys=Keys)
+                yield EphemeralSession(launcher, LocalObjects(here), house)
+                return
+            there = S3Objects(here, ephemeral_place(settings.objects, purpose))
+            budgets = Budgets(errors=retries)
+            try:
+                launcher = KubernetesLauncher(there, read_cluster(), Keys, budgets=budgets)
+                yield EphemeralSession(launcher, there, house)
+            finally:
+                with suppress(StoreAway):  # the work is done, or has failed for a better reason
+                    there.place.discard_below()
+        except (TrainingFailed, TrainingInterrupted) as error:
+            raise type(error)(without_log(str(error))) from error

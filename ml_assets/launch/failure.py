@@ -112,7 +112,18 @@ class Ending:
     def error(self, attempt: str, log: Path) -> MlAssetsError:
         """The report as an error, and where the whole log is."""
         kind = TrainingInterrupted if self.then == "interrupted" else TrainingFailed
-        return kind(f"{self.report(attempt)}\n  Log: {log}")
+        return kind(f"{self.report(attempt)}{_LOG}{log}")
+
+
+_LOG, _END = "\n  Log: ", "  The end of its "
+
+
+def without_log(report: str) -> str:
+    """The report of an error whose log will be deleted: the log's end in place of its path."""
+    said, _, log = report.partition(_LOG)
+    if not log or f"\n{_END}" in said:
+        return said
+    return "\n".join([said, f"{_END}log:", *_tail(_end_of(Path(log)))])
 
 
 # In the order of exit_codes.PRECEDENCE. docs/operate.md shows it; tests hold the three together.
@@ -296,8 +307,8 @@ def _words(said: Failed | None) -> str:
 def _shown(said: Failed | None, text: str) -> list[str]:
     """The end of the rank's traceback; of the log, where no rank said anything."""
     if said is None:
-        return ["  The end of its log:", *_tail(text)]
-    return ["  The end of its traceback:", *_tail(said.detail)] if said.detail else []
+        return [f"{_END}log:", *_tail(text)]
+    return [f"{_END}traceback:", *_tail(said.detail)] if said.detail else []
 
 
 def _tail(text: str) -> list[str]:

@@ -33,6 +33,8 @@ class TrainJob:
     """Asks for a session of its own: a fresh training."""
     init: Ref | None = None
     """Weights to begin with; None: fresh ones."""
+    teacher: Ref | None = None
+    """The model that ``training.distill`` learns from; None: there is none yet."""
     members: tuple[Ref, ...] = ()
     """Models by other seeds, which become an ensemble with this one."""
     steps: int | None = None

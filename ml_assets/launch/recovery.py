@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from ml_assets.errors import counted
 from ml_assets.launch.failure import Ending, Next
 from ml_assets.spec.parallel import split_of
 from ml_assets.spec.program import World
@@ -110,12 +111,13 @@ def _after_error(ended: Sequence[EndedAttempt], budget: int) -> RetryDecision:
     if world.procs > 1 and len(killed) >= KILLS_TO_SHRINK:
         fewer = world.model_copy(update={"procs": world.procs // 2})
         reason = (
-            f"with {fewer.processes} instead of {world.processes} processes, because SIGKILL ended"
-            f" {len(killed)} attempts in a row, which is how a lack of memory shows"
+            f"with {fewer.processes} instead of {counted(world.processes, 'process')}, because"
+            f" SIGKILL ended {counted(len(killed), 'attempt')} in a row, which is how a lack of"
+            " memory shows"
         )
         return RetryDecision(True, fewer, reason)
     if len(alike) > budget:
-        return RetryDecision(False, world, f"it was tried {len(alike)} times")
+        return RetryDecision(False, world, f"it was tried {counted(len(alike), 'time')}")
     return RetryDecision(True, world, f"retry {len(alike)} of {budget}")
 
 
@@ -135,7 +137,9 @@ def _after_no_room(
         return RetryDecision(True, last.world, reason)
     least = nodes if min_nodes is None else min_nodes
     return RetryDecision(
-        False, last.world, f"there was room for {room} nodes, and it needs at least {least}"
+        False,
+        last.world,
+        f"there was room for {counted(room, 'node')}, and it needs at least {least}",
     )
 
 

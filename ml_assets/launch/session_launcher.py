@@ -205,6 +205,7 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
         **_asked(job, folder, number, world),
         training=spread_over(job.training, world.processes),
         init=job.init,
+        teacher=job.teacher,
         members=job.members,
         resume=folder.newest_checkpoint(),
         steps=job.steps,

@@ -4,6 +4,7 @@ from ml_assets.launch.launcher import Job, MeasureJob, SanityJob, ScoreJob, Trai
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program, part_of, program_here
+from ml_assets.spec.sanity import alone
 
 SESSIONS_TAG = "ml_assets/sessions"
 """Tag of a run: the sessions of the training program that it asked for, with spaces between."""
@@ -46,6 +47,7 @@ _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "max_steps",
     "augmentation",
     "ensemble",
+    "distill",
     "curriculum",
     "compile",
     "accumulate",
@@ -54,6 +56,8 @@ _NOT_IN_SANITY = NOT_IN_THE_RESULT | {
     "patience",
 }
 """What no sanity check reads: a spec that changes only these is not examined again."""
+_PACE = {"batch_size", "microbatches", "accumulate", "precision", "compile", "distill"}
+"""What the pace of one process hangs on, which is measured with the checks."""
 
 
 def train_session(job: TrainJob) -> str:
@@ -74,6 +78,7 @@ def _training(job: TrainJob) -> dict[str, object]:
         "data": job.data.digest,
         "init": job.init.digest if job.init else None,
         "salt": job.salt,
+        **({"teacher": job.teacher.digest} if job.teacher else {}),
         **({"members": [one.digest for one in job.members]} if job.members else {}),
         **({} if job.steps is None else {"steps": job.steps}),
         **({"evidence": True} if job.evidence else {}),
@@ -112,6 +117,7 @@ def sanity_session(job: SanityJob) -> str:
         "verb": "sanity",
         "model": job.model.model_dump(mode="json"),
         "training": job.training.model_dump(mode="json", exclude=_NOT_IN_SANITY),
+        "alone": alone(job.training).model_dump(mode="json", include=_PACE),
         "data": job.data.digest,
         **_code(job.code),
         **({"deep": True} if job.deep else {}),

@@ -44,11 +44,12 @@ def provenance_of(state: PipelineState, evidence: Evidence) -> Provenance:
     said = "it names no program" if run.program is None else contradiction(run)
     if run.program is None or said:
         raise EvidenceError(f"{pipeline}: the run record of its training does not hold: {said}.")
-    init = [i.version for i in run.inputs if i.key == "init_from"]
+    given = {i.key: i.version for i in run.inputs}
     return Provenance(
         training_set=data.data_version,
         inputs=data.inputs,
-        init=init[0] if init else None,
+        init=given.get("init_from"),
+        teacher=given.get("distill"),
         sources=run.environment.code.sources,
         git_sha=run.environment.code.git_sha,
         lock=run.environment.lock,

@@ -141,8 +141,8 @@ def derived_from(record: StageRecord) -> tuple[InputVersion, ...]:
 
 
 def _named(record: StageRecord, version: InputVersion) -> InputVersion:
-    """Weights to begin with are a model's: of the release, by its digest."""
-    if version.key != "init_from":
+    """Weights to begin with and a teacher are models: of the release, by its digest."""
+    if version.key not in ("init_from", "distill"):
         return version
     key = f"{record.key.split('/')[0]}/trained_model"
     return version.model_copy(update={"key": key})

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ml_assets.errors import UnknownRun, one_line, outside
+from ml_assets.errors import UnknownRun, counted, one_line, outside
 from ml_assets.records import experiments
 from ml_assets.records.changes import Candidate
 from ml_assets.records.data_failures import data_failure
@@ -147,7 +147,9 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
     if story.digest is None and story.study is not None:
         told = story.study.attributes
         best = "the spec's own setting" if told["trial"] is None else f"trial {told['trial']}"
-        return RunStatus("good", "searched", f"{told['trials']} trials; the winner is {best}.")
+        return RunStatus(
+            "good", "searched", f"{counted(told['trials'], 'trial')}; the winner is {best}."
+        )
     if story.digest is None:
         return RunStatus("wait", "no end told", "It is running, or its process was killed.")
     return RunStatus("wait", "not judged", "No decision on this model is in the ledger.")

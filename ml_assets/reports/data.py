@@ -102,7 +102,7 @@ def _rows(records: Sequence[StageRecord]) -> list[Picture]:
 def _contract(records: Sequence[StageRecord]) -> list[Picture]:
     passed, warned, kept = _judged(records)
     words = (
-        f"{sum(passed):,} rows passed, {sum(warned):,} passed with a warning,"
+        f"{counted(sum(passed), 'row')} passed, {sum(warned):,} passed with a warning,"
         f" {sum(kept):,} are in quarantine."
     )
     parts: list[tuple[str, list[int], Tone]] = [
@@ -148,7 +148,9 @@ def _reasons(records: Sequence[StageRecord]) -> list[Picture]:
     ranked = sorted(total, key=lambda name: (-total[name], name))[:REASONS]
     if not ranked:
         return []
-    left = f" The first {REASONS} of {len(total)} reasons." if len(total) > REASONS else ""
+    left = (
+        f" The first {REASONS} of {counted(len(total), 'reason')}." if len(total) > REASONS else ""
+    )
     if _partitioned(records):
         rows = {name: [float(counts.get(name, 0)) for counts in told] for name in ranked}
         sparks = [
@@ -172,7 +174,7 @@ def _missing(records: Sequence[StageRecord]) -> list[Picture]:
     ranked = [*most][:COLUMNS]
     if not ranked:
         return []
-    left = f" The first {COLUMNS} of {len(most)} columns." if len(most) > COLUMNS else ""
+    left = f" The first {COLUMNS} of {counted(len(most), 'column')}." if len(most) > COLUMNS else ""
     if _partitioned(records):
         sparks = [
             Spark(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Reference, Series, banner, line_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.row_charts import Bullet, bullet_chart
@@ -33,7 +34,7 @@ def released_table(report: EvaluationReport, spec: PipelineSpec, move: LedgerEnt
         *([["rolled back by", f"{move.author}: {move.reason}"]] if move.because else []),
         ["network", f"{spec.model.family}, {report.size_bytes / 1e6:.2f} MB"],
         ["training set", report.data[:12]],
-        ["holdout", f"{report.rows:,} rows{_span(report)}"],
+        ["holdout", f"{counted(report.rows, 'row')}{_span(report)}"],
         *(
             [title(name), f"{i.value:.4f} ({i.low:.4f} to {i.high:.4f})"]
             for name, i in report.metrics.items()

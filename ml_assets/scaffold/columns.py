@@ -157,8 +157,8 @@ def odd_texts(frame: pl.DataFrame, written: Written) -> tuple[str, ...]:
             if 0 < len(odd) < len(text) / 2:
                 said.append(
                     f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, and"
-                    f" {len(text) - len(odd):,} of its {len(text):,} values are. If it means no"
-                    f" value, make the folder again with --null {quoted(odd[0])}"
+                    f" {len(text) - len(odd):,} of its {counted(len(text), 'value')} are. If it"
+                    f" means no value, make the folder again with --null {quoted(odd[0])}"
                 )
     return tuple(said)
 

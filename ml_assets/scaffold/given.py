@@ -119,8 +119,8 @@ def _files(what: str) -> tuple[Path, list[Path]]:
     kinds = sorted({_format(one) for one in found})
     if len(kinds) > 1:
         raise SpecError(
-            f"{what} holds files of {len(kinds)} formats, {', '.join(kinds)}: name those of one,"
-            f" such as '{root}/*.{kinds[0]}'."
+            f"{what} holds files of {counted(len(kinds), 'format')}, {', '.join(kinds)}: name"
+            f" those of one, such as '{root}/*.{kinds[0]}'."
         )
     return root.resolve(), sorted(one.resolve() for one in found)
 
@@ -170,7 +170,7 @@ def _many(
         found = None
     chosen = _some(files)
     if len(chosen) < len(files):
-        notes.append(f"looked at {len(chosen)} of {len(files)} files, evenly spread")
+        notes.append(f"looked at {len(chosen)} of {counted(len(files), 'file')}, evenly spread")
     keys = dict(zip(files, found.keys, strict=True)) if found else {}
     given = _read(chosen, zone, dates, nulls, keys)
     path = found.path if found else _any_name(relative)

@@ -208,7 +208,9 @@ def _unlabelled(label: pl.Series) -> tuple[str, ...]:
         case 1, rows:
             return (f"1 of {counted(rows, 'row')} has no label: it is not trained on",)
         case unknown, rows:
-            return (f"{unknown:,} of {rows:,} rows have no label: they are not trained on",)
+            return (
+                f"{unknown:,} of {counted(rows, 'row')} have no label: they are not trained on",
+            )
 
 
 def _copied(copies: int, rows: int, key: Sequence[str], *, whole: bool) -> tuple[str, ...]:
@@ -255,8 +257,8 @@ def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
     names = keys.columns
     if unknown := keys.select(pl.any_horizontal(pl.all().is_null()).sum()).item():
         raise SpecError(
-            f"The key {names} is empty in {unknown} of {len(keys)} rows: it has to tell each row"
-            " from the others. Fill it, or leave these rows out."
+            f"The key {names} is empty in {unknown} of {counted(len(keys), 'row')}: it has to tell"
+            " each row from the others. Fill it, or leave these rows out."
         )
     again = repeated_rows(keys, names)
     if again.is_empty():
@@ -267,14 +269,15 @@ def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
     example = ", ".join(f"{name} {_plain(value)}" for name, value in first.items())
     if len(again) <= RARE * len(keys):
         return (
-            f"{len(again):,} rows share their key with another, those of {example} for one: the"
-            " contract keeps them back. Leave all but one of each out of the files; or, if a"
-            " column tells them apart, name it by --key, too",
+            f"{counted(len(again), 'row', 'share')} their key with another, those of {example} for"
+            " one: the contract keeps them back. Leave all but one of each out of the files;"
+            " or, if a column tells them apart, name it by --key, too",
         )
     others = f", and so for {len(twice) - 1:,} more" if len(twice) > 1 else ""
     raise SpecError(
-        f"The key {names} is there more than once: {rows:,} rows have {example}{others}. Name all"
-        " of its columns by --key, or leave all but one of these rows out."
+        f"The key {names} is there more than once: {counted(rows, 'row', 'have')}"
+        f" {example}{others}. Name all of its columns by --key, or leave all but one of these"
+        " rows out."
     )
 
 
@@ -290,8 +293,8 @@ def _check_time(values: pl.Series) -> None:
         )
     if unknown := values.null_count():
         raise SpecError(
-            f"The time {values.name!r} is empty in {unknown} of {len(values)} rows: when is the"
-            " prediction made there? Fill it, or leave these rows out."
+            f"The time {values.name!r} is empty in {unknown} of {counted(len(values), 'row')}:"
+            " when is the prediction made there? Fill it, or leave these rows out."
         )
 
 
@@ -311,7 +314,7 @@ def _use(values: pl.Series) -> tuple[str, str]:
         return "left out", "make numbers of it in features.py"
     if different <= min(_WORDS, len(values) / 2):
         return "categorical", _almost_numbers(values)
-    return "left out", _almost_numbers(values) or f"{different:,} different values"
+    return "left out", _almost_numbers(values) or counted(different, "different value")
 
 
 def _almost_numbers(values: pl.Series) -> str:
@@ -333,8 +336,9 @@ def _like_classes(label: pl.Series, task: Task) -> tuple[str, ...]:
     if task != "regression" or len(values) > _FEW or (values % 1 != 0).any():
         return ()
     return (
-        f"{label.name} has {len(values)} values, all of them whole numbers, and is taken for a"
-        " quantity. If they are classes, make the folder again with --task multiclass",
+        f"{label.name} has {counted(len(values), 'value')}, all of them whole numbers, and is"
+        " taken for a quantity. If they are classes, make the folder again with --task"
+        " multiclass",
     )
 
 
@@ -380,8 +384,8 @@ def _task_of(label: pl.Series, values: pl.Series) -> tuple[Task, tuple[str, ...]
         if len(values) > _CLASSES:
             almost = _almost_numbers(label)
             raise SpecError(
-                f"The label {label.name!r} is text with {len(values)} values; up to {_CLASSES}"
-                " classes are expected. Name another column by --label"
+                f"The label {label.name!r} is text with {counted(len(values), 'value')}; up to"
+                f" {_CLASSES} classes are expected. Name another column by --label"
                 + (f", or mend this one: {almost}." if almost else ".")
             )
         return "multiclass", tuple(sorted(str(value) for value in values))

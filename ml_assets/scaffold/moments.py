@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import polars as pl
 
@@ -158,8 +158,3 @@ def _period(given: Given) -> str:
     cadence = given.calendar.cadence if given.calendar else ""
     words = {"hourly": "hour", "daily": "day", "weekly": "week", "monthly": "month"}
     return words.get(cadence, "period")
-
-
-def first_day(key: str) -> datetime:
-    """The day that a partition begins on."""
-    return datetime.fromisoformat(key[:10])

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, counted
 
 SERVE_TOKENS = "ML_ASSETS_SERVE_TOKENS"
 API_READERS, API_OPERATORS = "ML_ASSETS_API_READERS", "ML_ASSETS_API_OPERATORS"
@@ -98,6 +98,7 @@ def read_named_tokens(
 def _check(variable: str, token: str) -> None:
     if len(token) < _SHORTEST or not re.fullmatch(r"[!-~]+", token):
         raise SettingsError(
-            f"{variable} holds a token of {len(token)} characters; expected {_SHORTEST} or"
+            f"{variable} holds a token of {counted(len(token), 'character')}; expected {_SHORTEST}"
+            " or"
             f' more, of ASCII without spaces: export {variable}="$(openssl rand -hex 32)"'
         )

@@ -32,7 +32,8 @@ _OF_POSTGRES = (
 def database_place(url: str, environment: Mapping[str, str] | None = None) -> str:
     """``dialect://host:port/database``, with the parameters that may lead elsewhere; no user.
 
-    Of an SQLite file its absolute path. What is no database URL is named so: nothing is read there.
+    Of a file of SQLite or DuckDB its absolute path. What is no database URL is named so: nothing is
+    read there.
     """
     parts = _URL.match(url)
     if parts is None:
@@ -40,7 +41,7 @@ def database_place(url: str, environment: Mapping[str, str] | None = None) -> st
     backend, database = parts["name"].split("+")[0], unquote(parts["database"] or "")
     host = f"[{parts['ipv6']}]" if parts["ipv6"] else parts["host"] or ""
     port = f":{parts['port']}" if parts["port"] else ""
-    if backend == "sqlite" and not host:
+    if backend in ("duckdb", "sqlite") and not host:
         database = _file(database)
     given = parse_qsl(parts["query"] or "", keep_blank_values=True)
     if backend == "postgresql":
@@ -51,7 +52,7 @@ def database_place(url: str, environment: Mapping[str, str] | None = None) -> st
 
 
 def _file(database: str) -> str:
-    """The path of an SQLite file; ``file:`` stands before a URI of its own."""
+    """The path of a file; ``file:`` stands before a URI of its own."""
     if database in ("", ":memory:"):
         return database
     scheme = "file:" if database.startswith("file:") else ""

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, PlainSerializer, field_validator, model_validator
 
+from ml_assets.errors import counted
 from ml_assets.spec.base import Frozen, Timezone
 
 Every = Literal["hour", "day", "week", "month"]
@@ -91,7 +92,7 @@ def _checked(text: str) -> str:
     fields = text.split()
     if len(fields) != len(_CRON_FIELDS):
         raise ValueError(
-            f"cron {text!r} has {len(fields)} fields; five are expected"
+            f"cron {text!r} has {counted(len(fields), 'field')}; five are expected"
             " (minute hour day-of-month month day-of-week), such as '0 6 * * 1'"
         )
     for field, (name, low, high) in zip(fields, _CRON_FIELDS, strict=True):

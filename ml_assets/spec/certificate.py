@@ -39,6 +39,8 @@ class Provenance(Frozen):
     """The exact snapshot versions that the training set is made of, each with its commit."""
     init: Digest | None
     """The weights that training began with; None: fresh ones."""
+    teacher: Digest | None = Field(default=None, exclude_if=unset)
+    """The model that it learned from beside the labels; None: it had none."""
     sources: Digest
     """The digest of every source file of the package that made its data ready and judged it."""
     git_sha: str | None

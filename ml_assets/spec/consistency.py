@@ -266,6 +266,22 @@ def objective_problems(
         yield _misfit("focal_gamma", said)
 
 
+def distill_problems(training: TrainingSpec, task: Task) -> Iterator[Misfit]:
+    """Where a teacher has nothing to say, and what to set instead."""
+    if training.distill is None:
+        return
+    if task == "language_model":
+        said = "a language model hands out the nats of a text, and no distribution to learn from:"
+        yield _misfit("distill", f"{said} set training.init_from: release instead")
+    if task == "ranking":
+        said = "a score says nothing but the order within a query, so two models have no targets in"
+        yield _misfit("distill", f"{said} common: set training.init_from: release instead")
+    default = type(training.distill).model_fields["temperature"].default
+    if task == "regression" and training.distill.temperature != default:
+        said = "temperature softens probabilities, and a number has none: remove temperature"
+        yield _misfit("distill", said)
+
+
 def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> Iterator[Misfit]:
     """What a step cannot do to rows of this kind.
 

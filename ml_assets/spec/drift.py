@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ml_assets.errors import counted
 from ml_assets.spec.automation import Duration, Status, duration_text
 from ml_assets.spec.base import Frozen, Misfit, Positive, unset
 
@@ -96,7 +97,7 @@ class DriftSpec(Frozen):
     @property
     def size(self) -> str:
         """How large a slice is, in words."""
-        return duration_text(self.every) if self.every else f"{self.rows or 0:,} rows"
+        return duration_text(self.every) if self.every else counted(self.rows or 0, "row")
 
     @model_validator(mode="after")
     def _windows_hold_the_alarm(self) -> Self:

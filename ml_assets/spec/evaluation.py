@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ml_assets.errors import counted
 from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
 from ml_assets.spec.gates import BaselineSpec, ValueBaseline
 from ml_assets.spec.split import ShareSplit, TimeSharesSplit, WindowSplit, is_by_time
+from ml_assets.spec.training import TrainingSpec
 
 MOST_HELD_OUT = 0.75
 """Most of the rows that all holdouts and a validation split may take: the rest is trained on."""
@@ -81,7 +83,7 @@ def simple_model_problems(evaluation: EvaluationSpec) -> list[Misfit]:
 
 
 def origin_problems(
-    origins: OriginsSpec | None, split: WindowSplit | ShareSplit, init_from: str | None
+    origins: OriginsSpec | None, split: WindowSplit | ShareSplit, training: TrainingSpec
 ) -> Iterator[Misfit]:
     """Holdouts that cannot follow each other, or that a model has seen before."""
     if origins is None:
@@ -89,19 +91,20 @@ def origin_problems(
     if not is_by_time(split):
         said = "evaluation.origins are holdouts one after the other: use a split of kind: time"
         yield Misfit(("evaluation", "origins"), said)
-    if init_from is not None:
-        said = (
-            f"training.init_from {init_from!r} begins with weights that may have seen the earlier"
-            " holdouts of evaluation.origins: leave one of the two out"
-        )
-        yield Misfit(("training", "init_from"), said)
+    for name in ("init_from", "distill"):
+        if getattr(training, name) is not None:
+            said = (
+                f"training.{name} names a model that may have seen the earlier holdouts of"
+                " evaluation.origins: leave one of the two out"
+            )
+            yield Misfit(("training", name), said)
     if isinstance(split, TimeSharesSplit):
         held = origins.count * split.holdout + split.validation
         most = int((MOST_HELD_OUT - split.validation) / split.holdout + _ROUNDING)
         if held > MOST_HELD_OUT + _ROUNDING:
             said = (
-                f"evaluation.origins: {origins.count} holdouts of {split.holdout:g} and validation"
-                f" are {held:.0%} of the rows, and leave too few to train on: at most {most} of"
-                f" them, or a smaller split.holdout"
+                f"evaluation.origins: {counted(origins.count, 'holdout')} of {split.holdout:g} and"
+                f" validation are {held:.0%} of the rows, and leave too few to train on: at most"
+                f" {most} of them, or a smaller split.holdout"
             )
             yield Misfit(("evaluation", "origins"), said)

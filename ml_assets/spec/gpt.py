@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ml_assets.errors import counted
 from ml_assets.spec.base import Frozen, Positive, unset
 
 GPT_PRESETS: Mapping[str, Mapping[str, int]] = MappingProxyType(
@@ -43,8 +44,8 @@ class Gpt(Frozen):
     def _heads_divide(self) -> Self:
         if self.width % (2 * self.heads):
             raise ValueError(
-                f"width {self.width} must be a multiple of twice the {self.heads} heads: each turns"
-                " pairs of numbers by the position"
+                f"width {self.width} must be a multiple of twice the"
+                f" {counted(self.heads, 'head')}: each turns pairs of numbers by the position"
             )
         return self
 

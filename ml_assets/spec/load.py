@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -21,6 +21,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
 _Schemas = list[Mapping[str, Any]]
+Location = Sequence[str | int]
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
 
@@ -115,11 +116,14 @@ def check_document(
     top: str,
     model: type[SpecT],
     context: Mapping[str, object] | None = None,
+    beside: Callable[[Mapping[str, Any], Sequence[Location]], Sequence[Misfit]] | None = None,
 ) -> tuple[SpecT | None, tuple[Mistake, ...]]:
     """What a YAML file says under its one key ``top``, or every mistake in it.
 
     Args:
         context: what the model's own rules look at beside it.
+        beside: the places that are wrong by themselves -> what does not fit together of the rest,
+            which pydantic does not look at then.
     """
     try:
         text = file.read_bytes().decode()
@@ -137,9 +141,12 @@ def check_document(
         return model.model_validate(document[top], context=context), ()
     except ValidationError as error:
         place = _Place(file, yaml.compose(text, YAML_LOADER), top)  # knows the lines
-        return None, tuple(
-            mistake for details in error.errors() for mistake in _mistakes(place, details, model)
-        )
+        wrong = error.errors()
+        found = [mistake for details in wrong for mistake in _mistakes(place, details, model)]
+        if beside is not None and all(details["loc"] for details in wrong):
+            rest = beside(document[top], [details["loc"] for details in wrong])
+            found = sorted([*found, *map(place.misfit, rest)], key=lambda one: one.line)
+        return None, tuple(found)
 
 
 def _document_mistakes(file: Path, document: object, top: str) -> tuple[Mistake, ...]:
@@ -243,10 +250,28 @@ def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
             )
         case "model_type" | "model_attributes_type" if known := _fields_at(details["loc"], model):
             return f"write {{key: value}}; the keys are {', '.join(sorted(known))}"
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
+            return _bound_remedy(details, model)
         case kind if kind in _WANTED:
             return _WANTED[kind][1]
         case _:
             return ""
+
+
+def _bound_remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
+    """What to write in place of a number that is too small or too large."""
+    ((name, bound),) = details.get("ctx", {}).items()
+    if not isinstance(bound, int | float):
+        return ""
+    whole, step = isinstance(bound, int), {"gt": 1, "lt": -1}.get(name, 0)
+    number = f"{bound + step if whole else bound:g}"
+    side = "more" if name in ("gt", "ge") else "less"
+    if step and not whole:
+        said = f"write a number {'above' if step > 0 else 'below'} {number}"
+    else:
+        said = f"write {number} or {side}"
+    default = _default_at(details["loc"], model)
+    return said if default is None else f"{said}; without the key it is {default}"
 
 
 _OTHER_FORM = "'time_shares'"
@@ -282,19 +307,31 @@ def _unknown_remedy(location: Sequence[str | int], model: type[BaseModel]) -> st
     if model is PipelineSpec and tuple(location) == ("search",):
         return "write it into search.yaml, a file beside this one"
     known = sorted(_fields_at(location[:-1], model) - {name})
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    close = [*difflib.get_close_matches(name, known, n=1, cutoff=0.7)]
+    if close or len(name) > 2:
+        close += [one for one in known if name in one.split("_") and one not in close]
     if close:
-        return f"did you mean {close[0]!r}?"
+        return f"did you mean {' or '.join(map(repr, close))}?"
     return f"remove it: no such field; there are {', '.join(known)}"
 
 
 def _fields_at(location: Sequence[str | int], model: type[BaseModel]) -> set[str]:
     """The keys that a place of the spec may hold; ``location`` as pydantic gives it, with tags."""
+    return {name for one in _schemas_at(location, model) for name in one.get("properties", {})}
+
+
+def _default_at(location: Sequence[str | int], model: type[BaseModel]) -> object:
+    """What a field is that is left out; None: it is needed, or nothing."""
+    defaults = (one["default"] for one in _schemas_at(location, model) if "default" in one)
+    return next(defaults, None)
+
+
+def _schemas_at(location: Sequence[str | int], model: type[BaseModel]) -> _Schemas:
     schema = model.model_json_schema(by_alias=True)
-    here: list[Mapping[str, Any]] = [schema]
+    here: _Schemas = [schema]
     for part in location:
         here = [below for one in here for below in _below(one, part, schema.get("$defs", {}))]
-    return {name for one in here for name in one.get("properties", {})}
+    return here
 
 
 def _below(one: Mapping[str, Any], part: str | int, defs: Mapping[str, Any]) -> _Schemas:

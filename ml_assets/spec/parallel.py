@@ -99,3 +99,9 @@ def split_of(world: int, here: int) -> tuple[int, int] | None:
         return world // here, here
     groups = next((n for n in range(2, world // 2 + 1) if world % n == 0), None)
     return None if groups is None else (groups, world // groups)
+
+
+def idle_share(microbatches: int, world: int) -> float:
+    """Share of a step that ranks spend waiting where ``world`` does not divide ``microbatches``."""
+    most = -(-microbatches // world)
+    return 1 - microbatches / (most * world)

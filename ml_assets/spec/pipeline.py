@@ -13,12 +13,14 @@ from pydantic import (
     model_validator,
 )
 
+from ml_assets.errors import counted
 from ml_assets.spec.automation import AutomationSpec, duration_text
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Name, unset
 from ml_assets.spec.cluster import ClusterSpec, cluster_problems
 from ml_assets.spec.consistency import (
     Declared,
     baseline_problems,
+    distill_problems,
     gate_problems,
     objective_problems,
     row_problems,
@@ -251,10 +253,13 @@ def _ahead_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     partition = SHORTEST[spec.partitions.cadence]
     needed = -(-ahead // partition)
     if spec.features.look_back < needed:
-        said = f"label.ahead of {told} reads {needed} earlier partitions: set look_back: {needed}"
+        said = (
+            f"label.ahead of {told} reads {counted(needed, 'earlier partition')}: set look_back:"
+            f" {needed}"
+        )
         yield Misfit(("features", "look_back"), said)
     if isinstance(split, WindowSplit) and split.embargo < needed:
-        said = f"outcomes are seen {told} late: set split.embargo to {needed} partitions at least"
+        said = f"outcomes are seen {told} late: set split.embargo to {needed} or more"
         yield Misfit(("split", "embargo"), said)
 
 
@@ -286,6 +291,7 @@ def _training_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     yield from _language_problems(spec)
     yield from parallel_problems(spec.training, spec.model)
     yield from objective_problems(spec.training, spec.label.task, spec.label.classes)
+    yield from distill_problems(spec.training, spec.label.task)
     yield from row_problems(spec.training, spec.label.task, spec.features.numeric)
     yield from (Misfit(("training", name), f"training.{name}: {why}") for name in refused)
 
@@ -310,7 +316,7 @@ def _evaluation_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         said = "evaluation.block 'entity' resamples what split.groups names: name it, or take 'row'"
         yield Misfit(("evaluation", "block"), said)
     yield from simple_model_problems(spec.evaluation)
-    yield from origin_problems(spec.evaluation.origins, spec.split, spec.training.init_from)
+    yield from origin_problems(spec.evaluation.origins, spec.split, spec.training)
 
 
 def _gate_problems(spec: PipelineSpec) -> list[Misfit]:

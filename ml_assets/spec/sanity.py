@@ -3,7 +3,8 @@
 from typing import Literal
 
 from ml_assets.spec.base import Frozen
-from ml_assets.spec.training import Boosted, ModelSpec, Module, Task
+from ml_assets.spec.parallel import Parallel
+from ml_assets.spec.training import Boosted, ModelSpec, Module, Task, TrainingSpec
 
 SanityName = Literal[
     "loss_at_init",
@@ -71,3 +72,26 @@ class SanityCheck(Frozen):
     bound: float
     reason: str
     """What was expected, what was seen and, unless it passed, what to do."""
+
+
+class Alone(Frozen):
+    """One process of a training by itself, over the steps that the sanity step takes of it."""
+
+    rows_per_second: float
+    gpu: bool
+    """Whether it computed on one."""
+
+
+def alone(training: TrainingSpec) -> TrainingSpec:
+    """The same training by one process, which takes of a step what each of all of them takes."""
+    share = -(-training.microbatches // (training.processes // training.parallel.tensor))
+    return training.model_copy(
+        update={
+            "batch_size": share * (training.batch_size // training.microbatches),
+            "microbatches": share,
+            "processes": 1,
+            "strategy": "replicate",
+            "parallel": Parallel(),
+            "cpu_offload": False,
+        }
+    )

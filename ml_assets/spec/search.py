@@ -7,7 +7,7 @@ says that it was trained by. The winner's values are.
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
@@ -16,14 +16,16 @@ from ml_assets.spec.automation import Timed
 from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.cluster import QueueName
-from ml_assets.spec.load import Mistake, check_document, rules_of
+from ml_assets.spec.load import Location, Mistake, check_document, rules_of
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values, same
-from ml_assets.spec.training import HIGHEST_IS_BEST, Boosted, validation_metrics, without_meaning
+from ml_assets.spec.training import Boosted, validation_metrics, without_meaning
 
 SEARCH_FILE = "search.yaml"
 Method = Literal["grid", "random", "quasi_random", "tpe", "population"]
 
+_BY_ITSELF = ("parameters", "metric", "budget", "after_refusals")
+"""Keys that fit, or do not, whatever the others of the search say."""
 PARTS = ("model", "training")
 NO_PARAMETER = {
     "family": "a search is over one family: write a spec for each",
@@ -41,6 +43,7 @@ NO_PARAMETER = {
     "augmentation": "it is no single value",
     "curriculum": "it is no single value",
     "ensemble": "it is no single value",
+    "distill": "it is no single value",
     "betas": "it is no single value",
     "parallel": "it says how the work is spread, and decides no number",
     "hang_timeout_seconds": "it decides no number",
@@ -58,6 +61,7 @@ class Then(Frozen):
     """What searches on when the space is explored."""
 
     method: Literal["tpe"] = "tpe"
+    """How settings are proposed then."""
     after: Positive
     """Trials by the first method."""
 
@@ -66,6 +70,7 @@ class Prune(Frozen):
     """When a trial is ended that has no prospect."""
 
     kind: Literal["successive_halving", "hyperband", "median"]
+    """By which rule."""
     min_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of its training that each trial gets in any case."""
 
@@ -76,13 +81,16 @@ class Budget(Frozen):
     machine_hours: Annotated[float, Field(gt=0)] | None = None
     """Hours of machines: two trials side by side on one machine are two."""
     gpu_hours: Annotated[float, Field(gt=0)] | None = None
+    """Hours of GPUs, where ``cluster.gpus_per_node`` of the spec asks for some."""
 
 
 class SearchSpec(Frozen):
     """What a study tries, and how it chooses."""
 
     method: Method = "quasi_random"
+    """How settings are proposed."""
     then: Then | None = None
+    """What searches on after the first trials. None: the same method."""
     trials: Positive = 16
     """Beside the spec's own setting, which every study trains, too. Of a population: its members,
     each of which trains as long as a whole training."""
@@ -92,7 +100,9 @@ class SearchSpec(Frozen):
     parallel: Positive | None = None
     """Trials side by side. None: as many as this machine has cores, or four on a cluster."""
     prune: Prune | None = None
+    """When a trial is ended early. None: none is."""
     budget: Budget | None = None
+    """The most that the study may use. None: no limit."""
     seeds: Annotated[int, Field(ge=0, le=20)] = 3
     """How many seeds the best setting is trained by, to know how much they matter; 0 or 1: none."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -107,11 +117,12 @@ class SearchSpec(Frozen):
     queue_priority: QueueName | None = None
     """Kueue's WorkloadPriorityClass of the trials. None: that of the spec's ``cluster``."""
     metric: str = "validation_loss"
-    """What a trial is judged by, at each evaluation and in the end: one of ``validation_metrics``.
-    Of the evaluations of a trial that counts in the end whose weights are the model's."""
+    """What a trial is judged by, at each evaluation and in the end; ``check`` names those of the
+    task. In the end that evaluation counts whose weights are the model's."""
     adopt: bool = False
     """Whether ``trained_model`` is trained by the winner; else a study changes nothing."""
     parameters: dict[str, Parameter] = Field(min_length=1)
+    """Path of a field of ``model`` or ``training``, such as ``model.width`` -> what it may be."""
 
     @model_validator(mode="after")
     def _fits(self, asked: ValidationInfo) -> Self:
@@ -171,31 +182,11 @@ class SearchSpec(Frozen):
         return {path: value_at(spec, path) for path in self.parameters}
 
 
-def lost(metric: str, told: Mapping[str, float]) -> float | None:
-    """What a trial is to lower: the metric, or what it lacks to 1; None: it was not told.
-
-    Args:
-        told: the metrics of one evaluation.
-    """
-    value = told.get(metric)
-    return 1 - value if value is not None and metric in HIGHEST_IS_BEST else value
-
-
-def value_of(metric: str, loss: float) -> float:
-    """The metric itself, of what was lowered."""
-    return 1 - loss if metric in HIGHEST_IS_BEST else loss
-
-
-def judged_by(metric: str) -> str:
-    """What is lowered, in words."""
-    plain = metric.replace("_", " ")
-    return f"1 - {plain}" if metric in HIGHEST_IS_BEST else plain
-
-
 def _method_problems(search: SearchSpec) -> list[Misfit]:
     found: list[Misfit] = []
     if search.then is not None and search.then.after >= search.trials:
-        said = f"then.after is {search.then.after} of {search.trials} trials: none is left for it"
+        told = counted(search.trials, "trial")
+        said = f"then.after is {search.then.after} of {told}: none is left for it"
         found.append(Misfit(("then", "after"), said))
     if search.then is not None and search.method in ("grid", "tpe"):
         said = f"method {search.method} is not followed by another: remove 'then'"
@@ -256,7 +247,8 @@ def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
         return [Misfit(("method",), f"{said}, such as tpe")]
     found: list[Misfit] = []
     if search.rounds and spec.training.epochs < search.rounds:
-        said = f"{search.rounds} rounds of {spec.training.epochs} epochs: a round is one or more"
+        told = counted(search.rounds, "round"), counted(spec.training.epochs, "epoch")
+        said = f"{' of '.join(told)}: a round is one or more"
         found.append(Misfit(("rounds",), said))
     if spec.training.max_steps is not None:
         said = "the rounds share the epochs out, and training.max_steps would end each: remove it"
@@ -295,7 +287,30 @@ def check_search(folder: Path, spec: PipelineSpec) -> tuple[SearchSpec | None, t
     file = folder / SEARCH_FILE
     if not file.is_file():
         return None, ()
-    return check_document(file, "search", SearchSpec, {"spec": spec})
+
+    def beside(asked: Mapping[str, Any], wrong: Sequence[Location]) -> Sequence[Misfit]:
+        return _misfits_beside(asked, wrong, spec)
+
+    return check_document(file, "search", SearchSpec, {"spec": spec}, beside)
+
+
+def _misfits_beside(
+    asked: Mapping[str, Any], wrong: Sequence[Location], spec: PipelineSpec
+) -> Sequence[Misfit]:
+    """What does not fit of a search without what is wrong by itself; none that may be due to it."""
+    names = {place[1] for place in wrong if place[0] == "parameters" and len(place) > 1}
+    keys = {place[0] for place in wrong} - ({"parameters"} if names else set())
+    kept = {key: value for key, value in asked.items() if key not in keys}
+    if names:
+        kept["parameters"] = {n: one for n, one in asked["parameters"].items() if n not in names}
+    try:
+        SearchSpec.model_validate(kept, context={"spec": spec})
+    except ValidationError as error:
+        causes = [details.get("ctx", {}).get("error") for details in error.errors()]
+        found = [one for cause in causes if isinstance(cause, Misfits) for one in cause.found]
+        found = [one for one in found if one.path != ("parameters",)]
+        return [one for one in found if not keys or one.path[0] in _BY_ITSELF]
+    return []
 
 
 def load_search(folder: Path, spec: PipelineSpec) -> SearchSpec | None:

@@ -23,11 +23,14 @@ class Parameter(Frozen):
     """One field of the spec, and what it may be."""
 
     role: Role = "nuisance"
+    """``scientific``: what the study is about; ``nuisance``: tuned for each value of that;
+    ``fixed``: held still."""
     kind: Kind | None = None
-    """None: it is fixed."""
+    """Which values, and how they are drawn. None: it is fixed."""
     low: float | None = None
+    """The lower end of a range, which belongs to it."""
     high: float | None = None
-    """Both ends belong to the range."""
+    """The upper end of a range, which belongs to it."""
     points: Annotated[int, Field(ge=2)] | None = None
     """How many values of a range of floats a grid takes, its ends included."""
     values: tuple[Value, ...] = Field(default=(), strict=False)

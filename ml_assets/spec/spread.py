@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ml_assets.errors import counted
 from ml_assets.spec.base import Misfit
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.training import ModelSpec, TrainingSpec
@@ -87,7 +88,8 @@ def _tensor(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
     elif model.heads % tensor:
         yield _misfit(
             name,
-            f"tensor {tensor} does not divide the {model.heads} heads of the model: set a divisor",
+            f"tensor {tensor} does not divide the {counted(model.heads, 'head')} of the model: set"
+            " a divisor",
         )
     if training.processes % tensor:
         yield _misfit(

@@ -1,13 +1,14 @@
 """What a study came to: every trial with its evidence, the winner, and what was learned."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen
 from ml_assets.spec.records import Time
-from ml_assets.spec.search import judged_by
 from ml_assets.spec.search_parameter import Value
+from ml_assets.spec.training import HIGHEST_IS_BEST
 
 STUDY_FILE = "study.json"
 TrialEnd = Literal["finished", "pruned", "failed", "stopped"]
@@ -107,3 +108,24 @@ class Study(Frozen):
     def machine_hours(self) -> float:
         """The machine hours of all trials, without the trainings by other seeds."""
         return sum(one.machine_hours for one in self.trials)
+
+
+def lost(metric: str, told: Mapping[str, float]) -> float | None:
+    """What a trial is to lower: the metric, or what it lacks to 1; None: it was not told.
+
+    Args:
+        told: the metrics of one evaluation.
+    """
+    value = told.get(metric)
+    return 1 - value if value is not None and metric in HIGHEST_IS_BEST else value
+
+
+def value_of(metric: str, loss: float) -> float:
+    """The metric itself, of what was lowered."""
+    return 1 - loss if metric in HIGHEST_IS_BEST else loss
+
+
+def judged_by(metric: str) -> str:
+    """What is lowered, in words."""
+    plain = metric.replace("_", " ")
+    return f"1 - {plain}" if metric in HIGHEST_IS_BEST else plain

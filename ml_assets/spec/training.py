@@ -7,6 +7,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ml_assets.spec.augmentation import Augmentation, Curriculum
 from ml_assets.spec.base import Fraction, Frozen, Positive, unset
+from ml_assets.spec.ensemble import RELEASE, Distill, Ensemble
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.parallel import Spread, split_of
@@ -152,6 +153,7 @@ _OF_NETWORKS = frozenset(
         "augmentation",
         "curriculum",
         "ensemble",
+        "distill",
         "order",
         "block_rows",
         "block_window",
@@ -167,7 +169,7 @@ def without_meaning(model: ModelSpec) -> frozenset[str]:
     if isinstance(model, Boosted):
         return _OF_NETWORKS
     if isinstance(model, Module) and model.loss:
-        return frozenset({"loss", "focal_gamma"})
+        return frozenset({"loss", "focal_gamma", "distill"})
     return frozenset()
 
 
@@ -209,18 +211,7 @@ DEFAULT_MOMENTUM = 0.9
 Weight = Annotated[float, Field(gt=0)]
 Beta = Annotated[float, Field(ge=0, lt=1)]
 
-RELEASE = "release"
-"""``init_from``: the model that the pipeline has released when training is asked for."""
 _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib")
-
-
-class Ensemble(Frozen):
-    """Several weights as one model: what they predict is averaged, and judged as one."""
-
-    checkpoints: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
-    """The best so many of one training; ``keep_best`` has to keep them."""
-    seeds: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
-    """The best weights of so many trainings, by ``seed`` and the seeds that follow it."""
 
 
 class ProfileSpec(Frozen):
@@ -302,6 +293,8 @@ class TrainingSpec(Spread):
     """Blocks whose rows are mixed with each other: the more, the closer to ``rows``."""
     ensemble: Ensemble | None = Field(default=None, exclude_if=unset)
     """Several weights that are released as one model. None: the best ones alone."""
+    distill: Distill | None = Field(default=None, exclude_if=unset)
+    """A model that was released teaches this one. None: the labels alone do."""
     recalibrate: bool | None = None
     """Fit the probabilities to the validation split after training. None: where weights,
     oversampling or a focal loss have moved them."""
@@ -360,8 +353,6 @@ class TrainingSpec(Spread):
                 f"momentum {self.momentum} is for optimizer sgd, this one is {self.optimizer}:"
                 " remove momentum, or set optimizer: sgd"
             )
-        if self.ensemble and (self.ensemble.checkpoints is None) == (self.ensemble.seeds is None):
-            problems.append("ensemble is of checkpoints or of seeds: write one of the two")
         if self.ensemble and (self.ensemble.checkpoints or 0) > self.keep_best:
             problems.append(
                 f"ensemble.checkpoints {self.ensemble.checkpoints} are more than keep_best"

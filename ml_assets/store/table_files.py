@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ml_assets.errors import visible
+from ml_assets.errors import counted, visible
 
 ROW_GROUP_SIZE = 100_000
 _MARKUP = re.compile(r"([\\`<>|\[\]])")
@@ -22,7 +22,7 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, file: Path, key: Sequence[st
     """
     whole = frame.lazy().collect()
     ties = [name for name in whole.columns if name not in key]
-    rows = whole.sort([*key, *ties], maintain_order=True)
+    rows = whole if _in_order(whole, key) else whole.sort([*key, *ties], maintain_order=True)
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     rows.write_parquet(
         draft, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_SIZE
@@ -31,6 +31,12 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, file: Path, key: Sequence[st
         os.fsync(written.fileno())
     os.replace(draft, file)
     return len(rows)
+
+
+def _in_order(rows: pl.DataFrame, key: Sequence[str]) -> bool:
+    """Whether a table lies as it would be sorted, by a key of one column: it is not copied then."""
+    values = rows[key[0]] if len(key) == 1 else None
+    return values is not None and bool((values[:-1] < values[1:]).all(ignore_nulls=False))
 
 
 def column_schema(frame: pl.LazyFrame | pl.DataFrame) -> dict[str, str]:
@@ -66,7 +72,7 @@ def preview_markdown(frame: pl.LazyFrame | pl.DataFrame, rows: int = 5, columns:
         lines.append(f"| {' | '.join(_cell(value) for value in row)} |")
     if len(names) > columns:
         more = ", ".join(_cell(name) for name in names[columns:])
-        lines.append(f"\n{len(names) - columns} more columns: {more}")
+        lines.append(f"\n{counted(len(names) - columns, 'more column')}: {more}")
     return "\n".join(lines)
 
 

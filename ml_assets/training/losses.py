@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import assert_never
 
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
 
+from ml_assets.errors import counted
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
-from ml_assets.training.stop import TeamCodeFailed
+from ml_assets.training.stop import BadRequest, TeamCodeFailed
 
 
 def gamma_of(training: TrainingSpec) -> float:
@@ -38,8 +39,8 @@ def training_losses(
     losses = network.own_loss(logits, rows.label)
     if losses.shape != rows.label.shape:
         raise TeamCodeFailed(
-            f"model.loss returned {tuple(losses.shape)} for {len(rows.label)} rows; expected a loss"
-            " of each row: do not take the mean."
+            f"model.loss returned {tuple(losses.shape)} for {counted(len(rows.label), 'row')};"
+            " expected a loss of each row: do not take the mean."
         )
     return losses
 
@@ -73,6 +74,36 @@ def row_losses(
     if focal_gamma:
         each = _focal(each, focal_gamma)
     return each.mean(1)
+
+
+def distillation_losses(
+    logits: torch.Tensor, taught: torch.Tensor, task: Task, temperature: float
+) -> torch.Tensor:
+    """How far logits [n, members, outputs] are from what a teacher says: [n].
+
+    Of classes ``T^2 KL(p || q)``: p is the teacher's distribution, q the network's, both of logits
+    over T. Its gradient is that of the cross entropy with soft targets, and T^2 keeps its size
+    whatever T is (Hinton et al., "Distilling the Knowledge in a Neural Network", 2015, section 2).
+    Of numbers the squared difference.
+
+    Args:
+        taught: [n, outputs] softened probabilities (of a binary label that of 1), or the number.
+    """
+    match task:
+        case "binary":
+            p, z = taught[:, None, 0], logits[..., 0] / temperature
+            each = torch.xlogy(p, p) - p * logsigmoid(z)
+            each = each + torch.xlogy(1 - p, 1 - p) - (1 - p) * logsigmoid(-z)
+        case "multiclass":
+            p, log_q = taught[:, None], torch.log_softmax(logits / temperature, dim=-1)
+            each = (torch.xlogy(p, p) - p * log_q).sum(-1)
+        case "regression":
+            return ((logits[..., 0] - taught) ** 2).mean(1)
+        case "ranking" | "language_model":
+            raise BadRequest(f"training.distill is not for a {task} task.")
+        case _:
+            assert_never(task)
+    return temperature**2 * each.mean(1)
 
 
 def row_weights(

@@ -35,6 +35,7 @@ from ml_assets.training.rows.loader import Changes, Lane, Loader, Share
 from ml_assets.training.rows.order import oversample_index
 from ml_assets.training.rows.training_split import open_training_split
 from ml_assets.training.stop import NonFinite
+from ml_assets.training.teacher import Teacher, load_teacher
 from ml_assets.training.telemetry import Stopwatch, Times
 from ml_assets.training.trainer_state import MOST_SKIPS, LossScale
 from ml_assets.training.weights import warm_start
@@ -80,6 +81,8 @@ class Stepper:
     most_steps: int | None = None
     changes: Changes = field(default_factory=Changes)
     """What is done to rows before a step learns from them."""
+    teacher: Teacher | None = None
+    """Whom the network learns from beside the labels."""
     compare_branches: bool = True
     """The next step compares the ranks' branches: see ``require_same_branches``."""
 
@@ -179,6 +182,8 @@ class Stepper:
             other, others = self._weighed(logits, mixed, theirs)
             each = share.own * each + (1 - share.own) * other
             weights = share.own * weights + (1 - share.own) * others
+        if self.teacher is not None:
+            each = each + self.teacher.losses(logits, rows) * weights
         idle = torch.zeros_like(weights)
         return (each, weights) if share.counted else (each * idle, idle)
 
@@ -286,10 +291,18 @@ def assemble(
         blocks,
         spec.epochs,
     )
-    most = request.steps if isinstance(request, TrainRequest) else None
-    changes = _changes(network, spec, schema)
     return Stepper(
-        network, forward, optimizer, batches, ranks, spec, schema.task, times, most, changes
+        network,
+        forward,
+        optimizer,
+        batches,
+        ranks,
+        spec,
+        schema.task,
+        times,
+        request.steps if isinstance(request, TrainRequest) else None,
+        _changes(network, spec, schema),
+        load_teacher(request, schema, ranks.device) if isinstance(request, TrainRequest) else None,
     )
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from ml_assets.errors import counted
+from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.program import Calibration, ShardSchema, TrainRequest
 from ml_assets.training import calibration
 from ml_assets.training.checkpoints.files import CheckpointClock, CheckpointFiles
@@ -20,7 +22,6 @@ from ml_assets.training.model_folder import open_model
 from ml_assets.training.optimization import learning_rate
 from ml_assets.training.peers import generation
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.rows.batches import idle_share
 from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.stop import BadData, Notice, SavedAfterNotice
@@ -148,8 +149,8 @@ class Trainer:
             best.append(one)
         if len(best) < wanted:
             self.events.warning(
-                f"training.ensemble asks for {wanted} checkpoints, and {len(best)} were judged: the"
-                f" model has {len(best)}. Lower training.evaluate_every."
+                f"training.ensemble asks for {counted(wanted, 'checkpoint')}, and {len(best)} were"
+                f" judged: the model has {len(best)}. Lower training.evaluate_every."
             )
         return best[0], members
 
@@ -168,8 +169,8 @@ class Trainer:
         if lost:
             self.events.warning(
                 f"{self.stepper.lanes.world} processes do not divide"
-                f" {self.spec.microbatches} microbatches:"
-                f" {lost:.0%} of their time is spent waiting"
+                f" {counted(self.spec.microbatches, 'microbatch')}: {lost:.0%} of their time is"
+                " spent waiting"
             )
         restart = generation()
         if restart:

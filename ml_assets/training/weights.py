@@ -39,9 +39,8 @@ from ml_assets.training.stop import BadData, BadRequest
 
 WEIGHTS = "weights.safetensors"
 State = Mapping[str, torch.Tensor]
-_WINDOWS = 16
-"""Of a language model, scored at once."""
-_SAMPLES, _SAMPLE_TOKENS = 4, 64
+_WINDOWS, _SAMPLES, _SAMPLE_TOKENS = 16, 4, 64
+"""Of a language model: windows scored at once, texts that it goes on with, tokens of each."""
 
 
 def gathered(network: Network) -> dict[str, torch.Tensor]:
@@ -102,29 +101,33 @@ def load_predictor(
         )
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")
-    networks: list[Network] = []
-    for state in _members(held_tensors(folder, manifest), manifest.ensemble):
-        made = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes, code)
-        made.load_state_dict(state)
-        networks.append(made.eval())
-    network = networks[0]
+    networks = networks_of(folder, manifest, code)
 
     @torch.no_grad()
     def predict(rows: Rows) -> NDArray[np.float64]:
         taken = tensors(rows)
         said = [one(taken.numeric, taken.categorical, None) for one in networks]
-        each = [predictions(logits, manifest.task).numpy() for logits in said]
-        return each[0] if len(each) == 1 else np.mean(each, axis=0)
+        return np.mean([predictions(one, manifest.task).numpy() for one in said], axis=0)
 
     @torch.no_grad()
     def predict_texts(rows: Rows) -> NDArray[np.float64]:
         assert rows.starts is not None
         windows = torch.from_numpy(rows.categorical)
-        said = [network(windows.new_zeros(0), part, None) for part in windows.split(_WINDOWS)]
+        said = [networks[0](windows.new_zeros(0), w, None) for w in windows.split(_WINDOWS)]
         each = predictions(torch.cat(said), manifest.task).numpy()
         return np.add.reduceat(each, rows.starts[:-1])
 
     return predict_texts if manifest.task == "language_model" else predict
+
+
+def networks_of(folder: Path, manifest: ModelManifest, code: TeamCode | None) -> list[Network]:
+    """The networks of a verified folder, the best first, as they score."""
+    found: list[Network] = []
+    for state in _members(held_tensors(folder, manifest), manifest.ensemble):
+        made = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes, code)
+        made.load_state_dict(state)
+        found.append(made.eval())
+    return found
 
 
 def _members(state: State, count: int) -> list[dict[str, torch.Tensor]]:
@@ -167,9 +170,8 @@ def _apart(state: State) -> dict[str, torch.Tensor]:
 
 _FIRST = "layers.0.weight"
 """[width, inputs]: an input that the weights do not know begins at zero, and says nothing yet."""
-_OF_INPUTS = (_FIRST, "layers.0.r")
-"""Tensors whose last axis is the inputs."""
-_SHOWN = 5
+_OF_INPUTS, _SHOWN = (_FIRST, "layers.0.r"), 5
+"""Tensors whose last axis is the inputs; most tensors that a message names."""
 
 
 def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:

@@ -20,7 +20,7 @@ from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
-from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds import deliveries, irises
 
 Plant = Callable[[int, str], World]
 LANDING = "{landing: {}}"
@@ -49,6 +49,19 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
         "3 partitions (2024-01-01 to 2024-01-15) landed in the sources of deliveries;"
         " all is published as it is there."
     )
+
+
+def test_a_file_that_is_too_new_to_be_told_whole_asks_for_no_model_without_features(plant: Plant):
+    given = plant(1, LANDING)
+    irises.plant(given.root / "pipelines", given.sources)
+    spec = given.root / "pipelines" / "irises" / "defs.yaml"
+    spec.write_text(irises.SPEC + "  automation: {landing: {retrain: true}}\n")
+    world = World(given.root, given.instance, name="irises")
+    first = world.evaluate()
+    assert not first.run_requests
+    assert "the model waits until irises/feature_set is made" in first.skip_message
+    (asked,) = world.asks_for()
+    assert asked.tags["why"] == "sources: never made"
 
 
 def test_a_new_partition_is_asked_for_once_also_when_the_cursor_is_lost(plant: Plant):
@@ -274,7 +287,7 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
     assert world.settle() == ["table_closed_orders", "features"]
     assert world.published("feature_set") == WEEKS[1:3]
     assert world.says().startswith(
-        "1 partitions (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
+        "1 partition (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
         " 2 more stay as they were read"
     )
 

@@ -83,6 +83,19 @@ def test_a_report_is_a_picture_on_its_asset_page(page: "Page") -> None:
     assert picture.evaluate("image => image.naturalWidth") > 100
 
 
+@pytest.mark.parametrize("stage", ["evaluation_report", "trained_model"])
+def test_the_most_telling_picture_is_seen_without_a_dialog(page: "Page", stage: str) -> None:
+    page.goto(f"/assets/irises/{stage}")
+    page.get_by_text("at_a_glance", exact=True).first.wait_for()
+    picture = page.locator("img[src^='data:image/svg+xml']").first
+    picture.wait_for(timeout=20_000)
+    assert page.get_by_role("dialog").count() == 0
+    picture.scroll_into_view_if_needed()
+    assert picture.evaluate("image => image.complete && image.naturalWidth") > 100
+    seen = picture.bounding_box()
+    assert seen is not None and seen["width"] > 100 and seen["height"] > 30
+
+
 def test_a_gate_that_refused_is_red_and_says_why(page: "Page") -> None:
     page.goto("/assets/irises/evaluation_report?view=checks")
     page.get_by_text("accuracy_floor", exact=True).first.wait_for()

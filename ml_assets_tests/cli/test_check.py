@@ -163,8 +163,20 @@ def test_a_numeric_feature_that_comes_as_text_is_a_mistake(tmp_path):
     spec = world.pipelines / "irises" / "defs.yaml"
     text = spec.read_text().replace("petal_width: float64", "petal_width: string")
     spec.write_text(text)
+    contract = world.pipelines / "irises" / "flowers.json"
+    suite = json.loads(contract.read_text())
+    full = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "petal_width"}}
+    contract.write_text(json.dumps(suite | {"expectations": [*suite["expectations"], full]}))
     told = world.cli("check", "irises", code=1)
     assert "features.numeric is 'petal_width', which comes as String" in told
+    for edit in (
+        "declare 'petal_width: float64' under sources.flowers.columns",
+        "name every word that means no value under sources.flowers.null_values (now '')",
+        "see in flowers.json whether what it expects of 'petal_width' is true of numbers"
+        " with gaps (expect_column_values_to_not_be_null)",
+        "or cast it to Float64 in features.py:build, or name it under categorical",
+    ):
+        assert edit in told
 
 
 def test_every_mistake_of_a_contract_is_told_at_once(tmp_path):

@@ -7,33 +7,17 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
-from ml_assets_tests.faults.history import Commit, History, read_home, violations
-from ml_assets_tests.faults.injections import (
-    ARENAS,
-    Work,
-    begin,
-    below,
-    clock_of_its_own,
-    disk_of_its_own,
-)
-from ml_assets_tests.servers.kubernetes import ApiServer
-from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
-from ml_assets_tests.servers.lakefs.refusals import Collected
-from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
-from ml_assets_tests.worlds import irises
-from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
-from ml_assets_tests.worlds.lakefs import new_repository
-from ml_assets_tests.worlds.world import World
+from ml_assets_tests.faults.history import History, violations
+from ml_assets_tests.faults.injections import Work, below
+from ml_assets_tests.faults.matrix import ARENAS
+from ml_assets_tests.faults.places import PLACES, Place
 
 ASKED_AT_MOST = 8
 """Times that the command is given: a person, or a schedule, gives it again."""
@@ -67,125 +51,6 @@ class Strike:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a round happens."""
-
-    arena: str
-    world: World
-    cluster: ApiServer | None = None
-    store: S3Server | None = None
-    lake: LakeFSServer | None = None
-
-    def said(self) -> list[str]:
-        """What each command printed, oldest first."""
-        files = sorted(self.world.root.glob("said-*"))
-        return [file.read_text(errors="replace") for file in files]
-
-    def note(self, why: str) -> None:
-        """Why the last command said nothing, where nobody could expect a word."""
-        sorted(self.world.root.glob("said-*"))[-1].write_text(f"({why})\n")
-
-    def history(self) -> History:
-        home = self.world.root / "state"
-        found = read_home(home, self._model if self.store else None, tuple(self.said()))
-        return found if self.lake is None else of_lakefs(self.lake, found)
-
-    def _model(self, digest: str, name: str) -> bytes | None:
-        assert self.store is not None
-        with contextlib.suppress(self.store.client.exceptions.NoSuchKey):
-            key = f"state/models/{digest}/{name}"
-            return self.store.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
-        return None
-
-    def left_in_cluster(self) -> list[str]:
-        names = [pod["metadata"]["name"] for pod in self.cluster.pods()] if self.cluster else []
-        return [f"the pod {name} was left behind" for name in names]
-
-
-@contextmanager
-def laptop(folder: Path) -> Iterator[Place]:
-    """A home with an embedded store, on a disk of its own where that can be had."""
-    folder.mkdir(parents=True)
-    world = World(folder, clock_of_its_own(folder))
-    irises.plant(world.pipelines, world.sources)
-    over_two_pods(world, hang_timeout_seconds=4)
-    with contextmanager(disk_of_its_own)(folder / "state"):
-        yield Place("laptop", world)
-
-
-@contextmanager
-def pods(folder: Path) -> Iterator[Place]:
-    """A home whose training runs in two pods, with its objects on S3."""
-    with pytest.MonkeyPatch.context() as patch, s3_server(patch) as store, ApiServer() as server:
-        folder.mkdir(parents=True)
-        world = world_on(store, server, folder)
-        over_two_pods(world)
-        try:
-            yield Place("pods", world, server, store)
-        finally:
-            store.faults.failing = 0
-            if store.faults.held:
-                store.faults.held.set()
-            server.end_cut_off()
-
-
-@contextmanager
-def lakefs(folder: Path) -> Iterator[Place]:
-    """A home whose tables, records and ledger are on a lakeFS server."""
-    with lakefs_server() as server:
-        folder.mkdir(parents=True)
-        world = World(folder, new_repository(server, folder / "state"))
-        irises.plant(world.pipelines, world.sources)
-        over_two_pods(world, hang_timeout_seconds=4)
-        try:
-            yield Place("lakefs", world, lake=server)
-        finally:
-            server.faults.clear()
-
-
-def of_lakefs(server: LakeFSServer, home: History) -> History:
-    """The history of a home whose states are commits of a server: each has a list of its files."""
-    (repository,) = server.catalog.repositories.values()
-    get = server.catalog.store.get
-    with repository.lock:
-        heads = {name: branch.commit for name, branch in repository.branches.items()}
-        commits = dict(repository.commits)
-    found: list[Commit] = []
-    where: dict[str, str | None] = {}  # by digest; None: a state lists it, and it is not there
-    at: str | None = heads["main"]
-    while at is not None:
-        commit = commits[at]
-        listed = commit.tree.get("_ml_assets/manifest.json")
-        state = json.loads(get(listed.address))["state"] if listed else {"tree": {}, "run_key": ""}
-        tree = {path: digest for path, (digest, _) in state["tree"].items()}
-        for path, digest in tree.items():
-            entry = commit.tree.get(path)
-            if entry is None or not lies_there(server, entry.address):
-                where[digest] = None
-            where.setdefault(digest, entry.address if entry else None)
-        found.append(Commit(at, commit.message, state["run_key"], tree))
-        at = next(iter(commit.parents), None)
-
-    def read(digest: str) -> bytes | None:
-        address = where.get(digest)
-        return get(address) if address else None
-
-    refs = {n: "kept" if n.startswith("ml-assets-keep-") else "branch" for n in heads}
-    return replace(home, commits=tuple(found[::-1]), refs=refs, read=read)
-
-
-def lies_there(server: LakeFSServer, address: str) -> bool:
-    try:
-        server.catalog.store.get(address)
-    except Collected:
-        return False
-    return True
-
-
-PLACES = {"laptop": laptop, "pods": pods, "lakefs": lakefs}
-
-
-@dataclass(frozen=True)
 class Undisturbed:
     """What comes of the work when nothing strikes, and how long it takes."""
 
@@ -202,11 +67,12 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
     """
     with PLACES[arena](folder / f"undisturbed-{arena}") as place:
         began = time.monotonic()
-        command = begin(place.world, "run", "irises")
-        assert command.wait(PATIENCE) == 0, place.said()[-1][-3000:]
-        found = violations(place.history())
+        _ask_until_released(place, random.Random(0), [], 0)
+        assert len(place.said()) == 1, place.said()[0][-3000:]
+        took = time.monotonic() - began
+        found = violations(_settled(place))
         assert found == [], found
-        return Undisturbed(result(place.history()), time.monotonic() - began)
+        return Undisturbed(result(place.history()), took)
 
 
 def result(history: History) -> dict[str, Any]:
@@ -223,7 +89,7 @@ def result(history: History) -> dict[str, Any]:
             for gate in each
             if gate["name"] not in _MEASURED
         }
-        for each in decided
+        for each in decided[-1:]
     ]
     return {"versions": versions, "gates": gates}
 
@@ -265,8 +131,11 @@ def _broken(place: Place, measure: Undisturbed) -> list[str]:
     return found
 
 
-def _settled(place: Place, seconds: float = 20) -> History:
-    """The history once what ends by itself has ended, or after this time."""
+def _settled(place: Place, seconds: float = 45) -> History:
+    """The history once what ends by itself has ended, or after this time.
+
+    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon.
+    """
     until = time.monotonic() + seconds
     while True:
         history = place.history()
@@ -285,18 +154,23 @@ def _ask_until_released(
     for _ in range(ASKED_AT_MOST):
         work = Work(
             place.world,
-            begin(place.world, "run", "irises"),
+            place.begin(),
             draw,
             place.cluster,
             place.store,
             place.lake,
+            place.database,
+            made=place.made if place.serves else None,
         )
+        file = place.outputs()[-1]
         now = _strike(work, place.arena, planned, seed)
         code = _end(work)
         planned = planned[len(now) :]
-        said = place.said()[-1]
-        if code == -signal.SIGKILL and not said:
-            place.note("killed before it said a word")
+        if code == -signal.SIGKILL and not file.stat().st_size:
+            file.write_text("(killed before it said a word)\n")
+        said = file.read_text(errors="replace")
+        if now:
+            now[-1].broken += work.broken
         for strike in now:
             strike.seen = _sentence(said)
         half = violations(place.history(), midway=True)
@@ -327,6 +201,8 @@ def _strike(work: Work, arena: str, planned: list[tuple[float, str]], seed: int)
 
 def _end(work: Work) -> int:
     """Wait for the command and those beside it; what works for too long is killed."""
+    if work.made is not None:
+        return _end_of_server(work)
     codes = []
     for command in [work.command, *work.others]:
         try:
@@ -337,6 +213,21 @@ def _end(work: Work) -> int:
                     process.send_signal(signal.SIGKILL)
             codes.append(command.wait())
     return codes[0]
+
+
+def _end_of_server(work: Work) -> int:
+    """Let it serve until its work is made, then tell it to end; 0: the work is made."""
+    until = time.monotonic() + PATIENCE
+    while not work.over() and time.monotonic() < until:
+        time.sleep(1)
+    assert work.made is not None
+    made = work.made()
+    for command in [work.command, *work.others]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            command.terminate()
+    for command in [work.command, *work.others]:
+        command.wait(60)
+    return 0 if made else work.command.wait() or 1
 
 
 def _sentence(said: str) -> str:

@@ -8,6 +8,7 @@ about what breaks it.
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -116,20 +117,30 @@ def read_home(
         read=read,
         model=model or model_here,
         tracked=_tracked(home / "mlflow.db"),
-        runs=dict(
-            _rows(home / "dagster" / "history" / "runs.db", "select run_id, status from runs")
-        ),
+        runs=runs_of(home),
         leftovers=tuple(_leftovers(home)),
         processes=tuple(_processes(home)),
         said=said,
     )
 
 
+def runs_of(home: Path) -> dict[str, str]:
+    """Dagster's runs -> their status, from the database that lies in a home."""
+    return dict(_rows(home / "dagster" / "history" / "runs.db", "select run_id, status from runs"))
+
+
 def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:
     if not database.is_file():
         return []
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=20)) as opened:
-        return opened.execute(query).fetchall()
+    until = time.monotonic() + 10
+    while True:
+        try:
+            with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=20)) as open:
+                return open.execute(query).fetchall()
+        except sqlite3.OperationalError:  # nobody reads its log while the disk is read-only
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.5)
 
 
 def _log(head: str | None, read: Callable[[str], bytes | None]) -> list[Commit]:
@@ -268,6 +279,33 @@ def refused_stays_out(history: History) -> Iterator[str]:
                 yield f"{at}: a model is in {line['stage']} that failed {', '.join(failed)}"
 
 
+def recalled_stays_out(history: History) -> Iterator[str]:
+    """No model moves into a stage while a recall holds that reached it.
+
+    Nothing here makes recalled content again from sound inputs, which would be allowed.
+    """
+    before: Mapping[str, str] = {}
+    for commit in history.commits:
+        bad = {model for path in before for model in _reached(history, before, path)}
+        for path in commit.tree.keys() - before.keys():
+            if bad and path.startswith("ledger/"):
+                line = json.loads(history.read(commit.tree[path]) or b"{}")
+                if line.get("kind") == "stage" and line.get("stage") and line["model"] in bad:
+                    yield f"{path}: a model moves into {line['stage']} that is recalled"
+        before = commit.tree
+
+
+def _reached(history: History, tree: Mapping[str, str], path: str) -> list[str]:
+    """The models that a recall took back, if this file is one that still holds."""
+    folder, _, name = path.partition("/")
+    lifted = f"recalls/{name.removesuffix('.json')}.lifted.json" in tree
+    if folder != "recalls" or lifted or name.count(".") > 1 or name == "active.json":
+        return []
+    recall = json.loads(history.read(tree[path]) or b"{}")
+    reached = [*recall.get("seeds", ()), *recall.get("reached", ())]
+    return [one["version"] for one in reached if one["key"].split("/")[1] == "trained_model"]
+
+
 def certified(history: History) -> Iterator[str]:
     """Beside each decision lies its certificate; each model in a stage lies whole in the store."""
     for pipeline, lines in history.ledgers.items():
@@ -329,6 +367,7 @@ INVARIANTS: dict[str, Callable[[History], Iterator[str]]] = {
     "the ledger is a single chain": chained,
     "one champion at a time": one_champion,
     "a refused model is in no stage": refused_stays_out,
+    "a recalled model moves into no stage": recalled_stays_out,
     "what is in a stage is certified and whole": certified,
     "MLflow tells each training once": tracked_once,
     "nothing runs or lies about afterwards": nothing_left,

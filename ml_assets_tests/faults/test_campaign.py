@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets_tests.faults.campaign import PATIENCE, lakefs, play
+from ml_assets_tests.faults.campaign import PATIENCE, play
 from ml_assets_tests.faults.history import INVARIANTS, violations
-from ml_assets_tests.faults.injections import ARENAS, WANTED, begin
+from ml_assets_tests.faults.injections import begin
+from ml_assets_tests.faults.matrix import ARENAS, WANTED
 from ml_assets_tests.faults.page import write_page
+from ml_assets_tests.faults.places import lakefs
 
 pytestmark = [
     pytest.mark.daemon,
@@ -58,9 +60,24 @@ def test_a_round_on_lakefs_holds_and_its_checker_sees_a_lost_file(tmp_path: Path
         assert lost in found["no state is half visible"]
 
 
+def test_a_round_of_the_daemon_holds_and_a_second_one_is_refused(tmp_path: Path) -> None:
+    (strike,) = play("served", 2, tmp_path, "a second daemon is begun")
+    assert strike.broken == []
+
+
+def test_a_round_holds_whose_postgres_restarts(tmp_path: Path) -> None:
+    (strike,) = play("postgres", 1, tmp_path, "Postgres restarts")
+    assert strike.broken == []
+
+
+def test_a_round_holds_in_which_a_rollback_and_a_recall_race_the_release(tmp_path: Path) -> None:
+    (strike,) = play("moves", 7, tmp_path, "a rollback and a recall race the release")
+    assert strike.broken == []
+
+
 def test_what_the_matrix_is_to_have_names_faults_that_there_are() -> None:
     known = {fault for faults in ARENAS.values() for fault in faults}
     assert {fault for faults in WANTED.values() for fault in faults} <= known
     page = write_page([], "today")
-    assert "- a restart of Postgres\n" in page
+    assert "- runs by schedules\n" in page
     assert "not drawn yet: laptop: the command is killed" in page

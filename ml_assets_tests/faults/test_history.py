@@ -25,7 +25,8 @@ def sound(released: World) -> History:
 
 def rewritten(history: History, **changes: object) -> History:
     """The newest state with other content at some paths; None takes a path away."""
-    contents = {f"{number:064x}": value for number, value in enumerate(changes.values())}
+    first = len(history.commits[-1].tree)  # no digest twice, where a plant is planted on another
+    contents = {f"{first + n:064x}": value for n, value in enumerate(changes.values())}
     tree = dict(history.commits[-1].tree)
     for path, (digest, value) in zip(changes, contents.items(), strict=True):
         tree[path] = digest
@@ -106,6 +107,15 @@ def moved_without_a_decision(history: History) -> History:
     return rewritten(history, **{path: content | {"decided_by": None}})
 
 
+def with_a_recalled_model_in_production(history: History) -> History:
+    path, content = line(history, lambda content: content["kind"] == "stage")
+    reached = [{"key": "irises/trained_model", "version": content["model"]}]
+    recalled = rewritten(history, **{"recalls/0123456789ab.json": {"reached": reached}})
+    last = history.below("ledger/irises/")[-1]
+    again = rewritten(recalled, **{path.replace(path, last + "~"): content})
+    return replace(again, commits=(*recalled.commits, again.commits[-1]))
+
+
 def without_a_certificate(history: History) -> History:
     return rewritten(history, **{history.below("certificates/")[0]: None})
 
@@ -155,6 +165,7 @@ PLANTED: dict[Plant, str] = {
     with_a_second_champion: "one champion at a time",
     with_a_refused_model_in_production: "a refused model is in no stage",
     moved_without_a_decision: "a refused model is in no stage",
+    with_a_recalled_model_in_production: "a recalled model moves into no stage",
     without_a_certificate: "what is in a stage is certified and whole",
     with_other_weights: "what is in a stage is certified and whole",
     tracked_twice: "MLflow tells each training once",

@@ -6,8 +6,10 @@ import pytest
 
 from ml_assets.errors import DoesNotFit, TrainingFailed
 from ml_assets.launch import session_name
+from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.settings import read_settings
 from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
 from ml_assets.spec.program.identity import Program, program_here
 from ml_assets.spec.training import Mlp
@@ -89,6 +91,19 @@ def test_a_reason_of_the_program_comes_through_torchrun_and_is_not_tried_again(
     assert {event.generation for event in named(events, "error")} == {0}
     started = list((tmp_path / "objects").glob("sessions/*/attempts/1/ranks/*/attempt_*"))
     assert len(started) == 4
+
+
+def test_where_nothing_stays_a_failure_names_no_log_and_shows_its_end(tmp_path, training_set):
+    lost = training_set.model_copy(update={"uri": str(tmp_path / "nowhere")})
+    settings = read_settings({"ML_ASSETS_HOME": str(tmp_path / "home")})
+    with (
+        pytest.raises(TrainingFailed, match="nowhere") as caught,
+        ephemeral_launcher(settings, "deep", retries=0, restarts=0) as session,
+    ):
+        session.launcher.train(train_job(lost, processes=1), lambda _: None)
+    said, _, end = str(caught.value).partition("\n  The end of its log:\n")
+    assert "What to do:" in said and end
+    assert "Log: " not in str(caught.value)
 
 
 def test_a_few_steps_are_a_session_of_their_own(tmp_path, training_set, undisturbed):

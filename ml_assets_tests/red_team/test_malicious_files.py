@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ml_assets.actions.verify import verify_folder
-from ml_assets.assets.trained_model.initial_weights import initial_weights
+from ml_assets.assets.trained_model.initial_weights import given_models
 from ml_assets.errors import MlAssetsError, SpecError, StorageError, TrainingFailed
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
@@ -105,7 +105,7 @@ def test_init_from_a_file_that_only_has_the_name(released: Scene, bomb: bytes) -
     graph = pipeline_of(file.parent)
     store = released.store
     with pytest.raises(StorageError, match="no whole safetensors file"):
-        initial_weights(None, graph.at(store.resolve()))  # pyright: ignore[reportArgumentType]  it warns of nothing
+        given_models(None, graph.at(store.resolve()))  # pyright: ignore[reportArgumentType]  it warns of nothing
     file.unlink()
 
 

@@ -12,6 +12,7 @@ from ml_assets.assets.trained_model.pictures import (
     LIVE_POINTS,
     decoded_rows,
     pace_numbers,
+    scaling,
     training_pictures,
 )
 from ml_assets.reports.data import contract_pictures, feature_pictures, table_pictures
@@ -42,6 +43,8 @@ from ml_assets.spec.records import (
     SliceMetrics,
     StageRecord,
 )
+from ml_assets.spec.sanity import Alone
+from ml_assets.spec.training import TrainingSpec
 from ml_assets.spec.training_story import TrainingStory
 
 HOSTILE = "<script>alert(1)</script>\x00](x)"
@@ -189,6 +192,44 @@ def test_the_pace_of_a_training_is_drawn_with_where_the_time_of_a_step_went():
     assert "computing | waiting for other processes | waiting for data" in words(files([parts])[0])
     assert "rows per second" in words(files([throughput])[0])
     assert pace_numbers(story.metrics)["communication_share"] == pytest.approx(0.3)
+
+
+PACE = {
+    "training_throughput_samples_per_sec": 9_000.0,
+    "communication_share": 0.125,
+    "data_wait_share": 0.01,
+}
+FIVE = TrainingSpec(processes=5)
+
+
+def test_the_page_says_what_the_processes_are_worth_beside_one_by_itself():
+    alone = Alone(rows_per_second=3_000.0, gpu=False)
+    shown = scaling(PACE, alone, FIVE, {5}, gpu=False)
+    assert shown["rows_per_second_alone"] == 3_000.0
+    assert shown["efficiency"] == pytest.approx(9_000 / (5 * 3_000))
+    assert shown["idle_share"] == pytest.approx(1 - 24 / 25)
+    assert shown["scaling"] == (
+        "5 processes train 9,000 rows/s, 60% of 5 times the 3,000 rows/s of one by itself, which"
+        " the sanity step measured. Of a step 12.5% is communication, 1.0% waiting for data,"
+        " 4.0% idle (24 microbatches on 5 processes)."
+    )
+    slower = scaling(PACE, Alone(rows_per_second=9_001.0, gpu=False), FIVE, {5}, gpu=False)
+    assert str(slower["scaling"]).endswith("One process is faster: set training.processes to 1.")
+    assert scaling(PACE, alone, FIVE, {1}, gpu=False) == {}
+
+
+@pytest.mark.parametrize(
+    ("alone", "worlds", "gpu", "why"),
+    [
+        (None, {5}, False, "one process was not measured by itself"),
+        (Alone(rows_per_second=3_000.0, gpu=False), {5}, True, "by itself had another device"),
+        (Alone(rows_per_second=3_000.0, gpu=False), {5, 4}, False, "their number changed"),
+    ],
+)
+def test_what_cannot_be_compared_is_not(alone, worlds, gpu, why):
+    shown = scaling(PACE, alone, FIVE, worlds, gpu=gpu)
+    assert why in str(shown["scaling"])
+    assert "efficiency" not in shown
 
 
 def test_trees_have_a_throughput_and_no_parts_of_a_step():

@@ -5,9 +5,12 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +24,62 @@ def _programs() -> Path | None:
     return next((folder for folder in folders if (folder / "initdb").is_file()), None)
 
 
+@dataclass(frozen=True)
+class PostgresServer:
+    """A server with one empty database, which its owner can end and start again."""
+
+    folder: Path
+    port: int
+    user: str | None
+
+    @property
+    def place(self) -> tuple[str, int, str, str, str]:
+        """Host, port, database, user and password."""
+        return "127.0.0.1", self.port, "postgres", "me", PASSWORD
+
+    @property
+    def url(self) -> str:
+        host, port, database, user, password = self.place
+        return f"postgresql+psycopg://{user}:{password}@{host}:{port}/{database}"
+
+    def control(self, verb: str, mode: str = "fast") -> None:
+        """``start``, ``stop`` or ``restart``; ended ``fast`` or ``immediate``."""
+        programs = _programs()
+        assert programs is not None
+        listening = f"-p {self.port} -c listen_addresses=127.0.0.1"
+        options = ("-o", f"{listening} -c unix_socket_directories='' -F")
+        how = (*(() if verb == "stop" else options), *(() if verb == "start" else ("-m", mode)))
+        log = ("-l", self.folder.parent / "log")
+        where = (programs / "pg_ctl", "--pgdata", self.folder, "--wait")
+        _run(*where, *how, *log, verb, user=self.user)
+
+    def query(self, asked: str) -> list[tuple[Any, ...]]:
+        """Rows; waits for a server that is away, and is empty where there is no such table yet."""
+        import psycopg
+
+        until = time.monotonic() + 30
+        while True:
+            try:
+                with psycopg.connect(self.url.replace("+psycopg", "")) as connection:
+                    return connection.execute(asked.encode()).fetchall()
+            except psycopg.errors.UndefinedTable:
+                return []
+            except psycopg.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
+
+
 @contextmanager
 def postgres() -> Iterator[str]:
     """The URL of an empty database; the test is skipped where there is no server to start."""
+    with postgres_server() as server:
+        yield server.url
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """The server itself; the test is skipped where there is none to start."""
     programs = _programs()
     if programs is None:
         pytest.skip("Postgres is not installed: there is no initdb")
@@ -44,13 +100,12 @@ def postgres() -> Iterator[str]:
             *("--pwfile", secret, "--no-sync"),
             user=user,
         )
-        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -F"
-        control = (programs / "pg_ctl", "--pgdata", folder)
-        _run(*control, "--wait", "-o", options, "-l", Path(place) / "log", "start", user=user)
+        server = PostgresServer(folder, port, user)
+        server.control("start")
         try:
-            yield f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:{port}/postgres"
+            yield server
         finally:
-            _run(*control, "--mode", "immediate", "stop", user=user)
+            server.control("stop", "immediate")
 
 
 def _run(*command: object, user: str | None) -> None:

@@ -1,11 +1,13 @@
 """A real S3 server on this machine, that answers with an error when it is told to."""
 
 import logging
+import math
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -63,6 +65,8 @@ class Faults:
     requests: list[tuple[str, str]] = field(default_factory=list)
     bytes_per_second: float = 0.0
     """What it answers with comes no faster, to all who ask together; 0: as fast as it can."""
+    torn: dict[str, int] = field(default_factory=dict)
+    """Method -> how many more of its requests break off in the midst of what they carry."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     _free_at: float = 0.0
 
@@ -74,6 +78,12 @@ class Faults:
             self.failing -= self.failing > 0
             return True
 
+    def tears(self, method: str) -> bool:
+        with self.lock:
+            left = self.torn.get(method, 0)
+            self.torn[method] = max(0, left - 1)
+            return left > 0
+
     def paced(self, answer: Iterable[bytes]) -> Iterator[bytes]:
         """The answer in pieces, each when the line is free again."""
         for data in answer:
@@ -81,7 +91,9 @@ class Faults:
                 piece = data[begin : begin + _PIECE]
                 with self.lock:
                     now = time.monotonic()
-                    free = max(now, self._free_at) + len(piece) / self.bytes_per_second
+                    free = max(now, self._free_at) + len(piece) / (
+                        self.bytes_per_second or math.inf
+                    )
                     self._free_at = free
                 time.sleep(free - now)
                 yield piece
@@ -102,7 +114,12 @@ class Faulty:
             who = re.search(r"Credential=([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
             known = self._rights.get(who[1]) if who else None
             if known is None or known.may(method, path, query):
+                if method == "PUT" and self._faults.tears(method):
+                    environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0) // 2)
+                    _break_off(environ)
                 answer = self._app(environ, start_response)
+                if method == "GET" and self._faults.tears(method):
+                    return _half(answer, environ)
                 return self._faults.paced(answer) if self._faults.bytes_per_second else answer
             status, code = "403 Forbidden", "AccessDenied"
         environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
@@ -110,6 +127,19 @@ class Faulty:
             self._faults.held.wait()
         start_response(status, [("Content-Type", "application/xml")])
         return [f"<Error><Code>{code}</Code><Message>-</Message></Error>".encode()]
+
+
+def _half(answer: Iterable[bytes], environ: dict[str, Any]) -> Iterator[bytes]:
+    whole = b"".join(answer)
+    yield whole[: len(whole) // 2]
+    _break_off(environ)
+
+
+def _break_off(environ: dict[str, Any]) -> None:
+    environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+    with suppress(OSError):
+        environ["wsgi.input"].read()  # the rest would be taken for the next request
+    raise ConnectionResetError  # the server takes it for a client that has gone
 
 
 @contextmanager

@@ -52,6 +52,7 @@ def test_a_file_is_its_absolute_path_and_what_follows_is_a_part_of_its_name(
     uri = database_place("sqlite:///file:honest.db?uri=true&mode=ro")
     assert uri.startswith(f"sqlite:///file:{tmp_path / 'honest.db'}?mode=sha256:")
     assert database_place("sqlite://") == "sqlite:///"
+    assert database_place("duckdb:///link.db") == f"duckdb:///{tmp_path / 'honest.db'}"
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,8 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
     found = {one.key: one for one in check_spec(folder)[1]}
     assert found["model.colour"].rule == "there is no such key here"
     assert found["owner"].rule.startswith("it must be written as the pattern ^")
-    assert "remedy" not in str(found["training.microbatches"])
+    assert "remedy" not in str(found["owner"])
+    assert found["training.microbatches"].remedy == "write 1 or more; without the key it is 24"
     edit(folder, ("family: mlp", "family: oak"), ("  owner: nobody here\n", ""))
     found = {one.key: one for one in check_spec(folder)[1]}
     assert found["owner"].rule == "the key is needed"

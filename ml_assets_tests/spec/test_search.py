@@ -94,7 +94,12 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
         ("queue: Low", "no name of a queue"),
         ("queue_priority: low", "set queue here or in the spec's cluster"),
         ("after_refusals: 2", "counts what drift.retrain of the spec trains"),
-        ("after_refusals: 1", "greater than or equal to 2"),
+        ("after_refusals: 1", "write 2 or more"),
+        ("trials: 0", "write 1 or more; without the key it is 16"),
+        ("parallel: 0", "write 1 or more"),
+        ("seeds: 21", "write 20 or less; without the key it is 3"),
+        ("budget: {machine_hours: 0}", "write a number above 0"),
+        ("budget: {hours: 2}", "did you mean 'gpu_hours' or 'machine_hours'?"),
     ],
 )
 def test_how_it_is_searched_is_held_to_its_rules_too(
@@ -226,6 +231,45 @@ def test_mistakes_of_parameters_are_told_all_at_once(folder: Path, spec: Pipelin
     told = found.split("search.yaml:")
     for line, part in enumerate(("no such field", "reversed", "than 0", "points", "luck"), 4):
         assert any(one.startswith(f"{line}: ") and part in one for one in told), found
+
+
+def test_mistakes_of_types_are_told_with_those_of_parameters(
+    folder: Path, spec: PipelineSpec
+) -> None:
+    found = said(
+        folder,
+        spec,
+        "model.width: {kind: int, low: low, high: 16}",
+        "model.dropout: {kind: float, low: 0.5, high: 0.1}",
+        "training.rate: {kind: float, low: 0.1, high: 0.2}",
+        top="{trials: 0, metod: grid, metric: accuracy}",
+    )
+    told = [part.partition(":")[0] for part in found.split("search.yaml:")[1:]]
+    assert told == ["2", "3", "4", "6", "7", "8"], found
+    for part in (
+        "write 1 or more",
+        "'method'",
+        "There are validation_loss",
+        "a number",
+        "reversed",
+    ):
+        assert part in found
+    assert "no such field" in found
+
+
+@pytest.mark.parametrize(
+    ("line", "top"),
+    [
+        ("training.epochs: {role: fixed, value: 8}", "{method: populaton, rounds: 40}"),
+        ("training.epochs: {role: fixed, value: 8}", "{trials: 0, then: {after: 20}}"),
+        ("training.epochs: {role: fixed, value: [8]}", "queue_priority: low, queue: Low"),
+    ],
+)
+def test_nothing_is_told_that_another_mistake_may_be_the_cause_of(
+    folder: Path, spec: PipelineSpec, line: str, top: str
+) -> None:
+    found = said(folder, spec, line, top=top)
+    assert found.count("rule:") == 1, found
 
 
 def test_a_form_that_is_too_short_is_told_its_keys(folder: Path, spec: PipelineSpec) -> None:

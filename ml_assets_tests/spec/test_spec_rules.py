@@ -8,7 +8,9 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.settings import ASKED_FOR
+from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.documents import read_yaml
+from ml_assets.spec.ensemble import Distill
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,
     LOSS_OF,
@@ -285,6 +287,9 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ),
         ("training.ensemble", {"checkpoints": 1}, "greater than or equal to 2"),
         ("training.ensemble", {"checkpoints": 4}, "more than keep_best 3 keeps: raise keep_best"),
+        ("training.distill", {"from": "production"}, "String should match pattern"),
+        ("training.distill", {"from": "release", "weight": 0}, "greater than 0"),
+        ("training.distill", {}, "Field required"),
         ("training.augmentation", {}, "give noise, feature_dropout or mixup a value above 0"),
         ("training.augmentation", {"noise": -1.0}, "greater than or equal to 0"),
         ("training.curriculum", {"column": "shop"}, "is not in features.numeric"),
@@ -374,6 +379,7 @@ def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> Non
         ({"cpu_offload": True, "parallel": {"tensor": 2}}, "cpu_offload: not with parallel.tensor"),
         ({"betas": [0.9, 0.95], "optimizer": "sgd"}, "betas and eps are for optimizer adamw and"),
         ({"ensemble": {"checkpoints": 2}}, "is the text of none of them: remove it"),
+        ({"distill": {"from": "release"}}, "learn from: set training.init_from: release instead"),
         ({"augmentation": {"noise": 0.1}}, "and a window is tokens: remove it"),
         ({"curriculum": {"column": "x"}}, "curriculum: rows of columns are changed and weighed so"),
     ):
@@ -383,6 +389,43 @@ def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> Non
     both["strategy"] = "shard"
     right = changed(spec, "training", {**spec["training"], **both, "gradient_precision": "bf16"})
     assert PipelineSpec.model_validate(right).training.parallel.tensor == 2
+
+
+TEACHER: Raw = {"from": "release"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"label": RANKING}, "in common: set training.init_from: release instead"),
+        (
+            {
+                "label": {"column": "rent", "task": "regression"},
+                "training": {"distill": {**TEACHER, "temperature": 3.0}},
+            },
+            "a number has none: remove temperature",
+        ),
+        (
+            {"model": {"family": "lightgbm"}},
+            "training.distill: of no meaning for model.family 'lightgbm'",
+        ),
+        (
+            {"model": {"family": "module", "module": "n.py:build", "loss": "n.py:loss"}},
+            "training.distill: of no meaning where model.loss is the team's own; remove one of",
+        ),
+    ],
+)
+def test_a_teacher_that_would_have_nothing_to_say_is_refused(changes: Raw, said: str) -> None:
+    raw = {**SPEC, "training": {"distill": TEACHER}, **changes}
+    assert said in refusal(lambda: PipelineSpec.model_validate(raw))
+
+
+def test_a_teacher_comes_back_from_the_spec_that_a_record_holds() -> None:
+    raw = changed(SPEC, "training.distill", {"from": "1f2e3d4c5b6a", "weight": 2.0})
+    spec = PipelineSpec.model_validate(raw)
+    again = PipelineSpec.model_validate_json(canonical_json(spec))
+    assert again == spec
+    assert again.training.distill == Distill(teacher="1f2e3d4c5b6a", weight=2.0)
 
 
 def test_holdouts_that_follow_each_other_need_an_order_and_room() -> None:
@@ -407,10 +450,10 @@ def test_holdouts_that_follow_each_other_need_an_order_and_room() -> None:
     ):
         wrong = changed(whole, "split", split)
         assert said in refusal(lambda wrong=wrong: PipelineSpec.model_validate(wrong))
-    begun = changed(rolled, "training.init_from", "release")
-    assert "may have seen the earlier holdouts" in refusal(
-        lambda: PipelineSpec.model_validate(begun)
-    )
+    for name, value in (("init_from", "release"), ("distill", {"from": "release"})):
+        begun = changed(rolled, f"training.{name}", value)
+        said = refusal(lambda begun=begun: PipelineSpec.model_validate(begun))
+        assert f"training.{name} names a model that may have seen the earlier holdouts" in said
 
 
 def test_what_is_served_online_looks_back_at_partitions_if_there_are_any() -> None:

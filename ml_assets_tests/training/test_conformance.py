@@ -183,7 +183,7 @@ PLANTS = {
     ),
     "a row that is squeezed away": (
         [(FORWARD, "        return self.last(x.mean(dim=1)).squeeze(0)")],
-        {"shapes": "It returned (1,) for 1 rows", "dtypes": None},
+        {"shapes": "It returned (1,) for 1 row", "dtypes": None},
     ),
 }
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.program import Ref
 from ml_assets.spec.program.events import Checkpoint, Failed, Warning
 from ml_assets.store.objects import file_digest
 from ml_assets.training.rows.arrays import SplitArrays, open_set
-from ml_assets.training.rows.batches import Batches, idle_share
+from ml_assets.training.rows.batches import Batches
 from ml_assets.training.rows.order import permuted
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, ranking_set
 

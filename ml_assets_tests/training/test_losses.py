@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from ml_assets.spec.training import Task
-from ml_assets.training.losses import prediction_losses, row_losses, row_weights
+from ml_assets.training.losses import (
+    distillation_losses,
+    prediction_losses,
+    row_losses,
+    row_weights,
+)
 from ml_assets.training.models.families import predictions
 from ml_assets.training.rows.batches import Tensors
 
@@ -118,3 +123,48 @@ def test_validation_counts_a_lone_member_as_training_does(task: Task) -> None:
     trained = row_losses(found, labels, task)
     validated = prediction_losses(predictions(found, task), labels, task)
     assert torch.allclose(trained.double(), validated, atol=1e-6)
+
+
+def test_a_teacher_is_missed_by_the_divergence_of_softened_distributions() -> None:
+    """T^2 sum p log(p / q), with p and q the softmax of logits over T; a mean over members."""
+    student, teacher, heat = [[1.0, 0.0, -1.0], [0.0, 0.0, 0.0]], [2.0, 0.0, 1.0], 2.0
+
+    def soft(values: list[float]) -> list[float]:
+        powers = [math.exp(value / heat) for value in values]
+        return [power / sum(powers) for power in powers]
+
+    p = soft(teacher)
+    by_hand = [
+        heat**2 * sum(a * math.log(a / b) for a, b in zip(p, soft(member), strict=True))
+        for member in student
+    ]
+    found = distillation_losses(torch.tensor([student]), torch.tensor([p]), "multiclass", heat)
+    assert found.item() == pytest.approx(sum(by_hand) / 2, rel=1e-5)
+    same = distillation_losses(torch.tensor([[teacher]]), torch.tensor([p]), "multiclass", heat)
+    assert same.item() == pytest.approx(0, abs=1e-6)
+
+
+def test_a_binary_label_is_taught_as_two_classes_are() -> None:
+    one = torch.tensor([[[0.7]], [[-30.0]]])
+    both = torch.cat([torch.zeros_like(one), one], dim=-1)
+    p = torch.tensor([[0.3], [1.0]])
+    binary = distillation_losses(one, p, "binary", 3.0)
+    classes = distillation_losses(both, torch.cat([1 - p, p], dim=1), "multiclass", 3.0)
+    assert torch.allclose(binary, classes, rtol=1e-5)
+
+
+def test_its_gradient_at_high_temperature_is_that_of_matching_logits() -> None:
+    """(z_i - v_i) / N for logits that sum to 0: Hinton et al. (2015), equation 4."""
+    student = torch.tensor([[[1.0, -2.0, 1.0]]], requires_grad=True)
+    teacher, heat = torch.tensor([[0.5, 0.5, -1.0]]), 1000.0
+    p = torch.softmax(teacher / heat, dim=-1)
+    distillation_losses(student, p, "multiclass", heat).sum().backward()
+    assert student.grad is not None
+    assert torch.allclose(student.grad[0], (student.detach()[0] - teacher) / 3, atol=2e-3)
+
+
+def test_a_number_is_taught_by_the_squared_difference() -> None:
+    two_members = torch.tensor([[[1.0], [3.0]]])
+    taught = torch.tensor([[2.5]])
+    found = distillation_losses(two_members, taught, "regression", 2.0)
+    assert found.tolist() == [(1.5**2 + 0.5**2) / 2]

@@ -10,9 +10,13 @@ import pytest
 import torch
 
 from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World
+from ml_assets.spec.sanity import alone
 from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, Module, TabM, TrainingSpec
+from ml_assets.training.measure import pace_alone
+from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.sanity import learning
 from ml_assets.training.sanity.subject import Subject
 from ml_assets.training.sanity.suite import admit, examine
@@ -291,6 +295,25 @@ def test_the_verb_writes_the_checks_and_says_the_same_again(
     result = SanityResult.model_validate_json((tmp_path / "result.json").read_bytes())
     assert result.checks == examine(admit(request(sets["regression"], MLP)))
     assert not result.failed
+    assert result.alone is not None and result.alone.rows_per_second > 0
+
+
+@pytest.mark.parametrize("changed", [{"compile": True}, {"learning_rate": 1.0, "clip_norm": 1e30}])
+def test_one_process_by_itself_is_not_measured_where_its_steps_say_nothing(
+    sets: dict[str, Ref], changed: dict[str, Any], tmp_path: Path
+) -> None:
+    spec = SPEC.model_copy(update={**changed, "optimizer": "sgd", "warmup": 0.0})
+    asked = request(sets["regression"], MLP, spec, folder=tmp_path)
+    assert pace_alone(asked, *open_set(asked.data, asked.splits)) is None
+
+
+def test_one_process_by_itself_takes_of_a_step_what_each_of_all_takes() -> None:
+    whole = TrainingSpec(batch_size=240, microbatches=24, processes=5, strategy="shard")
+    one = alone(whole)
+    assert (one.batch_size, one.microbatches, one.processes) == (50, 5, 1)
+    assert one.strategy == "replicate"
+    axes = whole.model_copy(update={"processes": 4, "parallel": Parallel(tensor=2)})
+    assert (alone(axes).batch_size, alone(axes).parallel) == (120, Parallel())
 
 
 def test_boosted_trees_have_no_checks(sets: dict[str, Ref], tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from ml_assets.errors import ContractError, DoesNotFit, MlAssetsError, StorageEr
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
+from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.footprint import machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of
@@ -30,7 +31,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, training_world
 from ml_assets.spec.search import check_search
 from ml_assets.spec.sources import SqlSource
-from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, RELEASE, Boosted, Module
+from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, Boosted, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.pipeline_context import Pipeline

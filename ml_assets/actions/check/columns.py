@@ -9,13 +9,13 @@ import polars as pl
 
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.raw_snapshot.text_values import TYPES
-from ml_assets.assets.validated_table.contract.suite import contract_of
+from ml_assets.assets.validated_table.contract.suite import Expectation, contract_of
 from ml_assets.errors import MlAssetsError, did_you_mean, one_line
 from ml_assets.settings import Settings
-from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.load import SPEC_FILE, Mistake, line_of
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.sources import FilesSource
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.window import Window
 from ml_assets.store.open import has_snapshots
@@ -60,7 +60,7 @@ def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> lis
             remedy = f"{near} It returns {few}".strip()
             shown = ", ".join(map(repr, missing))
             found.append(Mistake(file, line_of(file, key), key, shown, rule, remedy))
-    return [*found, *_text_as_numbers(file, spec.features, returned)]
+    return [*found, *_text_as_numbers(folder, spec, returned)]
 
 
 def number_words(folder: Path, spec: PipelineSpec) -> Iterator[str]:
@@ -117,14 +117,43 @@ def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _text_as_numbers(file: Path, features: FeaturesSpec, found: pl.Schema) -> Iterator[Mistake]:
+def _text_as_numbers(folder: Path, spec: PipelineSpec, found: pl.Schema) -> Iterator[Mistake]:
+    file, features = folder / SPEC_FILE, spec.features
     key, rule = "features.numeric", "a numeric feature is a number, or true or false"
     for name in features.numeric:
         dtype = found.get(name)
         if dtype is not None and not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
             remedy = f"cast it to Float64 in {features.function}, or name it under categorical"
+            remedy = "; or ".join([*_declared_as_numbers(folder, spec, name), remedy])
             value = f"{name!r}, which comes as {dtype}"
             yield Mistake(file, line_of(file, key), key, value, rule, remedy)
+
+
+def _declared_as_numbers(folder: Path, spec: PipelineSpec, column: str) -> Iterator[str]:
+    """All that has to be edited for a source's text to be read as numbers; none: no text."""
+    for name, source in spec.sources.items():
+        if source.columns.get(column) != "string":
+            continue
+        edits = [f"declare '{column}: float64' under sources.{name}.columns"]
+        if isinstance(source, FilesSource):
+            now = ", ".join(map(repr, source.null_values))
+            edits.append(
+                f"name every word that means no value under sources.{name}.null_values (now {now})"
+            )
+        try:
+            held = [e.type for e in contract_of(folder, source).expectations if _is_of(e, column)]
+        except MlAssetsError:  # a mistake, which is told as one
+            held = []
+        if held:
+            edits.append(
+                f"see in {source.contract} whether what it expects of {column!r} is true of numbers"
+                f" with gaps ({', '.join(held)})"
+            )
+        yield f"to read it as numbers, {'; '.join(edits)}"
+
+
+def _is_of(expectation: Expectation, column: str) -> bool:
+    return expectation.kwargs.get("column") == column
 
 
 def _published(folder: Path, spec: PipelineSpec, settings: Settings) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def train_few_steps(pipeline: Pipeline, steps: int) -> FewSteps:
             losses.append(event.metrics["validation_loss"])
 
     data = require_record(pipeline.now(), pipeline.address("training_set"))
-    job = train_job(pipeline, data, None, None)
+    job = train_job(pipeline, data, None, {})
     with ephemeral_launcher(pipeline.settings, "steps", retries=0, restarts=0) as session:
         short = short_job(replace(job, data=session.reachable(job.data)), steps)
         result = session.launcher.train(short, follow)

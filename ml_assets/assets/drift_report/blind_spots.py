@@ -51,10 +51,13 @@ def when_enough(pipeline: Pipeline, split: str) -> str:
     if declared == declared.model_copy(update={split: lengths[split]}):
         asked = "train again"
     if last is None:
-        return f"{asked}: the window is {needed} partitions then, more than there will ever be"
+        return (
+            f"{asked}: the window is {counted(needed, 'partition')} then, more than there will"
+            " ever be"
+        )
     key, end = last
     there = "is the first that has so many" if end <= datetime.now(UTC) else "has to come first"
-    return f"{asked}: the window is {needed} partitions then, and {key} {there}"
+    return f"{asked}: the window is {counted(needed, 'partition')} then, and {key} {there}"
 
 
 def _too_few(pipeline: Pipeline) -> list[str]:

@@ -342,7 +342,7 @@ def _notes(windows: DriftWindows, judging: Comparison, spec: DriftSpec) -> list[
     if spec.seasonal and without:
         notes.append(
             f"{', '.join(without)} cannot be compared with the same season: there is no history"
-            f" {spec.seasonal.back} periods earlier"
+            f" {counted(spec.seasonal.back, 'period')} earlier"
         )
     if judging.restless:
         notes.append(

@@ -20,6 +20,7 @@ from ml_assets.assets.drift_report.findings import (
     Statistic,
     Window,
 )
+from ml_assets.errors import counted
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec, in_order
 
@@ -239,7 +240,7 @@ def _blind(
     bound = f"a {STATISTICS[worst.statistic]} of {_number(worst, worst.bound)}"
     what = f"{first} cannot alarm"
     if len(found) > 1:
-        what = f"{len(blind)} of {len(found)} columns cannot alarm, {first} for one"
+        what = f"{len(blind)} of {counted(len(found), 'column')} cannot alarm, {first} for one"
     why = _BECAUSE[worst.because]
     if worst.because == "periods":
         why += _HELPS[kind]
@@ -273,7 +274,7 @@ def _reason(
     words = f"{column}: {measured(shown)}"
     if not drifted:
         return f"{words}; the furthest of {judged} {'period' if judged == 1 else 'periods'}"
-    times = f"{len(drifted)} of the last {judged} periods drifted ({', '.join(drifted)})"
+    times = f"{len(drifted)} of the last {counted(judged, 'period')} drifted ({', '.join(drifted)})"
     if len(drifted) < spec.alarm_at:
         return f"{words}; {times}, and an alarm needs {spec.alarm_at}"
     more = f", and {others} more {'column' if others == 1 else 'columns'}" if others else ""

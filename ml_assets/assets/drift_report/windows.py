@@ -238,7 +238,11 @@ def _waiting(without: Mapping[str, float], matured: Sequence[str], spec: DriftSp
     if newest in matured:
         return ""
     share = without[newest]
-    lag = f", and {spec.label_lag} later periods have to come first" if spec.label_lag else ""
+    lag = (
+        f", and {counted(spec.label_lag, 'later period', 'have')} to come first"
+        if spec.label_lag
+        else ""
+    )
     return (
         f"labels and performance of {newest} wait for its labels: {100 * share:.0f} % of its rows"
         f" have none{lag}"

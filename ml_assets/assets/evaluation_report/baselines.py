@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.evaluation_report.rows import Rows
-from ml_assets.errors import SpecError, quoted
+from ml_assets.errors import SpecError, counted, quoted
 from ml_assets.spec.gates import (
     ConstantBaseline,
     FunctionBaseline,
@@ -79,13 +79,15 @@ def score_rule(
     if found.shape != shape and not (outputs == 1 and found.shape == shape[:1]):
         of_rows = f" for each of its {outputs} classes" if outputs > 1 else ""
         raise SpecError(
-            f"{asked} a number{of_rows} for each of the {shape[0]} holdout rows, in their order;"
-            f" the shape of what it returned is {found.shape}"
+            f"{asked} a number{of_rows} for each of the {counted(shape[0], 'holdout row')}, in"
+            f" their order; the shape of what it returned is {found.shape}"
         )
     found = found.reshape(shape)
     if not np.isfinite(found).all():
         wrong = int((~np.isfinite(found)).any(axis=1).sum())
-        raise SpecError(f"{asked} finite numbers; of {shape[0]} rows {wrong} have a null, NaN, inf")
+        raise SpecError(
+            f"{asked} finite numbers; of {counted(shape[0], 'row')} {wrong} have a null, NaN, inf"
+        )
     if label.task in ("binary", "multiclass"):
         _require_probabilities(found, asked)
     return found

@@ -8,6 +8,7 @@ import numpy as np
 from ml_assets.assets.evaluation_report.bootstrap import Resampler, Variance, student
 from ml_assets.assets.evaluation_report.metrics.metrics import ScoredPredictions, judged
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
+from ml_assets.errors import counted
 from ml_assets.spec.gates import LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import ChampionComparison, Difference, Interval, SeedSpread
@@ -93,7 +94,7 @@ class Pair:
         if len(candidate) != len(champion) or len(blocks) != len(truth.labels):
             raise ValueError(
                 f"candidate, champion and blocks are about {len(candidate)}, {len(champion)} and"
-                f" {len(blocks)} rows; they must be the same rows"
+                f" {counted(len(blocks), 'row')}; they must be the same rows"
             )
         own, rival = judged(truth, candidate), judged(truth, champion)
         return cls(own, rival, Resampler(own.units(blocks), samples, seed))

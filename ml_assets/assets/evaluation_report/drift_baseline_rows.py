@@ -19,7 +19,7 @@ from ml_assets.assets.evaluation_report.drift_slices import slice_names, slices
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.training_set.window import part_rows, resolve_window, rows_to_part
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, counted
 from ml_assets.records.ledger.origin import Origin
 from ml_assets.spec.canonical import digest_of
 from ml_assets.spec.drift import in_order
@@ -72,7 +72,7 @@ def make_baseline(
     labels = {key: label_columns(spec.label, frame) for key, frame in train.items()}
     if len(held) != len(predictions):
         raise StorageError(
-            f"{state.name}: the holdout has {len(held)} labelled rows and the report"
+            f"{state.name}: the holdout has {counted(len(held), 'labelled row')} and the report"
             f" {len(predictions)}. Materialize training_set and what follows it again."
         )
     periods = held[_PERIOD].to_numpy()

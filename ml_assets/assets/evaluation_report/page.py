@@ -22,6 +22,7 @@ from ml_assets.assets.evaluation_report.pictures import (
 )
 from ml_assets.assets.evaluation_report.quality_pictures import label_words, quality
 from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictures
+from ml_assets.errors import counted
 from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import champion
 from ml_assets.reports.data import feature_pictures
@@ -312,7 +313,7 @@ def _facts(
 
 def _trained(spec: PipelineSpec) -> str:
     if isinstance(spec.model, Boosted):
-        return f"at most {spec.model.rounds} rounds in one process"
+        return f"at most {counted(spec.model.rounds, 'round')} in one process"
     training = spec.training
-    many = "1 process" if training.processes == 1 else f"{training.processes} processes"
+    many = counted(training.processes, "process")
     return f"trained with strategy {training.strategy} on {many}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal, assert_never
 
+from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Reference, Series, line_chart
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.gates import MetricName
@@ -31,7 +32,8 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
             rows = report.calibration[0].rows if report.calibration else 0
             return Quality(
                 "How it ranks, and whether its probabilities can be believed",
-                f"Each dot of the calibration is about {rows:,} rows with similar predictions.",
+                f"Each dot of the calibration is about {counted(rows, 'row')} with similar"
+                " predictions.",
                 [*_calibration_picture(report, spec), *_curve_pictures(report)],
             )
         case "regression":
@@ -39,7 +41,7 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
             rows = seen.deciles[0].rows if seen and seen.deciles else 0
             return Quality(
                 "How near its predictions come, and where they err",
-                f"Each dot is about {rows:,} rows with similar predictions.",
+                f"Each dot is about {counted(rows, 'row')} with similar predictions.",
                 [
                     *_observed_picture(report.calibration),
                     *(_residual_picture(seen) if seen else []),
@@ -78,10 +80,14 @@ def label_words(report: EvaluationReport, task: Task) -> str:
             seen = report.residuals
             return f"in the holdout {seen.label_mean:.4g} ± {seen.label_std:.4g}" if seen else ""
         case "language_model":
-            return f"{report.rows:,} texts in the holdout"
+            return f"{counted(report.rows, 'text')} in the holdout"
         case "ranking":
             seen = report.ranking
-            return f"{seen.queries:,} queries with a relevant row in the holdout" if seen else ""
+            return (
+                f"{counted(seen.queries, 'query')} with a relevant row in the holdout"
+                if seen
+                else ""
+            )
         case _:
             assert_never(task)
 
@@ -187,7 +193,7 @@ def _ranking_words(seen: Ranking | None) -> str:
     if seen is None:
         return ""
     without = f"{seen.without_relevant:,} without one are left out" if seen.without_relevant else ""
-    judged = f"{seen.queries:,} queries with a relevant row are judged"
+    judged = f"judged: {counted(seen.queries, 'query')} with a relevant row"
     return f"{'; '.join(part for part in (judged, without) if part)}. A gain is 2^grade - 1."
 
 

@@ -99,8 +99,8 @@ class RollingOrigin:
                 seconds += result.seconds
         except WindowError as error:
             missing = (
-                f"{len(found) + 1} of the {asked.count} origins asked for could be judged:"
-                f" {str(error).removesuffix('.')}"
+                f"{len(found) + 1} of the {counted(asked.count, 'origin')} asked for could be"
+                f" judged: {str(error).removesuffix('.')}"
             )
             self.context.log.warning(missing)
         origins = [*reversed(found), self._newest(newest)]

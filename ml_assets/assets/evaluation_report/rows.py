@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.evaluation_report.forecasts import persistence
-from ml_assets.errors import SpecError, quoted
+from ml_assets.errors import SpecError, counted, quoted
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.training import Task
@@ -42,8 +42,8 @@ class Rows:
         """
         if not len(frame) == len(numeric) == len(categorical):
             raise ValueError(
-                f"{len(frame)} rows, {len(numeric)} numeric and {len(categorical)} categorical:"
-                " they must be the same rows"
+                f"{counted(len(frame), 'row')}, {len(numeric)} numeric and {len(categorical)}"
+                " categorical: they must be the same rows"
             )
         return cls(frame, encode_labels(label, frame), numeric, categorical)
 
@@ -151,9 +151,9 @@ def encode_labels(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray:
     wrong = column.filter(~fine.fill_null(False))
     if len(wrong):
         raise SpecError(
-            f"label.column {label.column!r}: {len(wrong)} of {len(column)} values are not {rule},"
-            f" the first is {quoted(repr(wrong[0]))}; correct label.task, label.classes or the"
-            " feature function"
+            f"label.column {label.column!r}: {len(wrong)} of {counted(len(column), 'value')} are"
+            f" not {rule}, the first is {quoted(repr(wrong[0]))}; correct label.task,"
+            " label.classes or the feature function"
         )
     return (numbers.cast(pl.Int64) if whole else numbers).to_numpy()
 
@@ -186,8 +186,8 @@ def _blocks(spec: PipelineSpec, frame: pl.DataFrame, queries: np.ndarray | None)
     if not isinstance(moment.dtype, pl.Datetime) or moment.null_count():
         raise SpecError(
             f"features.decision_at {spec.features.decision_at!r} is {moment.dtype} with"
-            f" {moment.null_count()} nulls; evaluation.block 'day' needs a time in every row:"
-            " return one from the feature function, or set evaluation.block to 'row'"
+            f" {counted(moment.null_count(), 'null')}; evaluation.block 'day' needs a time in"
+            " every row: return one from the feature function, or set evaluation.block to 'row'"
         )
     if moment.dtype.time_zone is None:
         moment = moment.dt.replace_time_zone("UTC")

@@ -10,6 +10,7 @@ from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.trained_model.training_job import data_ref
+from ml_assets.errors import counted
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, train_session
 from ml_assets.spec.canonical import digest_of
@@ -50,7 +51,9 @@ class Seeds:
             return self.known
         first = self.pipeline.spec.training.seed
         seeds = range(first, first + asked)
-        self.context.log.info(f"the spread over {asked} seeds is measured, once for this spec")
+        self.context.log.info(
+            f"the spread over {counted(asked, 'seed')} is measured, once for this spec"
+        )
         predictions = [score(self._trained(seed)) for seed in seeds]
         return spread_of(
             holdout.truth,
@@ -64,8 +67,11 @@ class Seeds:
         """The model of a seed; a session that ended is not run again."""
         spec = self.pipeline.spec
         training = spec.training.model_copy(update={"seed": seed})
-        begun = self.model.attributes.get("init")
-        init = Ref.model_validate(begun) if begun else None
+        known = self.model.attributes
+        init, teacher = (
+            Ref.model_validate(known[name]) if name in known else None
+            for name in ("init", "teacher")
+        )
         data = data_ref(self.pipeline, self.data)
         job = TrainJob(
             spec.name,
@@ -73,6 +79,7 @@ class Seeds:
             training,
             data,
             init=init,
+            teacher=teacher,
             cluster=spec.cluster,
             code=self.pipeline.network,
             evidence=bool(self.pipeline.store.keys.trusted),

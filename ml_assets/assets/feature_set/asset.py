@@ -16,6 +16,7 @@ from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.feature_set.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.feature_set.parity import parity_spec
 from ml_assets.assets.feature_set.reads import Reads, feature_reads
+from ml_assets.errors import counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.store.layout import Address
@@ -39,8 +40,9 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
         declared,
         STAGE,
         description="One row per decision, made only from what was known when it was taken:"
-        f" {len(spec.features.numeric)} numeric and {len(spec.features.categorical)} categorical"
-        f" features and the label `{spec.label.column}`.",
+        f" {counted(len(spec.features.numeric), 'numeric column')},"
+        f" {counted(len(spec.features.categorical), 'categorical column')} and the label"
+        f" `{spec.label.column}`.",
         kinds={"polars"},
         deps=asset_deps(declared, reads.reads()),
         partitions_def=feature_partitions(declared),

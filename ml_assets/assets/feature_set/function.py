@@ -89,8 +89,9 @@ def check_features(
         raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")
     if label.query and checked[label.query].null_count():
         raise SpecError(
-            f"The query {label.query!r} is null in {checked[label.query].null_count()} rows: which"
-            " others do they compete with? Fill it, or leave these rows out."
+            f"The query {label.query!r} is null in"
+            f" {counted(checked[label.query].null_count(), 'row')}: which others do they compete"
+            " with? Fill it, or leave these rows out."
         )
     return checked
 

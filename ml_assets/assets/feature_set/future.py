@@ -135,7 +135,7 @@ def _differs(name: str, *, number: bool) -> pl.Expr:
 
 
 def _told_columns(columns: list[str], counts: dict[str, int], keys: pl.DataFrame) -> str:
-    told = ", ".join(f"{name} ({counts[name]:,} rows)" for name in columns[:5])
+    told = ", ".join(f"{name} ({counted(counts[name], 'row')})" for name in columns[:5])
     more = f" and {len(columns) - 5} more" if len(columns) > 5 else ""
     return f"features change: {told}{more}; {_told_key(keys)} is one of the rows"
 

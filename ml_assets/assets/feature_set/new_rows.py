@@ -263,8 +263,8 @@ def _by_partition(
     times = rows[subject.time]
     if times.null_count():
         raise WindowError(
-            f"{subject.time!r} has no value in {times.null_count()} rows: it says which partition"
-            " a row is in. Give each row one."
+            f"{subject.time!r} has no value in {counted(times.null_count(), 'row')}: it says which"
+            " partition a row is in. Give each row one."
         )
     places = [_place(pipeline, known, time) for time in times]
     numbered = rows.with_columns(pl.Series(_PARTITION, places))

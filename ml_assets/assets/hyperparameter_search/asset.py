@@ -13,7 +13,7 @@ from ml_assets.adapters.metadata import glance, numbers, pictures, record_metada
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.sanity import require_sane
-from ml_assets.errors import SettingsError, SpecError
+from ml_assets.errors import SettingsError, SpecError, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
@@ -28,7 +28,7 @@ from ml_assets.store.pipeline_context import Pipeline
 if TYPE_CHECKING:
     from ml_assets.assets.hyperparameter_search.plan import Plan
     from ml_assets.assets.hyperparameter_search.study import Running
-    from ml_assets.assets.trained_model.initial_weights import InitialWeights
+    from ml_assets.assets.trained_model.initial_weights import Given
     from ml_assets.launch.launcher import Launcher
 
 ON_A_CLUSTER = 4
@@ -55,17 +55,17 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
             at_a_glance,
             write_study_page,
         )
-        from ml_assets.assets.trained_model.initial_weights import initial_weights
+        from ml_assets.assets.trained_model.initial_weights import given_models
         from ml_assets.assets.trained_model.training_job import data_ref
 
         pipeline = stores.open(declared, keeps_objects=True).declared
         base = pipeline.store.resolve("main")
         data = require_record(pipeline.at(base), pipeline.address("training_set"))
-        init = initial_weights(context.log, pipeline.at(base))
+        given = given_models(context.log, pipeline.at(base))
         runner = launcher.launcher(pipeline)
         require_sane(context, pipeline, runner, data_ref(pipeline, data))
-        read = [run_input(data, base), *([init.as_run_input()] if init else [])]
-        study = run_study(context, pipeline, runner, study_plan(pipeline, data, init), read)
+        read = [run_input(data, base), *(one.as_run_input() for one in given.values())]
+        study = run_study(context, pipeline, runner, study_plan(pipeline, data, given), read)
         address = pipeline.address(SEARCH_STAGE)
         code, inputs = code_version_of(pipeline, SEARCH_STAGE), (input_version(data, base),)
         work = Work(address, code, inputs, context.run.run_id)
@@ -86,7 +86,7 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def study_plan(pipeline: Pipeline, data: StageRecord, init: "InitialWeights | None") -> "Plan":
+def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "Plan":
     """What is trained: on a laptop as many trials side by side as it has cores.
 
     Raises:
@@ -100,7 +100,7 @@ def study_plan(pipeline: Pipeline, data: StageRecord, init: "InitialWeights | No
         raise SpecError(
             f"{pipeline.name} has no search: write search.yaml beside its spec (docs/search.md)."
         )
-    base = train_job(pipeline, data, None, init)
+    base = train_job(pipeline, data, None, given)
     if pipeline.on_cluster:
         return Plan(pipeline.spec, search, base, search.parallel or ON_A_CLUSTER, None)
     cores = os.cpu_count() or 1
@@ -147,7 +147,7 @@ def run_study(
         else:
             sampler = Sampler(plan.search, own, plan.name, place, plan.fits)
         run = StudyRun(plan, sampler, runner, pipeline.objects, context.log.info, ended)
-        context.log.info(f"study {plan.name}: {plan.parallel} trials at once")
+        context.log.info(f"study {plan.name}: {counted(plan.parallel, 'trial')} at once")
         why = run.run()
         study = outcome(plan, run, why)
     tracked.close(study)

@@ -6,6 +6,7 @@ from math import ceil, exp, log
 
 import numpy as np
 
+from ml_assets.errors import counted
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import SearchSpec, refused
 from ml_assets.spec.search_parameter import Parameter, Value
@@ -173,7 +174,11 @@ def boundaries(study: Study, search: SearchSpec, spec: PipelineSpec) -> tuple[Bo
             on_edge = near[0] <= _EDGE
             crowd = len(few) >= _FEWEST_BEST and max(near) <= 2 * _EDGE
             if (on_edge or crowd) and (said := _beyond(one, path, spec, low_end=low_end)):
-                who = "The best trial lies" if on_edge else f"The best {len(few)} trials crowd"
+                who = (
+                    "The best trial lies"
+                    if on_edge
+                    else f"The best {counted(len(few), 'trial')} crowd"
+                )
                 found.append(Boundary(path, f"{who} at the {said}"))
     return tuple(found)
 

@@ -12,6 +12,7 @@ from ml_assets.assets.hyperparameter_search.learned import (
     spread,
     verdict,
 )
+from ml_assets.errors import counted
 from ml_assets.records.tracking.links import SEARCH_PAGE
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.reports.glance import glance_at_bars
@@ -205,7 +206,7 @@ def trials_table(study: Study, search: SearchSpec) -> Table:
             *(str(one.values[path]) for path in paths),
             one.end,
             f"{100 * max((x for x, _ in one.curve), default=0.0):.0f} %",
-            f"{one.machine_hours * 60:.1f} min",
+            time_said(one.machine_hours),
         )
         for one in [*study.finished, *rest][:_ROWS]
     ]
@@ -215,6 +216,14 @@ def trials_table(study: Study, search: SearchSpec) -> Table:
     return Table(
         "Trials", words, ("", study.judged_by, *heads, "ended", "trained", "machine"), rows
     )
+
+
+def time_said(hours: float) -> str:
+    """Hours of a machine in the unit that people would say them in."""
+    seconds = 3600 * hours
+    if seconds < 99.5:
+        return f"{seconds:.0f} s" if seconds >= 9.95 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if hours < 2 else f"{hours:.1f} h"
 
 
 def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
@@ -283,13 +292,15 @@ def study_page(
         {
             "name": "Seeds",
             "value": "–" if found is None else f"± {found:.5f}",
-            "below": "not measured" if found is None else f"deviation of {len(study.seeds)} seeds",
+            "below": "not measured"
+            if found is None
+            else f"deviation of {counted(len(study.seeds), 'seed')}",
         },
         {
             "name": "Trials",
             "value": str(len(study.trials)),
             "below": f"{ends['finished']} finished, {ends['pruned']} pruned;"
-            f" {study.machine_hours * 60:.0f} machine minutes",
+            f" {time_said(study.machine_hours)} of machines",
         },
     ]
     return page(

@@ -56,6 +56,7 @@ class Plan:
             "training": base.training.model_dump(mode="json", exclude=NOT_IN_THE_RESULT),
             "data": base.data.digest,
             "init": base.init.digest if base.init else None,
+            **({"teacher": base.teacher.digest} if base.teacher else {}),
             **({"code": base.code.digest} if base.code else {}),
             "program": program_of(base).digest,
         }

@@ -11,8 +11,7 @@ from ml_assets.errors import DoesNotFit, MlAssetsError, TrainingFailed, Training
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.spec.program import TrainResult
 from ml_assets.spec.program.events import Event, Failed, Placed, Warning
-from ml_assets.spec.search import lost
-from ml_assets.spec.study import Trial, TrialEnd
+from ml_assets.spec.study import Trial, TrialEnd, lost
 from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_story import TrainingStory
 
@@ -38,6 +37,12 @@ class Running:
     """What its session had used before this process came."""
     lost: Hours = NOTHING
     """What its attempts used since that were lost."""
+
+    @property
+    def named(self) -> str:
+        """What people call it."""
+        whose = named(self.proposal.own, self.proposal.number)
+        return f"{whose} by seed {self.job.training.seed}" if self.repeat else whose
 
     def take(self, event: Event, used: Callable[[], Hours]) -> None:
         """Take in an event of a training; a cluster also tells when it gives and takes machines.

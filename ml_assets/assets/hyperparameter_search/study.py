@@ -25,7 +25,6 @@ from ml_assets.assets.hyperparameter_search.running import (
     Running,
     again,
     how,
-    named,
     said,
 )
 from ml_assets.errors import TrainingFailed, TrainingInterrupted, counted
@@ -34,8 +33,7 @@ from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.session_name import train_session
 from ml_assets.spec.program import Ref, TrainResult
 from ml_assets.spec.program.events import Event, Metrics
-from ml_assets.spec.search import judged_by, lost
-from ml_assets.spec.study import Study, Trial
+from ml_assets.spec.study import Study, Trial, judged_by, lost
 from ml_assets.store.objects import LocalObjects
 
 _POLL_SECONDS = 0.2
@@ -138,7 +136,7 @@ class StudyRun:
                 break
             now = population.following(number, before, self._weights)
             self._go_on((one, None) for one in now)
-        self._why = self._is_spent() or f"{counted(rounds, 'round')} were asked for"
+        self._why = self._is_spent() or f"{counted(rounds, 'round', 'were')} asked for"
 
     def _taken_up(self, sampler: Sampler) -> Iterator[tuple[Proposal, int | None]]:
         """What an earlier process began, then new settings until the study has enough."""
@@ -158,7 +156,7 @@ class StudyRun:
                 self._why = "every setting of the space was tried"
                 return
             yield proposal, None
-        asked = f"{counted(self._plan.search.trials, 'trial')} were asked for"
+        asked = f"{counted(self._plan.search.trials, 'trial', 'were')} asked for"
         self._why = self._is_spent() or asked
 
     def _other_seeds(self) -> Iterator[tuple[Proposal, int | None]]:
@@ -276,20 +274,12 @@ class StudyRun:
         used = used_by(self._objects, session)
         since = used - one.held
         self._spent += since if since.machine > 0 else self._goes_on(one)
-        end, reason, loss = how(one, outcome, self._metric)
+        end, reason, came_to = how(one, outcome, self._metric)
         judged = judged_by(self._metric)
         if end == "pruned":
             mark_pruned(self._objects, session)
-        if one.repeat:
-            if loss is not None:
-                seed = one.job.training.seed
-                self._repeats[seed] = loss
-                whose = named(one.proposal.own, number)
-                self._say(f"{whose} by seed {seed}: {judged} {loss:.5f}")
-            return
         curve, part = self._curve(one, session), one.proposal.part
-        if loss is None:
-            loss = min((value for _, value in curve), default=None)
+        loss = min((value for _, value in curve), default=None) if came_to is None else came_to
         trial = Trial(
             number=number,
             values=dict(one.proposal.values),
@@ -305,6 +295,12 @@ class StudyRun:
             round=part.round if part else None,
             parent=part.parent if part else None,
         )
+        if one.repeat:
+            if came_to is not None:
+                self._repeats[one.job.training.seed] = came_to
+                self._say(f"{one.named}: {judged} {came_to:.5f}")
+                self._ended(trial, one)
+            return
         self._trials[number] = trial
         if isinstance(self._sampler, Population):
             if isinstance(outcome, TrainResult) and end == "finished":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.hyperparameter_search.plan import Plan
 from ml_assets.assets.hyperparameter_search.running import Running
-from ml_assets.assets.trained_model.initial_weights import InitialWeights
+from ml_assets.assets.trained_model.initial_weights import INIT_FROM, GivenModel
 from ml_assets.launch.session_name import program_of
 from ml_assets.records.run_record import (
     Environment,
@@ -21,8 +21,8 @@ from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.canonical import canonical_json
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import value_of, with_values
-from ml_assets.spec.study import STUDY_FILE, Study, Trial
+from ml_assets.spec.search import with_values
+from ml_assets.spec.study import STUDY_FILE, Study, Trial, value_of
 from ml_assets.store.pipeline_context import Pipeline
 
 _PARENT = "mlflow.parentRunId"
@@ -65,8 +65,8 @@ class TrackedStudy:
         return cls(context, pipeline, plan, read, here, tracking, outbox, run)
 
     def trial(self, trial: Trial, one: Running) -> None:
-        """A trial has ended: its curves, its parameters, how it ended, and its run record."""
-        if trial.own:  # its run is that of the model
+        """A training has ended: its curves, its parameters, how it ended, and its run record."""
+        if trial.own and not one.repeat:  # its run is that of the model
             return
         parent = {_PARENT: self.run} if self.run else {}
         entry = OutboxEntry(
@@ -77,7 +77,7 @@ class TrackedStudy:
                 "dagster.run_id": self.context.run.run_id,
                 _STUDY: self.plan.name,
                 _END: trial.end,
-                _NAME: f"trial {trial.number}",
+                _NAME: one.named,
                 **parent,
             },
             params={path: str(value) for path, value in trial.values.items()},
@@ -114,6 +114,9 @@ class TrackedStudy:
     def _config(self, trial: Trial, one: Running) -> PipelineSpec:
         """The spec by its values; of a population with the epochs of its round."""
         spec = with_values(self.plan.spec, trial.values)
+        if one.repeat:
+            seed = {"seed": one.job.training.seed}
+            return spec.model_copy(update={"training": spec.training.model_copy(update=seed)})
         if one.proposal.part is None:
             return spec
         return spec.model_copy(update={"training": one.job.training})
@@ -123,8 +126,9 @@ class TrackedStudy:
         if self.run is None:
             return
         metric = self.plan.search.metric
-        best = {0: {f"best_{metric}": value_of(metric, study.best.loss or 0.0)}}
-        self.tracking.log_metrics(self.run, best, now=True)
+        losses = {"best": study.best.loss, "own": study.own.loss}
+        told = {f"{of}_{metric}": value_of(metric, v) for of, v in losses.items() if v is not None}
+        self.tracking.log_metrics(self.run, {0: told}, now=True)
         self.tracking.log_text(self.run, canonical_json(study).decode(), STUDY_FILE)
         self.tracking.close(self.run, "FINISHED")
 
@@ -134,4 +138,5 @@ def _taken_over(one: Running) -> Sequence[RunInput]:
     part = one.proposal.part
     if part is None or part.weights is None:
         return ()
-    return (InitialWeights(part.weights, f"trial {part.parent}").as_run_input(),)
+    given = GivenModel(INIT_FROM, part.weights, f"trial {part.parent}")
+    return (given.as_run_input(),)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.released_model.model_card import model_card
-from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError
+from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError, counted
 from ml_assets.records.ledger.certificate import open_envelope, read_envelope, require_about
 from ml_assets.records.loading import MANIFEST, LoadedModel, held_manifest, held_weights, why_not
 from ml_assets.spec.base import Frozen
@@ -191,7 +191,7 @@ class _Bundle:
             raise StorageError(
                 f"{self._folder} has to have one file of weights beside the others; found: {named}."
             )
-        return f"{len(names)} plain files"
+        return counted(len(names), "plain file")
 
     def _signature(self) -> str:
         content = self._read(CERTIFICATE)

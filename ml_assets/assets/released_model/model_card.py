@@ -98,6 +98,7 @@ def _made_from(certificate: Certificate) -> list[str]:
             for i in found.inputs
         ),
         ("weights that training began with", found.init or "fresh ones"),
+        *([("model that taught it", found.teacher)] if found.teacher else []),
         ("training program", str(found.program)),
         *((f"node {i} of the training", _node(node)) for i, node in enumerate(found.nodes)),
         ("sources", found.sources),

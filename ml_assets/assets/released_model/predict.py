@@ -26,6 +26,7 @@ from ml_assets.assets.validated_table.quarantine import REASON
 from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
+from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.loading import LoadedModel, LoadedRelease
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
@@ -36,8 +37,11 @@ from ml_assets.spec.sources import FilesSource
 from ml_assets.store.networks import certified_network
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+from ml_assets.store.table_statistics import STATISTICS_FILE, Column, TableStatistics
 
 _ROW = "__row"
+_NAMED = 5
+"""Columns whose unusual numbers a note describes."""
 PREDICTED_AT = "predicted_for"
 """The column that says which moment a prediction is about, where it is not the row's own."""
 
@@ -144,7 +148,7 @@ class Predictor:
             later = pl.col(pipeline.spec.features.decision_at) + pipeline.spec.label.ahead
             asked = asked.with_columns(later.alias(PREDICTED_AT))
         found = asked.join(scored, on=key, how="left", maintain_order="left")
-        unseen = unseen_words(made.rows, self.release.manifest)
+        unseen = self._unseen(made.rows)
         alone = without_history(made.rows, frame.columns, self.release.manifest)
         return Predictions(found, (*notes, *made.notes, *unseen, *alone))
 
@@ -154,7 +158,7 @@ class Predictor:
         kept = rows.as_they_are(self.pipeline.spec.features.key)
         if not kept.width:
             kept = pl.DataFrame({"row": np.arange(1, len(rows) + 1)})
-        unseen = unseen_words(frame, self.release.manifest)
+        unseen = self._unseen(frame)
         return Predictions(kept.hstack(self._score(frame)), unseen)
 
     def _source_columns(self, subject: SubjectSpec) -> tuple[Columns, Columns]:
@@ -167,6 +171,16 @@ class Predictor:
     def _without_carried(self, rows: Rows) -> Rows:
         carried = carried_columns(self.pipeline.spec, self.release.manifest)
         return replace(rows, names=tuple(name for name in rows.names if name not in carried))
+
+    def _unseen(self, features: pl.DataFrame) -> tuple[str, ...]:
+        """What there is in the rows that the training set had not."""
+        words = unseen_words(features, self.release.manifest)
+        origin = find_origin(self.pipeline.store, self.pipeline.name, self.release.model.digest)
+        file = self.pipeline.address("training_set").file(STATISTICS_FILE)
+        if origin is None or not (then := self.pipeline.at(origin.commit)).exists(file):
+            return words
+        seen = TableStatistics.model_validate_json(then.read_bytes(file))
+        return (*words, *numbers_outside(features, seen.columns))
 
     # --- scoring ------------------------------------------------------------------------------
 
@@ -230,6 +244,23 @@ def unseen_words(features: pl.DataFrame, manifest: ModelManifest) -> tuple[str, 
                 f" {quoted(new[0])} for one: {them} predicted as if it were missing"
             )
     return tuple(found)
+
+
+def numbers_outside(features: pl.DataFrame, seen: Sequence[Column]) -> tuple[str, ...]:
+    """A sentence for the numbers beyond the least and the greatest of the training set's."""
+    found: list[str] = []
+    for column in seen:
+        dtype = features.schema.get(column.name)
+        if column.numbers is None or dtype is None or not dtype.is_numeric():
+            continue
+        low, high, values = column.numbers.low, column.numbers.high, features[column.name]
+        beyond = values.filter((values < low) | (values > high))
+        if len(beyond):
+            example = f"{beyond[0]:g}, where {low:g} to {high:g} were seen"
+            found.append(f"{column.name} of {counted(len(beyond), 'row')} ({example})")
+    more = f", and {counted(len(found) - _NAMED, 'more column')}" if len(found) > _NAMED else ""
+    told = "outside the range of the training set, so the model has learned nothing of them"
+    return (f"{told}: {', '.join(found[:_NAMED])}{more}",) if found else ()
 
 
 def feature_columns(manifest: ModelManifest) -> Columns:

@@ -22,6 +22,7 @@ from ml_assets.errors import (
     Recalled,
     StorageError,
     answered,
+    counted,
     one_line,
 )
 from ml_assets.records.ledger.chain import Appended, Declined, Head, read
@@ -247,8 +248,9 @@ def try_out(pipeline: Pipeline, model: LoadedModel) -> int:
     predictions = score(pipeline, model, rows)
     if len(predictions) != len(rows) or not np.isfinite(predictions).all():
         raise StorageError(
-            f"Model {model.model.digest[:12]} gives no number for some of {len(rows)} rows of the"
-            " newest features: it is not fit to serve, and nothing was moved."
+            f"Model {model.model.digest[:12]} gives no number for some of"
+            f" {counted(len(rows), 'row')} of the newest features: it is not fit to serve, and"
+            " nothing was moved."
         )
     return len(rows)
 

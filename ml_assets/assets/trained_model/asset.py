@@ -14,6 +14,7 @@ from ml_assets.adapters.step import reported
 from ml_assets.assets.trained_model.sanity import require_sane
 from ml_assets.graph.publish import Published
 from ml_assets.reports.wording import plain_markdown
+from ml_assets.spec.sanity import Alone
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.training import Boosted, ModelSpec
 from ml_assets.store.pipeline_context import Pipeline
@@ -77,9 +78,9 @@ def trained_model(declared: Pipeline) -> dg.AssetsDefinition:
         training = Training.of(
             context, pipeline, config.epochs, config.fresh, launcher.launcher(pipeline)
         )
-        require_sane(context, training.asked, training.runner, training.job.data)
+        alone = require_sane(context, training.asked, training.runner, training.job.data)
         trained = training.run()
-        shown = _shown(training, trained)
+        shown = _shown(training, trained, alone)
         for stage, published in publish_model(training, trained):
             yield _result(pipeline, stage, published, trained, shown)
         model = trained.model.digest
@@ -148,19 +149,18 @@ def _listed(advice: Sequence[str]) -> str:
     return "\n".join(f"- {plain_markdown(one)}" for one in advice)
 
 
-def _shown(training: "Training", trained: "Trained") -> dict[str, Any]:
+def _shown(training: "Training", trained: "Trained", alone: Alone | None) -> dict[str, Any]:
     """What both pages show: pictures, measurements, costs, where weights and values come from."""
     from ml_assets.assets.trained_model.cost.page import costs
-    from ml_assets.assets.trained_model.initial_weights import KEY
 
-    pipeline, sinks, init = training.pipeline, trained.sinks, training.init
+    pipeline, sinks = training.pipeline, trained.sinks
     won = training.asked.winner
     return {
         **sinks.pictures(),
-        **sinks.measurements(trained.result, training.world),
+        **sinks.measurements(trained.result, training.world, alone),
         **costs(pipeline, trained.result.session),
         **tracking_link(pipeline, sinks.mlflow_run),
-        **({KEY: f"{init.said} {init.ref.digest[:SHOWN]}"} if init else {}),
+        **{key: f"{one.said} {one.ref.digest[:SHOWN]}" for key, one in training.given.items()},
         **({"search": f"trial {won.trial} of {won.study}"} if won else {}),
     }
 

@@ -1,5 +1,7 @@
-"""``training.init_from``: which weights a training begins with, resolved when it is asked for."""
+"""``training.init_from`` and ``training.distill``: which weights a training begins with and which
+model teaches it, resolved when it is asked for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,22 +9,24 @@ from ml_assets.adapters.step import RunLog
 from ml_assets.errors import SpecError
 from ml_assets.graph.code_version import file_digest
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import champion
-from ml_assets.records.loading import load_release
+from ml_assets.records.ledger.stages import champion, find_model
+from ml_assets.records.loading import load_model, load_release
 from ml_assets.records.run_record import RunInput
+from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import InputVersion
-from ml_assets.spec.training import RELEASE
 from ml_assets.store.pipeline_context import PipelineState
 from ml_assets.store.safetensors_file import check_safetensors
 
-KEY = "init_from"
+INIT_FROM, DISTILL = "init_from", "distill"
+"""The fields of ``training``, and the names among the inputs of a model."""
 
 
 @dataclass(frozen=True)
-class InitialWeights:
+class GivenModel:
     """The weights, and what is written down about them."""
 
+    key: str
     ref: Ref
     said: str
     """As the spec has it."""
@@ -32,40 +36,63 @@ class InitialWeights:
 
         A release would otherwise make the model due that it is the release of.
         """
-        return InputVersion(key=KEY, partition=None, version=self.ref.digest, commit=None)
+        return InputVersion(key=self.key, partition=None, version=self.ref.digest, commit=None)
 
     def as_run_input(self) -> RunInput:
         return RunInput(**self.as_input().model_dump(), rows=None, path=self.said)
 
 
-def initial_weights(
-    log: RunLog,
-    state: PipelineState,
-) -> InitialWeights | None:
-    """What the spec's ``init_from`` names at this moment; None: fresh values.
+Given = Mapping[str, GivenModel]
+"""By the field of ``training`` that names it."""
+
+
+def given_models(log: RunLog, state: PipelineState) -> Given:
+    """What the spec's ``init_from`` and ``distill`` name at this moment.
 
     Raises:
         SpecError: it names a file that is not there.
-        EvidenceError: the release does not hold; see ``registry.release.loading``.
+        EvidenceError: the release does not hold; see ``records.loading``.
         StorageError: the file is no safetensors file, or the release is damaged.
+        UnknownModel: the ledger has no such version, or several.
     """
-    said = state.spec.training.init_from
-    if said is None:
-        return None
-    if said != RELEASE:
-        file = initial_file(state.pipeline.folder, said)
+    training = state.spec.training
+    init, distill = training.init_from, training.distill
+    found: dict[str, GivenModel] = {}
+    if init is not None and init != RELEASE:
+        file = initial_file(state.pipeline.folder, init)
         check_safetensors(file)
-        return InitialWeights(Ref(uri=str(file), digest=file_digest(file)), said)
+        ref = Ref(uri=str(file), digest=file_digest(file))
+        found[INIT_FROM] = GivenModel(INIT_FROM, ref, init)
+    elif init is not None and (ref := _released(state)) is not None:
+        found[INIT_FROM] = GivenModel(INIT_FROM, ref, init)
+    if distill is not None:
+        ref = _released(state) if distill.teacher == RELEASE else _version(state, distill.teacher)
+        if ref is not None:
+            found[DISTILL] = GivenModel(DISTILL, ref, distill.teacher)
+    lacks = {
+        INIT_FROM: "training.init_from is 'release'|begins with fresh values",
+        DISTILL: "training.distill is from 'release'|learns from the labels alone",
+    }
+    for key, words in lacks.items():
+        if getattr(training, key) is not None and key not in found:
+            named, instead = words.split("|")
+            where = f"{state.name} has none in {state.spec.release.to} yet"
+            log.warning(f"{named}, and {where}: this training {instead}")
+    return found
+
+
+def _released(state: PipelineState) -> Ref | None:
+    """The released model; None: there is none yet."""
     stage = state.spec.release.to
-    model = champion(read(state.store, state.name, state.commit), stage)
-    if model is None:
-        log.warning(
-            f"training.init_from is 'release', and {state.name} has none in {stage} yet: this"
-            " training begins with fresh values"
-        )
+    if champion(read(state.store, state.name, state.commit), stage) is None:
         return None
-    release = load_release(state.store, state.objects, state.name, stage, state.commit)
-    return InitialWeights(release.model, said)
+    return load_release(state.store, state.objects, state.name, stage, state.commit).model
+
+
+def _version(state: PipelineState, beginning: str) -> Ref:
+    entries = read(state.store, state.name, state.commit)
+    version = find_model(entries, beginning)
+    return load_model(state.store, state.objects, state.name, version, state.commit).model
 
 
 def initial_file(folder: Path, said: str) -> Path:

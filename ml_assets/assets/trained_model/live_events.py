@@ -15,10 +15,12 @@ from ml_assets.assets.trained_model.pictures import (
     decoded_rows,
     losses_at_a_glance,
     pace_numbers,
+    scaling,
     training_pictures,
 )
 from ml_assets.assets.trained_model.session_log import remember_session
 from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.errors import counted
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
 from ml_assets.records.experiments import tracking_tags
@@ -42,6 +44,7 @@ from ml_assets.spec.program.events import (
     Trace,
     Warning,
 )
+from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import without_meaning
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.pipeline_context import Pipeline
@@ -106,7 +109,9 @@ class EventSinks:
                 tell = self.context.log.debug if earlier else self.context.log.error
                 tell(f"rank {event.rank}: {event.reason}")
             case Trace():
-                self.context.log.info(f"{event.steps} steps are traced in {event.uri}")
+                self.context.log.info(
+                    f"{counted(event.steps, 'step', 'are')} traced in {event.uri}"
+                )
             case Finished():
                 for advice in getattr(event.result, "advice", ()):
                     self.context.log.warning(advice)
@@ -172,11 +177,14 @@ class EventSinks:
         entry = self._entry("FINISHED")
         return self.tracking.open_run(entry.pipeline, entry.session, entry.tags, entry.params)
 
-    def measurements(self, result: TrainResult, world: World) -> dict[str, Any]:
+    def measurements(
+        self, result: TrainResult, world: World, alone: Alone | None
+    ) -> dict[str, Any]:
         """The pace of the whole training, in numbers, what it recovered from, and its trace.
 
         Args:
             world: of its first attempt.
+            alone: one process by itself.
         """
         asked, trace = self.job.training.profile, self.story.trace
         if asked is not None and trace is None:
@@ -188,7 +196,10 @@ class EventSinks:
         recovered = recovery_metadata(result.attempt, self.story.lost, world)
         pace = pace_numbers(self.story.metrics)
         best = {"best_checkpoint": self.best_checkpoint} if self.best_checkpoint else {}
-        return {"seconds": result.seconds, **best, **pace, **recovered, **there}
+        worlds = {world.processes, *(lost.goes_on.processes for lost in self.story.lost)}
+        gpu = any(node.machine.gpus for node in self.story.nodes)
+        spread = scaling(pace, alone, self.job.training, worlds, gpu=gpu)
+        return {"seconds": result.seconds, **best, **pace, **spread, **recovered, **there}
 
     def _entry(self, status: Literal["FINISHED", "FAILED"]) -> OutboxEntry:
         left_out = set(without_meaning(self.job.model))

@@ -1,18 +1,21 @@
 """The pictures of a training session, from what its events have told so far."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median
 
 import numpy as np
 
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.tokens import texts_of
+from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Series, Stack, Tone, column_chart, line_chart
 from ml_assets.reports.glance import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
+from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.program.events import FirstRows, FixedBatch
-from ml_assets.spec.training import Task
+from ml_assets.spec.sanity import Alone
+from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.spec.training_story import TrainingStory
 
 Metrics = Mapping[int, Mapping[str, float]]
@@ -153,8 +156,8 @@ def _fixed_batch(
     axis = Axis(said, 0.0, 1.0) if probable else Axis(said)
     chart = line_chart("Predictions on a fixed batch", series, Axis("step", 0.0), axis, wide=True)
     words = (
-        f"The same {len(labels)} validation rows at every evaluation, coloured by their label:"
-        " as the network learns, the colours part."
+        f"The same {counted(len(labels), 'validation row')} at every evaluation, coloured by their"
+        " label: as the network learns, the colours part."
     )
     return [Picture("Predictions on a fixed batch", words, chart)]
 
@@ -193,6 +196,52 @@ def pace_numbers(metrics: Metrics) -> dict[str, float]:
         for names, way in ways
         for name in names
         if (values := [told[name] for told in metrics.values() if name in told])
+    }
+
+
+def scaling(
+    pace: Mapping[str, float],
+    alone: Alone | None,
+    training: TrainingSpec,
+    worlds: Collection[int],
+    *,
+    gpu: bool,
+) -> dict[str, float | str]:
+    """What the processes of a training are worth beside one by itself; nothing of a single one.
+
+    Args:
+        pace: see ``pace_numbers``.
+        alone: one process by itself.
+        worlds: how many processes its attempts had.
+        gpu: whether they computed on GPUs.
+    """
+    count, together = max(worlds), pace.get(THROUGHPUT)
+    if count == 1 or together is None:
+        return {}
+    processes = counted(count, "process")
+    idle = idle_share(training.microbatches, count // training.parallel.over(count).tensor)
+    waits = {
+        "is communication": pace.get("communication_share"),  # a GPU's is not timed
+        "waiting for data": pace.get("data_wait_share"),
+        f"idle ({counted(training.microbatches, 'microbatch')} on {processes})": idle,
+    }
+    shares = ", ".join(f"{share:.1%} {what}" for what, share in waits.items() if share is not None)
+    said = f"{processes} train {together:,.0f} rows/s"
+    if len(worlds) > 1:
+        return {"idle_share": idle, "scaling": f"{said}; their number changed. Of a step {shares}."}
+    if alone is None or alone.gpu != gpu:
+        why = "was not measured by itself" if alone is None else "by itself had another device"
+        return {"idle_share": idle, "scaling": f"{said}; one process {why}. Of a step {shares}."}
+    efficiency = together / (count * alone.rows_per_second)
+    faster = (
+        " One process is faster: set training.processes to 1." if efficiency * count < 1 else ""
+    )
+    return {
+        "rows_per_second_alone": alone.rows_per_second,
+        "efficiency": efficiency,
+        "idle_share": idle,
+        "scaling": f"{said}, {efficiency:.0%} of {count} times the {alone.rows_per_second:,.0f}"
+        f" rows/s of one by itself, which the sanity step measured. Of a step {shares}.{faster}",
     }
 
 

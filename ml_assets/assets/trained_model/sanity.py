@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ml_assets.adapters.step import StepContext
 from ml_assets.errors import NotSane, counted
 from ml_assets.spec.program import Ref, SanityResult
-from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
+from ml_assets.spec.sanity import Alone, SanityCheck, SanityName, sanity_checks
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
@@ -44,18 +44,24 @@ def examine(
     return launcher.sanity(job, teller(context.log))
 
 
-def require_sane(context: StepContext, pipeline: Pipeline, launcher: "Launcher", data: Ref) -> None:
+def require_sane(
+    context: StepContext, pipeline: Pipeline, launcher: "Launcher", data: Ref
+) -> Alone | None:
     """Refuse to go on where a check failed, by whatever path: the blocking checks of the training
     set hold up only what runs with them.
+
+    Returns:
+        The pace of one process by itself, where it was measured.
 
     Raises:
         NotSane: a check failed; the message has each one's sentence.
     """
     if not checks_of(pipeline):
-        return
-    failed = examine(context, pipeline, launcher, data).failed
-    if failed:
-        raise NotSane(refusal(pipeline.name, failed))
+        return None
+    found = examine(context, pipeline, launcher, data)
+    if found.failed:
+        raise NotSane(refusal(pipeline.name, found.failed))
+    return found.alone
 
 
 def refusal(pipeline: str, failed: tuple[SanityCheck, ...]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from ml_assets.adapters.step import AssetStep
-from ml_assets.assets.trained_model.initial_weights import InitialWeights, initial_weights
+from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM, Given, given_models
 from ml_assets.assets.trained_model.live_events import EventSinks
 from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.trained_model.training_job import (
@@ -44,7 +44,7 @@ class Training:
     """The same with the epochs that the run asks for."""
     commit: str
     data: StageRecord
-    init: InitialWeights | None
+    given: Given
     job: TrainJob
     runner: Launcher
     world: World
@@ -67,10 +67,10 @@ class Training:
         """
         asked, now = pipeline.with_epochs(epochs), pipeline.now()
         data = require_record(now, pipeline.address("training_set"))
-        init = initial_weights(context.log, asked.at(now.commit))
-        job = train_job(asked, data, fresh, init)
+        given = given_models(context.log, asked.at(now.commit))
+        job = train_job(asked, data, fresh, given)
         world = runner.world(job)
-        return cls(context, pipeline, asked, now.commit, data, init, job, runner, world)
+        return cls(context, pipeline, asked, now.commit, data, given, job, runner, world)
 
     def run(self) -> "Trained":
         """Train, or follow the same training by an older program to its end.
@@ -99,7 +99,7 @@ class Training:
         pipeline, run = self.pipeline, self.context.run.run_id
         outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
         tracking = Tracking.of(pipeline.settings)
-        record = begun_record(self.asked, run, job, self.data, self.commit, self.init, self.world)
+        record = begun_record(self.asked, run, job, self.data, self.commit, self.given, self.world)
         begun = keep_run_record(pipeline.store, record)
         with EventSinks.open(self.context, pipeline, tracking, job, outbox) as sinks:
             result = self.runner.train(job, sinks.receive)
@@ -142,11 +142,11 @@ class Trained:
 
 def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, Published]]:
     """Publish the checkpoints' record, then the model's: stage, and what was published."""
-    pipeline, init = training.pipeline, training.init
+    pipeline, given = training.pipeline, training.given
     code_version = trained_by(training.asked, trained.job.program)
     saved = trained.sinks.last_checkpoint_digest or trained.model.digest
     inputs = (input_version(training.data, training.commit),)
-    seen = (*((init.as_input(),) if init else ()), *winner_seen(training.asked))
+    seen = (*(one.as_input() for one in given.values()), *winner_seen(training.asked))
     salt, run = training.job.salt, training.context.run.run_id
     for stage, version in {"checkpoints": saved, "trained_model": trained.model.digest}.items():
         address = Address(pipeline.name, stage)
@@ -167,12 +167,13 @@ def winner_seen(pipeline: Pipeline) -> tuple[InputVersion, ...]:
 
 def _attributes(training: Training, trained: Trained) -> dict[str, Any]:
     """What the records of the model and its checkpoints keep of the session."""
-    result, init, won = trained.result, training.init, search_origin(training.pipeline)
+    result, won = trained.result, search_origin(training.pipeline)
+    names = {INIT_FROM: "init", DISTILL: "teacher"}
     return {
         "session": result.session,
         "model": trained.model.model_dump(),
         "data": training.job.data.model_dump(),
-        **({"init": init.ref.model_dump()} if init else {}),
+        **{names[key]: one.ref.model_dump() for key, one in training.given.items()},
         "metrics": result.metrics,
         "best_step": result.best_step,
         "stopped": result.stopped,

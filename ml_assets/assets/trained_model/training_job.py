@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ml_assets.assets.trained_model.initial_weights import InitialWeights
+from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM, Given
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import program_of, train_session
 from ml_assets.records.run_record import (
@@ -32,7 +32,7 @@ def begun_record(
     job: TrainJob,
     data: StageRecord,
     commit: str,
-    init: InitialWeights | None,
+    given: Given,
     world: World,
 ) -> RunRecord:
     """All it takes to repeat a training that is about to begin: code, lock, spec, inputs, seed."""
@@ -45,7 +45,7 @@ def begun_record(
         seed=pipeline.spec.training.seed,
         inputs=[
             run_input(data, commit),
-            *([init.as_run_input()] if init else []),
+            *(one.as_run_input() for one in given.values()),
             *(_member(number, one) for number, one in enumerate(job.members, start=1)),
         ],
         outputs={"training_set": data.data_version},
@@ -87,11 +87,9 @@ def finished_record(
     return begun.model_copy(update=made)
 
 
-def train_job(
-    pipeline: Pipeline, data: StageRecord, fresh: str | None, init: InitialWeights | None
-) -> TrainJob:
-    """The training that the spec asks for, on exactly this set, from exactly these weights."""
-    spec, begin = pipeline.spec, init.ref if init else None
+def train_job(pipeline: Pipeline, data: StageRecord, fresh: str | None, given: Given) -> TrainJob:
+    """The training that the spec asks for, on exactly this set, from exactly these models."""
+    spec, refs = pipeline.spec, {key: one.ref for key, one in given.items()}
     where = data_ref(pipeline, data)
     return TrainJob(
         pipeline.name,
@@ -99,7 +97,8 @@ def train_job(
         spec.training,
         where,
         fresh,
-        begin,
+        refs.get(INIT_FROM),
+        refs.get(DISTILL),
         cluster=spec.cluster,
         code=kept_network(pipeline),
     )

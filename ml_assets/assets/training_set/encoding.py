@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.errors import SpecError, quoted
+from ml_assets.errors import SpecError, counted, quoted
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Preprocessing
 from ml_assets.store.row_encoding import Encoder, pack
@@ -152,9 +152,9 @@ def _numbers(
     if wrong.any():
         rule = "finite" if lowest == -math.inf else f"between {lowest:g} and {highest:g}"
         raise SpecError(
-            f"The label {column.name!r}: {wrong.sum()} of {len(values)} values are not {rule}, the"
-            f" first is {quoted(values[wrong][0])}. Correct them, or return null where there is no"
-            " outcome."
+            f"The label {column.name!r}: {wrong.sum()} of {counted(len(values), 'value')} are not"
+            f" {rule}, the first is {quoted(values[wrong][0])}. Correct them, or return null"
+            " where there is no outcome."
         )
     return values
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.split import unit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
-from ml_assets.errors import WindowError
+from ml_assets.errors import WindowError, counted
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Split
 from ml_assets.spec.split import StratifiedGroupSplit, TimeGroupSplit
@@ -39,10 +39,10 @@ def keep_entities_apart(
         kept[name] = SplitRows(tuple(_without(part, others, groups) for part in splits[name].parts))
         if not len(kept[name]) and len(splits[name]):
             raise WindowError(
-                f"No row is left in {name}: each of its {len(splits[name]):,} rows is about one of"
-                f" {groups} that {' or '.join(order[:place])} keeps. Entities that are there all"
-                " the time cannot be kept apart by time; use split.kind 'stratified_group', or"
-                f" keep: {'last' if spec.keep == 'first' else 'first'}."
+                f"No row is left in {name}: each of its {counted(len(splits[name]), 'row')} is"
+                f" about one of {groups} that {' or '.join(order[:place])} keeps. Entities that"
+                " are there all the time cannot be kept apart by time; use split.kind"
+                f" 'stratified_group', or keep: {'last' if spec.keep == 'first' else 'first'}."
             )
     return {name: kept[name] for name in ORDER}
 

@@ -203,7 +203,10 @@ def find_shared_rows(
             share -= _by_chance(rows[early], rows[late], columns)
             if share > worst:
                 keys = pl.concat(part.head(10) for part in hashes[late].having(equal, features.key))
-                worst, where = share, f"{count:,} of the {total:,} rows of {late} are in {early}"
+                worst, where = (
+                    share,
+                    f"{count:,} of the {counted(total, 'row')} of {late} are in {early}",
+                )
                 named = tuple(str(key) for key in keys.head(10).rows())
     passed = worst <= guard.at_most
     said = f"{worst:.2%} of the rows of a split are in an earlier one, beyond chance"
@@ -268,7 +271,7 @@ def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) ->
     }
     count = len(schema.preprocessing.numeric) + len(schema.preprocessing.categorical)
     rows = counted(len(train), "training row")
-    said = f"the statistics of {count} features and of the label are those of the {rows}"
+    said = f"the statistics of {counted(count, 'feature')} and of the label are those of the {rows}"
     if wrong:
         told = "; ".join(f"{name}: {words}" for name, words in list(wrong.items())[:5])
         said = (
@@ -287,11 +290,11 @@ def find_foreign_fit(schema: ShardSchema, train: SplitRows, label: LabelSpec) ->
 
 def _foreign_numbers(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
     fitted = schema.preprocessing.numeric
-    counted = moments(train, [column.name for column in fitted])
+    own_moments = moments(train, [column.name for column in fitted])
     flagged = set(schema.preprocessing.null_flags)
     wrong: dict[str, str] = {}
     for column in fitted:
-        found = counted[column.name]
+        found = own_moments[column.name]
         own = found.mean or 0.0, found.deviation or 1.0
         size = abs(own[0])  # a deviation is exact to the digits that its numbers have
         if not (_close(own[0], column.mean) and _close(own[1], column.std, size)):
@@ -300,7 +303,7 @@ def _foreign_numbers(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
                 f" {own[0]:.6g} and {own[1]:.6g}"
             )
         elif bool(found.nulls) != (column.name in flagged):
-            wrong[column.name] = f"{found.nulls} nulls in the training rows"
+            wrong[column.name] = f"{counted(found.nulls, 'null')} in the training rows"
     return wrong
 
 

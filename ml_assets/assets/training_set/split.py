@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from ml_assets.errors import WindowError
+from ml_assets.errors import WindowError, counted
 from ml_assets.spec.program import Split
 from ml_assets.spec.split import RandomSplit, TimeSharesSplit, WindowSplit
 
@@ -50,9 +50,10 @@ def plan_time_split(
     place = list(order).index(as_of)
     if place + 1 < need:
         raise WindowError(
-            f"The split needs {need} partitions up to {as_of} (train {spec.train}, validation"
-            f" {spec.validation}, holdout {spec.holdout}, embargo 2 x {spec.embargo}). The feature"
-            f" set has only {place + 1} up to there, from {order[0]} on. Train on fewer, or wait."
+            f"The split needs {counted(need, 'partition')} up to {as_of} (train {spec.train},"
+            f" validation {spec.validation}, holdout {spec.holdout}, embargo 2 x"
+            f" {spec.embargo}). The feature set has only {place + 1} up to there, from"
+            f" {order[0]} on. Train on fewer, or wait."
         )
     window = list(order)[place + 1 - need : place + 1]
     have = set(available)

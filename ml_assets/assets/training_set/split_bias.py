@@ -58,7 +58,7 @@ def find_bias(
     said = f"the furthest from train: {told or 'nothing'}"
     if past:
         far = any(worst[column][0] > USUAL_OVER_TIME for column in past)
-        differ = f"{counted(len(past), 'column')} differ{'s' if len(past) == 1 else ''}"
+        differ = f"{counted(len(past), 'column', 'differ')}"
         said = (
             f"{differ} from train by an effect above {bound:g}: {told}."
             f"{' Perhaps a unit changed: mend the source then. Else choose' if far else ' Choose'}"

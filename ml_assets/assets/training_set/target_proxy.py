@@ -22,7 +22,7 @@ BINS = 256
 """At most; of fewer training rows one for every ten."""
 ROWS = 50_000
 """Rows of a split, evenly spread: the error of an area from so many is 0.003."""
-_AT_ONCE = 16
+_AT_ONCE = 8
 """Features whose values are held at once."""
 FEWEST = 20
 """Rows of each side of a label below which an area says more about chance."""
@@ -66,7 +66,7 @@ def find_proxies(
             bound=bound,
             reason="not judged: a text is no single feature"
             if features.tokens
-            else f"not judged: the {len(judged)} rows of validation are too few, or too alike",
+            else f"not judged: too few rows of validation, or too alike ({len(judged):,})",
         )
     found = dict[str, float]()
     for some in _in_groups(features):

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.split_rows import SplitRows
-from ml_assets.errors import SpecError, quoted
+from ml_assets.errors import SpecError, counted, quoted
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.texts import Tokens, TokensSpec
 
@@ -72,8 +72,8 @@ def token_arrays(
     texts = frame[tokens.column]
     if texts.null_count():
         raise SpecError(
-            f"The text {tokens.column!r} is null in {texts.null_count()} of {len(texts)} rows:"
-            " leave these rows out in the feature function."
+            f"The text {tokens.column!r} is null in {texts.null_count()} of"
+            f" {counted(len(texts), 'row')}: leave these rows out in the feature function."
         )
     wrong = (frame[label.column].cast(pl.Float64) != texts.str.len_bytes()).fill_null(False)
     if wrong.any() and not label.column.startswith("__"):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from statistics import median
 
 import polars as pl
@@ -176,7 +177,10 @@ def partitions(state: PipelineState, keys: Sequence[str]) -> list[Part]:
     addresses = [Address(state.name, "feature_set").at(key) for key in keys]
     records = [state.record(address) for address in addresses]
     versions = [record.data_version if record else None for record in records]
-    frames = scan_each(state, addresses)
+    found = scan_each(state, addresses)
+    schema = found[-1].collect_schema() if found else pl.Schema()
+    # made anew each time that they are read: a scan keeps its file's statistics
+    frames = [pl.defer(partial(state.scan, address), schema=schema) for address in addresses]
     return [Part(frame, version) for frame, version in zip(frames, versions, strict=True)]
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
+from ml_assets.errors import counted
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import FreshnessSpec
 
@@ -45,8 +46,8 @@ def newest_row(table: pl.LazyFrame, column: str, now: datetime) -> tuple[datetim
 def judge_freshness(newest: Newest, now: datetime, spec: FreshnessSpec) -> Freshness:
     """Hold the newest row to the bound; where there is none, the source is not fresh."""
     future = (
-        f" {newest.future:,} rows are from the future (after {now:%Y-%m-%d %H:%M} UTC) and do not"
-        " count: look at the clock of the source."
+        f" {counted(newest.future, 'row', 'are')} from the future (after {now:%Y-%m-%d %H:%M} UTC)"
+        " and do not count: look at the clock of the source."
         if newest.future
         else ""
     )

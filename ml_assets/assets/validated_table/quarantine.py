@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ml_assets.errors import DataRejected
+from ml_assets.errors import DataRejected, counted
 
 HELD_BACK = "held back"
 REASON = "_reason"
@@ -57,7 +57,7 @@ def check_balance(rows_in: int, clean: pl.DataFrame, quarantined: pl.DataFrame) 
     """
     if rows_in != clean.height + quarantined.height:
         raise DataRejected(
-            f"{rows_in:,} rows came in, but {clean.height:,} would be published and"
+            f"{counted(rows_in, 'row')} came in, but {clean.height:,} would be published and"
             f" {quarantined.height:,} kept back: rows were lost or made up on the way. Nothing was"
             " published; this is a fault of ml_assets, please report it."
         )

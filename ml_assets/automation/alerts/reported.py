@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ml_assets.automation.alerts.delivery import Deliver
 from ml_assets.automation.alerts.message import Cause, messages
 from ml_assets.automation.alerts.recipients import Recipient
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, counted
 
 KEY = "ml_assets/alerts"
 
@@ -72,7 +72,7 @@ def read_told(store: KeyValues) -> Told:
     except ValidationError as error:
         raise StorageError(
             f"The record of alerts ({KEY} in Dagster's storage) cannot be read:"
-            f" {error.error_count()} mistakes. It was written by another version."
+            f" {counted(error.error_count(), 'mistake')}. It was written by another version."
         ) from error
 
 

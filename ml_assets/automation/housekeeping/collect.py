@@ -243,7 +243,7 @@ class Housekeeping:
         with self.store.open(base, f"housekeeping-{base}") as workspace:
             for thing in dropped:
                 workspace.remove(thing.name)
-            workspace.commit(f"remove {len(dropped)} old tables of rejected rows", {})
+            workspace.commit(f"remove {counted(len(dropped), 'old table')} of rejected rows", {})
             outcome = workspace.publish()
         if isinstance(outcome, Conflict):
             self._left.append("quarantine: rows were rejected meanwhile; the old ones go next time")

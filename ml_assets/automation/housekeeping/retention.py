@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, get_args
 
+from ml_assets.errors import counted
 from ml_assets.settings import Retention
 
 Kind = Literal[
@@ -115,7 +116,7 @@ def decide(
 def in_words(time: timedelta) -> str:
     """Whole days, or hours below two days."""
     hours = int(time.total_seconds() // 3600)
-    return f"{hours // 24} days" if hours >= 48 else f"{hours} hours"
+    return counted(hours // 24, "day") if hours >= 48 else counted(hours, "hour")
 
 
 def _judge(

@@ -132,6 +132,9 @@ def model_candidate(
     found = model_run(pipeline, as_of=as_of)
     keys = _feature_keys(found.plan)
     nodes = model_nodes(pipeline, keys)
+    inputs = [a for node in nodes for a in node.inputs if a.stage == "feature_set"]
+    if not records.keys() >= {*inputs}:  # of one that has no partitions no window asks for them
+        return f"the model waits until {pipeline.name}/feature_set is made"
     judged = plan(under_published_code(nodes, records), records) if data_only else found.plan
     due = judged.due
     stages = {item.node.address.stage for item in due}
@@ -143,7 +146,6 @@ def model_candidate(
             return f"the model of {found.as_of or 'all rows'} is not released again: {held}"
         if refusal:
             return f"the model of {found.as_of or 'all rows'} stands refused: {refusal}"
-    inputs = [a for node in nodes for a in node.inputs if a.stage == "feature_set"]
     made_from = [_versions(inputs, records)]
     if not data_only:
         policy = [gate.model_dump(mode="json") for gate in pipeline.spec.gates]

@@ -200,4 +200,4 @@ def _span(partitions: Sequence[str]) -> str:
         return ""
     if len(partitions) == 1:
         return f" [{partitions[0]}]"
-    return f" [{partitions[0]} .. {partitions[-1]}: {len(partitions)} partitions]"
+    return f" [{partitions[0]} .. {partitions[-1]}: {counted(len(partitions), 'partition')}]"

@@ -41,6 +41,8 @@ from ml_assets.spec.load import pipeline_folders
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 V1 = "/api/v1"
+_SHOWN = 200
+"""Characters of a path that a refusal repeats."""
 KEY_TAG, BODY_TAG = "ml_assets/idempotency_key", "ml_assets/idempotency_body"
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 After = Annotated[str | None, Query(max_length=200, description="The `next` of the page before.")]
@@ -136,7 +138,7 @@ class Api:
         """How a run fares in Dagster."""
         found = run_status(run_id)
         if found is None:
-            raise NotHere(f"Dagster has no run {run_id!r}.")
+            raise NotHere(f"Dagster has no run {run_id[:80]!r}.")
         return {**found, "url": Links.of(self.settings).run(run_id)}
 
     # --- lists --------------------------------------------------------------------------------
@@ -267,9 +269,14 @@ async def _no_such_shape(_request: Request, error: Exception) -> Response:
     return _answer(422, "The request is not of the shape that /docs describes.", problems)
 
 
-async def _stopped(_request: Request, error: Exception) -> Response:
+async def _stopped(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _answer(error.status_code, error.detail, headers=error.headers)
+    path, said = request.url.path[:_SHOWN], error.detail
+    if error.status_code == 404:
+        said = f"There is no {path} here: /docs has the routes."
+    if error.status_code == 405:
+        said = f"{request.method} is not taken at {path}: /docs has the routes."
+    return _answer(error.status_code, said, headers=error.headers)
 
 
 def _answer(

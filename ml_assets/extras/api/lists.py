@@ -95,7 +95,7 @@ def run(pipeline: Pipeline, run_id: str) -> Document:
     """
     folder = experiments.folder_of(pipeline.store, pipeline.name, run_id)
     if folder is None:
-        raise UnknownRun(f"{pipeline.name} has no run {run_id!r}.")
+        raise UnknownRun(f"{pipeline.name} has no run {run_id[:80]!r}.")
     story = experiments.read(pipeline.store, pipeline.store.resolve(), folder)
     begun, record, report = story.begun, story.record, story.report
     return {

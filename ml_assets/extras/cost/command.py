@@ -9,6 +9,7 @@ import click
 from ml_assets.cli import options
 from ml_assets.cli.output import aligned
 from ml_assets.cli.session import opened
+from ml_assets.errors import counted
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ def _outlook(one: "Outlook") -> list[str]:
             _priced(year.node_time_a_year, year.a_year),
         )
         said.append(
-            f"its schedule ({year.cron}) is due {year.ticks} times in a year, each {each} (mean of"
-            f" {year.runs}): {whole} a year"
+            f"its schedule ({year.cron}) is due {counted(year.ticks, 'time')} in a year, each"
+            f" {each} (mean of {year.runs}): {whole} a year"
         )
     if one.bytes:
         a_month = f", {in_words(one.storage)} a month" if one.storage is not None else ""

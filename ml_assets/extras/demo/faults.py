@@ -11,7 +11,7 @@ from ml_assets.assets.feature_set.parity import CHECK_NAME
 from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.assets.validated_table.quarantine import REASON
 from ml_assets.automation.resume_drill import CHECK
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, counted
 from ml_assets.extras.demo.sandbox import InjectionResult, Sandbox, refused_by
 from ml_assets.settings import Settings
 from ml_assets.spec.program import ModelManifest
@@ -116,10 +116,10 @@ def plant_bad_rows(sandbox: Sandbox) -> InjectionResult:
         held,
         f"in the week {some.stem} {_BROKEN} flights of a negative distance, in the week"
         f" {many.stem} half of them from an airport that there is not",
-        f"the contract of {SOURCE}: {len(quarantined)} rows quarantined for {reason}",
-        f"{some.stem}: {published or 0:,} of {rows[some.stem]:,} rows published;"
-        f" {many.stem}: {'nothing' if nothing else 'SOMETHING'} published, {len(rejected):,} rows"
-        " kept",
+        f"the contract of {SOURCE}: {counted(len(quarantined), 'row')} quarantined for {reason}",
+        f"{some.stem}: {published or 0:,} of {counted(rows[some.stem], 'row')} published;"
+        f" {many.stem}: {'nothing' if nothing else 'SOMETHING'} published,"
+        f" {counted(len(rejected), 'row')} kept",
         sandbox.look(
             f"data read {sandbox.pipeline}/quarantine/{SOURCE} --partition {some.stem}",
             f"data read {sandbox.pipeline}/rejected/{SOURCE} --partition {many.stem}",

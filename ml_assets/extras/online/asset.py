@@ -10,7 +10,7 @@ from ml_assets.adapters.declared import asset_key, stage_asset
 from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.metadata import table_metadata
 from ml_assets.adapters.resources import StoresResource
-from ml_assets.errors import FeaturesDiffer, SettingsError
+from ml_assets.errors import FeaturesDiffer, SettingsError, counted
 from ml_assets.extras.online.store import STAGE
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
@@ -75,7 +75,7 @@ def online_features(declared: Pipeline) -> dg.AssetsDefinition:
         yield dg.AssetCheckResult(
             passed=not unlike,
             check_name=CHECK_NAME,
-            description=unlike or f"{len(drawn)} rows that were looked up equal the batch's",
+            description=unlike or f"{counted(len(drawn), 'row', 'equal')} the batch's",
         )
         if unlike:
             raise FeaturesDiffer(

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from ml_assets.errors import SettingsError, StoreAway
+from ml_assets.errors import SettingsError, StoreAway, counted
 from ml_assets.extras.online.store import Found, Rows, Served
 
 INSTALL_REDIS = (
@@ -79,8 +79,9 @@ class RedisOnline:
                 self._redis.hset(name, mapping=part)
             if self._redis.hlen(name) != served.rows:
                 raise StoreAway(
-                    f"{served.pipeline}: {self._redis.hlen(name)} of {served.rows} rows are in the"
-                    f" online store {self._title}. Another process loads it now: try again later."
+                    f"{served.pipeline}: {self._redis.hlen(name)} of {counted(served.rows, 'row')}"
+                    f" are in the online store {self._title}. Another process loads it now: try"
+                    " again later."
                 )
             with self._redis.pipeline(transaction=True) as step:
                 what = {"hash": name, "what": served.as_json()}

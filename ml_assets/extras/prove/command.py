@@ -11,6 +11,7 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.exit_codes import DONE, REFUSED
+from ml_assets.errors import counted
 
 if TYPE_CHECKING:
     from ml_assets.extras.prove.proof import Proof
@@ -120,7 +121,7 @@ def _told(proof: "Proof", *, quiet: bool) -> "list[Reproduction]":
 
 
 def _line(verdict: "Reproduction") -> str:
-    parts = f" ({verdict.partitions} partitions)" if verdict.partitions > 1 else ""
+    parts = f" ({counted(verdict.partitions, 'partition')})" if verdict.partitions > 1 else ""
     said = f": {verdict.said}" if verdict.said else ""
     digests = ""
     if verdict.then and verdict.now:

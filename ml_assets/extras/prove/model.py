@@ -9,7 +9,7 @@ import polars as pl
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.execute import Tell, execute
 from ml_assets.adapters.runs import Definitions, Selection
-from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
+from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM
 from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.assets.training_set.shards import load_schema, read_rows
@@ -28,10 +28,10 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, latest_decision
 from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import RUN_FILE, RunRecord
+from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.program import SCHEMA_FILE, Shard, ShardSchema
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
-from ml_assets.spec.training import RELEASE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
@@ -110,9 +110,9 @@ class ModelWalk:
         then = None if model else self._failure(self.home.real_objects, training, data.record)
         if model is None and then is None:
             return Reproduction(key, "not compared", "it never ended by itself: it was interrupted")
-        begin = next((i for i in training.inputs if i.key == INIT_FROM), None)
-        if begin and begin.path == RELEASE:
-            self.home.bring_model(begin.version)
+        for one in training.inputs:
+            if one.key == DISTILL or (one.key == INIT_FROM and one.path == RELEASE):
+                self.home.bring_model(one.version)
         commit = next(i.commit for i in training.inputs if i.key == data.record.key)
         self.home.bring_ledger(self.pipeline.name, commit or data.commit)
         fresh = {"config": {"fresh": training.salt}} if training.salt else {}

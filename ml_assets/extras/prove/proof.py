@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ml_assets.adapters.execute import Tell
-from ml_assets.assets.trained_model.initial_weights import KEY as INIT_FROM
+from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM
 from ml_assets.assets.trained_model.training_job import MEMBER, data_ref
 from ml_assets.assets.training_set.split import plan_time_split
 from ml_assets.assets.training_set.window import feature_order
@@ -197,15 +197,15 @@ def configuration(
     said = contradiction(record)
     if said:
         return Reproduction(asset, "differs", f"the run record contradicts itself: {said}")
-    begin = next((i for i in record.inputs if i.key == INIT_FROM), None)
-    init = Ref(uri=begin.path, digest=begin.version) if begin else None
+    given = {i.key: Ref(uri=i.path, digest=i.version) for i in record.inputs}
     job = TrainJob(
         pipeline.name,
         pipeline.spec.model,
         pipeline.spec.training,
         data_ref(pipeline, data),
         record.salt,
-        init,
+        given.get(INIT_FROM),
+        given.get(DISTILL),
         members=tuple(Ref(uri=i.path, digest=i.version) for i in record.inputs if i.key == MEMBER),
         program=record.program,
         code=pipeline.network,

@@ -51,7 +51,7 @@ def table_difference(then: pl.DataFrame, now: pl.DataFrame, key: Sequence[str]) 
     if not changed:
         return "the same values in other bytes: another version of polars wrote them"
     first, places = next(iter(changed.items()))
-    more = f" and {len(changed) - _SHOWN} columns more" if len(changed) > _SHOWN else ""
+    more = f" and {counted(len(changed) - _SHOWN, 'column')} more" if len(changed) > _SHOWN else ""
     columns = ", ".join(f"{name} ({len(p):,})" for name, p in list(changed.items())[:_SHOWN])
     where = ", ".join(f"{name} {then[name][places[0]]}" for name in key)
     values = f"{then[first][places[0]]!r} then, {now[first][places[0]]!r} now"

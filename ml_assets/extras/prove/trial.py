@@ -41,7 +41,7 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Reproduction:
         )
     data = require_record(declared.now(), declared.address("training_set"))
     by = replace(declared, search=searched_by(study))
-    plan = study_plan(by, data, None)
+    plan = study_plan(by, data, {})
     if plan.base.data.digest != study.data:
         raise StorageError(
             f"Study {study.name} was on training set {study.data[:12]}; there is"

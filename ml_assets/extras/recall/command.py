@@ -137,7 +137,9 @@ def _print_way(way: "Way") -> None:
         partitions = [node[1] for node in group if node[1]]
         span = f" [{partitions[0]}]" if len(partitions) == 1 else ""
         if len(partitions) > 1:
-            span = f" [{partitions[0]} .. {partitions[-1]}: {len(partitions)} partitions]"
+            span = (
+                f" [{partitions[0]} .. {partitions[-1]}: {counted(len(partitions), 'partition')}]"
+            )
         print(f"  {key}{span}")
     if way.command:
         print(f"mend the source first; then: {way.command}")

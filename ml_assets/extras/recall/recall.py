@@ -8,7 +8,7 @@ from typing import Literal
 
 from ml_assets.adapters.declared import observation
 from ml_assets.adapters.step import Instance
-from ml_assets.errors import EvidenceError, StorageError, answered, one_line
+from ml_assets.errors import EvidenceError, StorageError, answered, counted, one_line
 from ml_assets.records import recalls
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import stages
@@ -195,7 +195,9 @@ def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
     brought = {} if at else {m.node: m for m in history.made if m.commit.startswith(wanted)}
     versions = {*(node[2] for node in named), *({m.commit for m in brought.values()})}
     if len(versions) != 1:
-        what = f"{len(versions)} versions begin with it" if versions else "there is none"
+        what = (
+            f"{counted(len(versions), 'version', 'begin')} with it" if versions else "there is none"
+        )
         raise StorageError(
             f"{snapshot!r} is not one data version or commit of the snapshot store: {what}."
             " `ml-assets status PIPELINE --json` lists the versions of now."

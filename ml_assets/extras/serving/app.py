@@ -4,8 +4,9 @@ import asyncio
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 
 from ml_assets.adapters.same_origin import LOOPBACK
 from ml_assets.assets.released_model.find_release import refusal_since
-from ml_assets.errors import MlAssetsError, RowsRefused, SpecError
+from ml_assets.errors import MlAssetsError, RowsRefused, SpecError, counted
 from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access
 from ml_assets.extras.serving.batching import Limits, QueueFull
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 _REQUEST = "x-request-id"
 _IS_NAME = re.compile(r"[\x21-\x7e]{1,100}")
+_SHOWN = 200
+"""Characters of a path that a refusal repeats."""
 _MORE = 100
 """Unknown columns at which a refusal still looks; with more of them the rows are not laid out."""
 
@@ -49,6 +53,10 @@ class NotUnderstood(MlAssetsError):
     """A body is compressed, or of another kind."""
 
 
+class BodiesFull(MlAssetsError):
+    """The bodies that are arriving are as large together as the server takes on."""
+
+
 _STATUS: dict[type[MlAssetsError], int] = {
     RowsRefused: 400,
     SpecError: 400,
@@ -56,6 +64,7 @@ _STATUS: dict[type[MlAssetsError], int] = {
     TooLarge: 413,
     NotUnderstood: 415,
     QueueFull: 429,
+    BodiesFull: 429,
 }
 """The status of an error; any other one of ours is 503: the next request may succeed."""
 
@@ -69,6 +78,8 @@ class Server:
     limits: Limits
     metrics: Metrics
     draining: bool = False
+    _arriving: int = 0
+    """Bytes of bodies that have come and are not read yet, of all requests together."""
     _online: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     """One thread looks entities up: an online store is for one."""
     _opened: "tuple[object, Features] | None" = None
@@ -93,6 +104,7 @@ class Server:
         app.exception_handler(MlAssetsError)(_refused)
         app.exception_handler(TimeoutError)(_too_late)
         app.exception_handler(ClientDisconnect)(_gone)
+        app.exception_handler(HTTPException)(self.nothing)
         model = f"/v2/models/{self.name}"
         for path in (model, f"{model}/versions/{{version}}"):
             app.get(path)(self.metadata)
@@ -103,8 +115,6 @@ class Server:
         app.get("/v2/health/ready")(self.ready)
         app.post("/predict", openapi_extra=_PREDICT)(self.predict)
         app.get("/metrics")(self.counted)
-        app.get("/v2/{path:path}", include_in_schema=False)(self.nothing)
-        app.post("/v2/{path:path}", include_in_schema=False)(self.nothing)
         return app
 
     # --- the Open Inference Protocol ----------------------------------------------------------
@@ -140,9 +150,9 @@ class Server:
         """Tensors in, tensors out."""
         async with asyncio.timeout(self.limits.seconds):
             served = self._served(version)
-            body = await self._body(request)
             length = request.headers.get(open_inference.HEADER_LENGTH)
-            asked = await aside(len(body), lambda: open_inference.read_inference(body, length))
+            async with self._body(request) as body:
+                asked = await aside(len(body), lambda: open_inference.read_inference(body, length))
             name = _name_of(request, asked.id)
             pinned = served if version is not None else None
             parts = await self._predicted(name, asked.columns, asked.rows, pinned)
@@ -159,9 +169,15 @@ class Server:
         headers = {open_inference.HEADER_LENGTH: str(head)}
         return Response(content, headers=headers, media_type="application/octet-stream")
 
-    async def nothing(self, path: str) -> Response:
-        """What is not there, in the protocol's own words."""
-        raise NotHere(f"There is no /v2/{path[:200]} here. The one model is {self.name!r}.")
+    async def nothing(self, request: Request, error: Exception) -> Response:
+        """What is not there, in the form of every other error."""
+        assert isinstance(error, HTTPException)
+        known = f"The one model is {self.name!r}: POST /predict, or /v2/models/{self.name}/infer."
+        path = request.url.path[:_SHOWN]
+        said = f"There is no {path} here. {known}"
+        if error.status_code == 405:
+            said = f"{request.method} is not taken at {path}. {known}"
+        return _answer(said, error.status_code, error.headers)
 
     # --- rows by column name ------------------------------------------------------------------
 
@@ -169,8 +185,8 @@ class Server:
         """Predictions of feature rows, or of entities whose features lie in the online store."""
         async with asyncio.timeout(self.limits.seconds):
             served = self._served(None)
-            body = await self._body(request)
-            asked = await aside(len(body), lambda: open_inference.read_document(body))
+            async with self._body(request) as body:
+                asked = await aside(len(body), lambda: open_inference.read_document(body))
             rows = await self._rows(asked)
             name = _name_of(request)
             there = [n for n, row in enumerate(rows) if row is not None]
@@ -224,7 +240,9 @@ class Server:
         for row in rows:
             names.update(dict.fromkeys(row))
             if len(names) > most:
-                raise TooLarge(f"The rows name {len(names):,} columns and more: send the model's.")
+                raise TooLarge(
+                    f"The rows name {counted(len(names), 'column')} and more: send the model's."
+                )
         size = len(names) * len(rows)
         columns = await aside(size, lambda: {n: [row.get(n) for row in rows] for n in names})
         return await self._predicted(request, columns, len(rows), None)
@@ -256,17 +274,35 @@ class Server:
 
     def _require_room(self, rows: int) -> None:
         if rows > self.limits.queue_rows:
-            raise TooLarge(f"{rows} rows at once, {self.limits.queue_rows} are taken: send fewer.")
+            raise TooLarge(
+                f"{counted(rows, 'row')} at once, {self.limits.queue_rows} are taken: send fewer."
+            )
 
-    async def _body(self, request: Request) -> bytes:
+    @asynccontextmanager
+    async def _body(self, request: Request) -> AsyncIterator[bytes]:
+        """A body, which counts among those that arrive until it is read."""
         if request.headers.get("content-encoding", "identity") != "identity":
             raise NotUnderstood("The body is compressed: send it as it is.")
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self.limits.body_bytes:
-                raise TooLarge(f"The body has more than {self.limits.body_bytes:,} bytes.")
-        return bytes(body)
+        body, size, kept = bytearray(), 0, True
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > self.limits.body_bytes:
+                    raise TooLarge(f"The body has more than {self.limits.body_bytes:,} bytes.")
+                kept = kept and self._arriving + len(chunk) <= self.limits.arriving_bytes
+                self._arriving += len(chunk) if kept else -len(body)
+                if kept:
+                    body += chunk
+                else:  # what still comes is let go: a client that is cut off reads no answer
+                    body.clear()
+            if not kept:
+                raise BodiesFull(
+                    f"More than {self.limits.arriving_bytes:,} bytes of bodies arrive at once: try"
+                    " again in a moment."
+                )
+            yield bytes(body)
+        finally:
+            self._arriving -= len(body)
 
 
 def _name_of(request: Request, said: str | None = None) -> str:
@@ -305,9 +341,12 @@ def _by_place(parts: Sequence[Part], count: int) -> list[dict[str, Any]]:
 async def _refused(_request: Request, error: Exception) -> Response:
     kinds = (code for kind, code in _STATUS.items() if isinstance(error, kind))
     status = next(kinds, 503)
-    headers = {"retry-after": "1"} if status in (429, 503) else None
-    said = json.dumps({"error": str(error)}, ensure_ascii=False)
-    return Response(said.encode("utf-8", "backslashreplace"), status, headers, "application/json")
+    return _answer(str(error), status, {"retry-after": "1"} if status in (429, 503) else None)
+
+
+def _answer(said: str, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    body = json.dumps({"error": said}, ensure_ascii=False)
+    return Response(body.encode("utf-8", "backslashreplace"), status, headers, "application/json")
 
 
 async def _gone(_request: Request, _error: Exception) -> Response:
@@ -315,8 +354,8 @@ async def _gone(_request: Request, _error: Exception) -> Response:
 
 
 async def _too_late(_request: Request, _error: Exception) -> Response:
-    said = {"error": "The answer took too long: the server is busy, or the body came too slowly."}
-    return JSONResponse(said, 503, {"retry-after": "1"})
+    said = "The answer took too long: the server is busy, or the body came too slowly."
+    return _answer(said, 503, {"retry-after": "1"})
 
 
 _COLUMNS = {"type": "array", "minItems": 1, "items": {"type": "object"}}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.errors import MlAssetsError
+from ml_assets.errors import MlAssetsError, counted
 from ml_assets.extras.serving.encoding import Encoded
 
 Predictions = NDArray[np.float64]
@@ -33,6 +33,8 @@ class Limits:
     queue_rows: int = 4096
     """The most rows that wait; a request of more is refused for good."""
     body_bytes: int = 4 << 20
+    arriving_bytes: int = 64 << 20
+    """Of the bodies of all requests together, until each is read."""
     seconds: float = 10.0
     """For one request, from its first byte to its answer."""
 
@@ -65,8 +67,8 @@ class Batcher:
         """
         if self.rows and self.rows + len(rows) > self.limits.queue_rows:
             raise QueueFull(
-                f"{self.rows} rows wait, {self.limits.queue_rows} may, and this request has"
-                f" {len(rows)}: try again in a moment."
+                f"{counted(self.rows, 'row', 'wait')}, {self.limits.queue_rows} may, and this"
+                f" request has {len(rows)}: try again in a moment."
             )
         self.rows += len(rows)
         waiting = _Waiting(rows, asyncio.get_running_loop().create_future())

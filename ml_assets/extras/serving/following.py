@@ -156,7 +156,7 @@ class Following:
     async def _tried(self, release: LoadedRelease) -> ServedModel:
         """A model that says of its golden vectors what it has to say."""
         run = asyncio.get_running_loop().run_in_executor
-        served = ServedModel.of(self.pipeline, release, self.limits, self.metrics)
+        served = ServedModel.of(self.pipeline, release, self.limits, self.metrics, self.tell)
         try:
             await served.replay(await run(self._store, golden_vectors, self.pipeline, release))
         except BaseException:

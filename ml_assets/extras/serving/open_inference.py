@@ -6,6 +6,7 @@ tensors is spoken, since its clients use it unasked.
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.assets.released_model.handover import tensors
-from ml_assets.errors import RowsRefused, quoted
+from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.spec.documents import DocumentError, read_json
 from ml_assets.spec.program import ModelManifest
 
@@ -185,13 +186,15 @@ def _read_tensor(tensor: Any, rest: bytes) -> tuple[str, Sequence[object], bytes
         raise RowsRefused(
             f"The input {quoted(name)} names {quoted(size)} bytes, which are not there."
         )
+    _require_kind(name, datatype, values)
     if datatype == "BOOL":
         values = [int(value) if isinstance(value, bool) else value for value in values]
     shape = tensor.get("shape")
-    if shape not in ([len(values)], [len(values), 1]):
+    whole = isinstance(shape, list) and all(type(number) is int for number in shape)
+    if not whole or shape not in ([len(values)], [len(values), 1]):
         raise RowsRefused(
-            f"The input {quoted(name)} has {len(values)} values and the shape {quoted(shape)};"
-            " expected [rows] or [rows, 1]."
+            f"The input {quoted(name)} has {counted(len(values), 'value')} and the shape"
+            f" {quoted(shape)}; expected [rows] or [rows, 1]."
         )
     return name, values, rest
 
@@ -202,6 +205,26 @@ def _flat(name: str, data: Any) -> list[object]:
     if all(isinstance(value, list) and len(value) == 1 for value in data):
         return [value[0] for value in data]
     return data
+
+
+def _require_kind(name: str, datatype: str, values: Sequence[object]) -> None:
+    """Return where each value is of the datatype, or none."""
+    known, expected, least, most = {int, float}, "a number", -math.inf, math.inf
+    if datatype == "BYTES":
+        known, expected = {str}, "a text"
+    elif datatype == "BOOL":
+        known, expected = {bool}, "true or false"
+    elif not datatype.startswith("FP"):
+        least, most = np.iinfo(_TYPES[datatype]).min, np.iinfo(_TYPES[datatype]).max
+        known, expected = {int}, f"a whole number from {least:,} to {most:,}"
+    for row, value in enumerate(values):
+        inside = not isinstance(value, int) or least <= value <= most
+        if value is None or (type(value) in known and inside):
+            continue
+        raise RowsRefused(
+            f"The input {quoted(name)} is {datatype}, and its row {row} is"
+            f" {quoted(f'{value!s:.60}')}; expected {expected}, or null."
+        )
 
 
 def _of_bytes(name: str, datatype: str, raw: bytes) -> list[object]:

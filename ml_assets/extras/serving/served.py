@@ -50,12 +50,21 @@ class ServedModel:
 
     @classmethod
     def of(
-        cls, pipeline: Pipeline, release: LoadedRelease, limits: Limits, metrics: Metrics
+        cls,
+        pipeline: Pipeline,
+        release: LoadedRelease,
+        limits: Limits,
+        metrics: Metrics,
+        tell: Callable[[str], None],
     ) -> "ServedModel":
         """The server's view of a release that has not been tried yet."""
         spec, manifest = pipeline.spec, release.manifest
         code = certified_network(pipeline, manifest)
-        warm = WarmModel(release, spec.training.threads, code)
+
+        def told(said: str) -> None:
+            tell(f"{pipeline.name}: {said}")
+
+        warm = WarmModel(release, spec.training.threads, told, code)
         batcher = Batcher(warm.predict, limits, metrics.batch.observe)
         encoder = Encoder(manifest, carried_columns(spec, manifest))
         return cls(release, encoder, warm, batcher, metrics)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ml_assets.assets.released_model.predict import named_predictions
-from ml_assets.errors import MlAssetsError
+from ml_assets.errors import MlAssetsError, counted
 from ml_assets.extras.serving.batching import Limits, Predictions
 from ml_assets.extras.serving.encoding import Columns
 from ml_assets.extras.serving.following import Following
@@ -129,7 +129,10 @@ class Traffic:
             await log.flush()
             self._told = ""
             if log.lost:
-                self.tell(f"{log.lost} answers are not in the prediction log: it waited too long")
+                self.tell(
+                    f"{counted(log.lost, 'answer', 'are')} not in the prediction log: it waited too"
+                    " long"
+                )
                 log.lost = 0
         except Exception as error:  # a store that is away silences no server
             if self._told != repr(error):

@@ -7,6 +7,7 @@ asked once more: a prediction changes nothing.
 import asyncio
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.errors import MlAssetsError, StorageError
+from ml_assets.errors import MlAssetsError, StorageError, counted
 from ml_assets.extras.serving.encoding import Encoded
 from ml_assets.launch.local.process import environment
 from ml_assets.records.loading import LoadedModel
@@ -37,6 +38,7 @@ class WarmModel:
 
     model: LoadedModel
     threads: int
+    tell: Callable[[str], None]
     code: NetworkCode | None = None
     """Of a team's own network."""
     restarts: int = 0
@@ -53,25 +55,29 @@ class WarmModel:
         """
         manifest = self.model.manifest
         question = QUESTION.pack(len(rows)) + rows.numeric.tobytes() + rows.categorical.tobytes()
-        for _ in range(_ATTEMPTS):
+        version = self.model.model.digest[:12]
+        for attempt in range(_ATTEMPTS):
             try:
                 answer = await self._ask(question)
             except (ConnectionError, asyncio.IncompleteReadError):
-                await self.end()
+                how = await self.end()
                 self.restarts += 1
+                self.tell(f"the process of model {version} died{how}: another one is started")
                 continue
+            if attempt:
+                self.tell(f"another process of model {version} is loaded and answers")
             outputs = outputs_of(manifest.task, manifest.classes)
             return np.frombuffer(answer, np.float64).reshape(len(rows), outputs)
         raise ModelGone(
-            f"The process of model {self.model.model.digest[:12]} died {_ATTEMPTS} times while it"
-            f" predicted {len(rows)} rows. It may lack memory: the log has the end of what it said."
+            f"The process of model {version} died {_ATTEMPTS} times while it predicted"
+            f" {counted(len(rows), 'row')}. It may lack memory: its last words are in the log."
         )
 
-    async def end(self) -> None:
-        """End the process; the next question starts another one."""
+    async def end(self) -> str:
+        """End the process, and say by which status it did; the next question starts another one."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return ""
         assert process.stdin is not None
         process.stdin.close()  # it ends when nothing more can be asked
         try:
@@ -80,6 +86,7 @@ class WarmModel:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+        return f" (exit status {process.returncode})"
 
     async def _ask(self, question: bytes) -> bytes:
         if self._process is None or self._process.returncode is not None:

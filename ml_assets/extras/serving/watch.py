@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ml_assets.errors import counted
 from ml_assets.spec.rollout import AbortSpec
 from ml_assets.spec.training import Task
 
@@ -86,8 +87,8 @@ class Watch:
         if surely(failed, rows) <= self.limits.errors:
             return None
         return (
-            f"errors: it could not answer {failed} of {rows} rows, {self.limits.errors:.1%} are"
-            " allowed"
+            f"errors: it could not answer {failed} of {counted(rows, 'row')},"
+            f" {self.limits.errors:.1%} are allowed"
         )
 
     def _latency(self) -> str | None:
@@ -99,7 +100,7 @@ class Watch:
         if surely(slow, rows) <= 1 - _SLOW:
             return None
         return (
-            f"latency: {slow} of {rows} rows took more than {1000 * bound:.0f} ms,"
+            f"latency: {slow} of {counted(rows, 'row')} took more than {1000 * bound:.0f} ms,"
             f" {self.limits.slower:g} times the champion's 95th percentile"
         )
 
@@ -119,7 +120,7 @@ class Watch:
         return (
             f"predictions: the share below some value differs by {max(moved):.2f} from the"
             f" champion's, {self.limits.shift:g} is allowed and {chance:.2f} may be chance"
-            f" ({len(of)} rows)"
+            f" ({counted(len(of), 'row')})"
         )
 
     def _slack(self, champion: Floats) -> float:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 
+from ml_assets.errors import counted
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.causes import of_cause, one_line
@@ -170,7 +171,9 @@ def stuck_on(
     if failing and quiet is not None:
         return Stuck("VolumeMount", one_line(failing[-1].message), quiet)
     reason = quiet.waiting.reason if quiet and quiet.waiting else ""
-    return Stuck("NotStarted", reason or f"{len(pods)} of {job.parallelism} pods made", quiet)
+    return Stuck(
+        "NotStarted", reason or f"{len(pods)} of {counted(job.parallelism, 'pod')} made", quiet
+    )
 
 
 def _suspended(job: JobState, queue: QueueWord | None) -> Stuck:
@@ -213,7 +216,9 @@ def _unscheduled(job: JobState, pods: Sequence[PodState]) -> Stuck | None:
     if not without or without[0].unscheduled is None:
         return None
     room = sum(pod.node is not None for pod in pods)
-    words = f"{room} of {job.parallelism} pods have a node; {without[0].unscheduled.message}"
+    words = (
+        f"{room} of {counted(job.parallelism, 'pod')} have a node; {without[0].unscheduled.message}"
+    )
     return Stuck("Unschedulable", one_line(words), without[0], room)
 
 

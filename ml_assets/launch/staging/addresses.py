@@ -39,6 +39,8 @@ def addressed(request: Request, objects: S3Objects, checkpoints: str) -> Request
             output |= {"model": f"{there}/{MODEL}", "checkpoints": checkpoints}
             if request.init is not None:
                 changed["init"] = _initial(request.init, request.session, objects)
+            if request.teacher is not None:
+                changed["teacher"] = _adopted(request.teacher, objects)
             changed["members"] = tuple(_adopted(one, objects) for one in request.members)
         case ScoreRequest():
             output["predictions"] = f"{there}/{PREDICTIONS}"

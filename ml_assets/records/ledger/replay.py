@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import floor, log10
 from typing import Literal
 
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import EvidenceError, counted
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.gates import HIGHER_IS_BETTER, AgainstChampion, GateSpec, Target
 from ml_assets.spec.records import Decision, GateResult, LedgerEntry
@@ -251,7 +251,7 @@ def _what_if(
     count = len(passing & set(models))
     other = "" if count == len(models) else f" {len(models) - count} failed other gates, too."
     return (
-        f"it refused the last {len(models)} models by the same bound, {bound:g}. Held to"
+        f"it refused the last {counted(len(models), 'model')} by the same bound, {bound:g}. Held to"
         f" {furthest:g}, {count} of them would have passed.{other} See what else that changes:"
         f" ml-assets release what-if {pipeline} --gate {gate} --bound {furthest:g}"
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import get_args
 
-from ml_assets.errors import UnknownModel
+from ml_assets.errors import UnknownModel, counted
 from ml_assets.spec.gates import Stage, Target
 from ml_assets.spec.records import Decision, HoldoutRows, HoldoutUse, LedgerEntry
 from ml_assets.spec.registered import Registered
@@ -162,9 +162,11 @@ def find_model(entries: Sequence[LedgerEntry], beginning: str) -> str:
         return found[0]
     if found:
         said = ", ".join(model[:16] for model in found)
-        raise UnknownModel(f"{beginning!r} begins {len(found)} models: {said}. Give more of it.")
+        raise UnknownModel(
+            f"{beginning!r} begins {counted(len(found), 'model')}: {said}. Give more of it."
+        )
     said = ", ".join(model[:12] for model in list(known)[:10]) or "none"
-    raise UnknownModel(f"The ledger tells of no model {beginning!r}; newest first: {said}.")
+    raise UnknownModel(f"The ledger tells of no model {beginning[:80]!r}; newest first: {said}.")
 
 
 def serving_at(

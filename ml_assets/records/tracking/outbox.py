@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from ml_assets.errors import counted
 from ml_assets.launch.events import session_events
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.spec.base import Frozen
@@ -151,5 +152,5 @@ def sentences(delivered: Delivered) -> Sequence[str]:
     """What a person is told of a delivery; nothing where the outbox was empty."""
     lines = [f"MLflow was told what it lacked of {session}" for session in delivered.sessions]
     if delivered.left:
-        lines.append(f"MLflow still lacks {delivered.left} sessions: {delivered.reason}")
+        lines.append(f"MLflow still lacks {counted(delivered.left, 'session')}: {delivered.reason}")
     return lines

@@ -15,7 +15,7 @@ from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.calibration import Calibration
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.on_demand import RowsOnDemand
-from ml_assets.spec.sanity import SanityCheck
+from ml_assets.spec.sanity import Alone, SanityCheck
 from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
@@ -170,8 +170,7 @@ class ModelManifest(Frozen):
     code: Digest | None = Field(default=None, exclude_if=unset)
     """A team's own network: the digest of its code; with another it is not loaded."""
     ensemble: int = Field(default=1, ge=1, le=20, exclude_if=lambda value: value == 1)
-    """Networks whose predictions are averaged. Of several each tensor's name begins with the
-    number of its network, ``0.`` the best."""
+    """Networks that are averaged: of several, names of tensors begin ``0.`` (the best), ``1.``"""
     weights: File
     step: Annotated[int, Field(ge=0)]
 
@@ -279,6 +278,8 @@ class TrainRequest(_Asked):
     training: TrainingSpec
     init: Ref | None = Field(default=None, exclude_if=unset)
     """Weights to begin with: the folder of a model, or a .safetensors file and its SHA-256."""
+    teacher: Ref | None = Field(default=None, exclude_if=unset)
+    """The model that ``training.distill`` learns from: its folder. None: there is none yet."""
     members: tuple[Ref, ...] = Field(default=(), strict=False, exclude_if=unset)
     """Models by other seeds that are exported with this one as an ensemble: their folders."""
     resume: Ref | None
@@ -386,6 +387,7 @@ class SanityResult(_Done):
     verb: Literal["sanity"] = "sanity"
     checks: tuple[SanityCheck, ...] = Field(strict=False)
     seconds: float
+    alone: Alone | None = Field(default=None, exclude_if=unset)
 
     @property
     def failed(self) -> tuple[SanityCheck, ...]:

@@ -27,6 +27,7 @@ from torch.distributed.tensor import DTensor
 from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 
+from ml_assets.errors import counted
 from ml_assets.spec.parallel import split_of
 from ml_assets.spec.training import Precision, TrainingSpec
 from ml_assets.training.distributed.blocks import compile_blocks, recompute
@@ -165,8 +166,8 @@ def _mesh(spec: TrainingSpec, ranks: Ranks) -> DeviceMesh:
     tensor = spec.parallel.tensor
     if ranks.world % tensor:
         raise BadRequest(
-            f"training.parallel.tensor {tensor} must divide the {ranks.world} processes. Start a"
-            " multiple of it, or remove it."
+            f"training.parallel.tensor {tensor} must divide the {counted(ranks.world, 'process')}."
+            " Start a multiple of it, or remove it."
         )
     if tensor > 1:
         shape, names = (ranks.world // tensor, tensor), ("data", "tensor")
@@ -176,8 +177,9 @@ def _mesh(spec: TrainingSpec, ranks: Ranks) -> DeviceMesh:
     split = split_of(ranks.world, processes_here())
     if split is None:
         raise BadRequest(
-            f"training.strategy 'hybrid' cannot split {ranks.world} processes into equal groups of"
-            " two or more. Start 4, 6, 8 or 9, or set training.strategy to shard or replicate."
+            f"training.strategy 'hybrid' cannot split {counted(ranks.world, 'process')} into equal"
+            " groups of two or more. Start 4, 6, 8 or 9, or set training.strategy to shard or"
+            " replicate."
         )
     return init_device_mesh(ranks.device.type, split, mesh_dim_names=("nodes", "data"))
 

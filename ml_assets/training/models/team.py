@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ml_assets.errors import MlAssetsError
+from ml_assets.errors import MlAssetsError, counted
 from ml_assets.spec.network_code import NetworkCode, missing_packages
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.team_modules import import_file, line_in
@@ -143,8 +143,9 @@ class TeamNetwork(Network):
         logits = self.network(numeric, categorical)
         if logits.dim() not in (2, 3) or len(logits) != len(numeric):
             raise TeamCodeFailed(
-                f"The network returned {tuple(logits.shape)} for {len(numeric)} rows; expected the"
-                " rows as the first dimension: (rows, outputs), or (rows, members, outputs)."
+                f"The network returned {tuple(logits.shape)} for {counted(len(numeric), 'row')};"
+                " expected the rows as the first dimension: (rows, outputs), or (rows, members,"
+                " outputs)."
             )
         return (logits if logits.dim() == 3 else logits.unsqueeze(1)) + self.output_bias
 

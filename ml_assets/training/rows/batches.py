@@ -133,9 +133,3 @@ class Batches:
             return self.blocks.permuted(places, self.seed, epoch)
         order = permuted(places, self.draws, self.seed, epoch)
         return drawn_rows(order, self.rows.units, self.oversampled, epoch)
-
-
-def idle_share(microbatches: int, world: int) -> float:
-    """Share of a step that ranks spend waiting where ``world`` does not divide ``microbatches``."""
-    most = -(-microbatches // world)
-    return 1 - microbatches / (most * world)

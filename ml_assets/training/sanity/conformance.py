@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
+from ml_assets.errors import counted
 from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.program import MeasureRequest, SanityRequest, ShardSchema
 from ml_assets.spec.sanity import SanityCheck, SanityName
@@ -94,9 +95,9 @@ def shapes(subject: Subject, schema: ShardSchema) -> SanityCheck:
                 wrong.append(str(error).removeprefix("The network returned ").split(";")[0])
                 continue
         if logits.dim() != 3 or (len(logits), logits.shape[-1]) != (len(rows.label), outputs):
-            wrong.append(f"{tuple(logits.shape)} for {len(rows.label)} rows")
+            wrong.append(f"{tuple(logits.shape)} for {counted(len(rows.label), 'row')}")
         elif not bool(torch.isfinite(logits).all()):
-            wrong.append(f"values that are not finite for {len(rows.label)} rows")
+            wrong.append(f"values that are not finite for {counted(len(rows.label), 'row')}")
     saw = f"The logits of 1, 3 and {_ROWS} rows have the shape (rows, members, {outputs})."
     if wrong:
         saw = f"It returned {'; '.join(wrong)}; expected (rows, members, {outputs}), finite."

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch.optim import Optimizer
 
+from ml_assets.errors import counted
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import OptimizerName
 from ml_assets.training.losses import prediction_losses
@@ -48,7 +49,9 @@ def overfits_one_batch(subject: Subject) -> SanityCheck:
     rows = _by_heart(subject, _FEWEST_ROWS)
     left, step = _learned(subject, rows)
     if left is None:
-        said = f"The loss of {len(rows.label)} rows is nearly 0: there is nothing to learn."
+        said = (
+            f"The loss of {counted(len(rows.label), 'row')} is nearly 0: there is nothing to learn."
+        )
         return verdict("overfits_one_batch", 0.0, _LEFT, said, "")
     fewer = _by_heart(subject, 1)
     if not left <= _LEFT and len(fewer.label) < len(rows.label):
@@ -56,8 +59,8 @@ def overfits_one_batch(subject: Subject) -> SanityCheck:
         if left_of_fewer is None or left_of_fewer <= _LEFT:
             return _undecided(rows, left, fewer, steps)
     saw = (
-        f"After {step} steps on the same {len(rows.label)} rows {left:.0%} of the loss are left;"
-        f" expected at most {_LEFT:.0%} within {_BY_HEART_STEPS} steps."
+        f"After {step} steps on the same {counted(len(rows.label), 'row')} {left:.0%} of the loss"
+        f" are left; expected at most {_LEFT:.0%} within {_BY_HEART_STEPS} steps."
     )
     remedy = (
         "It cannot learn even these by heart: look at the loss, at the optimizer's list of"
@@ -101,9 +104,10 @@ def _undecided(rows: Tensors, left: float, fewer: Tensors, steps: int) -> Sanity
         value=left if known else None,
         bound=_LEFT,
         reason=(
-            f"This cannot be judged: {len(fewer.label)} rows are learned by heart in {steps} steps,"
-            f" of {len(rows.label)} rows {left:.0%} of the loss are left. The table is so narrow"
-            " that labels of more rows may contradict each other. Look at the loss of the training."
+            f"This cannot be judged: {counted(len(fewer.label), 'row', 'are')} learned by heart in"
+            f" {steps} steps, of {counted(len(rows.label), 'row')} {left:.0%} of the loss are"
+            " left. The table is so narrow that labels of more rows may contradict each other."
+            " Look at the loss of the training."
         ),
     )
 
@@ -126,9 +130,9 @@ def beats_zero_inputs(subject: Subject, *, learns: bool) -> SanityCheck:
     mean = float(gain.mean())
     error = float(gain.std() / np.sqrt(len(gain)))
     saw = (
-        f"After {_TWIN_STEPS} steps the loss of {len(gain):,} unseen rows is {real.mean():.4f} with"
-        f" their inputs and {zero.mean():.4f} without: better by {mean:.4f} +- {error:.4f};"
-        " expected better than chance."
+        f"After {_TWIN_STEPS} steps the loss of {counted(len(gain), 'unseen row')} is"
+        f" {real.mean():.4f} with their inputs and {zero.mean():.4f} without: better by"
+        f" {mean:.4f} +- {error:.4f}; expected better than chance."
     )
     if mean > _BETTER * error:
         outcome, remedy = "passed", ""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 
 from ml_assets.spec.program import SanityRequest, SanityResult
-from ml_assets.spec.sanity import SanityCheck, SanityName, sanity_checks
+from ml_assets.spec.sanity import Alone, SanityCheck, SanityName, sanity_checks
 from ml_assets.spec.training import Boosted
 from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
@@ -55,8 +55,15 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
         attempt=request.attempt,
         checks=checks,
         seconds=time.monotonic() - began,
+        alone=None if request.deep else _pace(request),
     )
     events.finished(result, request.output.result)
+
+
+def _pace(request: SanityRequest) -> Alone | None:
+    from ml_assets.training.measure import pace_alone  # a second more to load
+
+    return pace_alone(request, *open_set(request.data, request.splits))
 
 
 def deep(request: SanityRequest) -> tuple[SanityCheck, ...] | None:

@@ -87,6 +87,8 @@ def stage(
     if isinstance(request, TrainRequest):
         if request.init is not None:
             changed["init"] = _weights(request.init, place, scratch, deadline)
+        if request.teacher is not None:
+            changed["teacher"] = brought(request.teacher, MODELS, "teacher")
         changed["members"] = tuple(
             brought(one, MODELS, f"members/{number}") for number, one in enumerate(request.members)
         )

@@ -2,13 +2,14 @@
 
 import math
 import random
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.predict import open_release
@@ -57,32 +58,26 @@ def by_day(room: Path, tmp_path: Path) -> Path:
     return room / "tide" / "defs.yaml"
 
 
-def edited(spec: Path, change: Callable[[str], str]) -> None:
-    """Change what is written after ``attributes:``."""
-    before = spec.read_text()
-    after = change(before)
-    assert after != before
-    spec.write_text(after)
+def edited(spec: Path, part: str, **changed: Any) -> None:
+    """Change keys of one part of what is declared."""
+    document = yaml.safe_load(spec.read_text())
+    document["attributes"][part].update(changed)
+    spec.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
-def line(text: str, begins: str, new: str) -> str:
-    """The text with another line in the place of the one that begins so."""
-    lines = text.splitlines()
-    (place,) = [n for n, one in enumerate(lines) if one.strip().startswith(begins)]
-    lines[place] = lines[place][: len(lines[place]) - len(lines[place].lstrip())] + new
-    return "\n".join(lines) + "\n"
-
-
-def small(text: str) -> str:
+def small(spec: Path) -> None:
     """Three origins of two days, with a floor that no model misses."""
-    text = line(text, "split:", "split: {kind: time, train: 2, validation: 1, holdout: 2}")
-    text = line(text, "epochs:", "epochs: 2")
-    text = line(text, "block:", "block: day\n    origins: 3")
-    return line(
-        text,
-        "- {kind: baseline,",
-        "- {kind: bound, name: floor, metric: skill, at_least: -99}",
-    )
+    edited(spec, "split", train=2, validation=1, holdout=2)
+    edited(spec, "training", epochs=2)
+    edited(spec, "evaluation", block="day", origins=3)
+    document = yaml.safe_load(spec.read_text())
+    document["attributes"]["gates"][0] = {
+        "kind": "bound",
+        "name": "floor",
+        "metric": "skill",
+        "at_least": -99,
+    }
+    spec.write_text(yaml.safe_dump(document, sort_keys=False))
 
 
 def judged(name: str) -> tuple[EvaluationReport, StageRecord]:
@@ -100,7 +95,7 @@ def sessions(room: Path) -> set[str]:
 def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
     room: Path, by_day: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    edited(by_day, small)
+    small(by_day)
     assert main(["run", "tide"]) == 0
     report, record = judged("tide")
     assert report.origins
@@ -134,7 +129,7 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
     assert found["prediction"].null_count() == 0
 
     trained = sessions(room)
-    edited(by_day, lambda text: line(text, "origins:", "origins: {count: 3, judge: worst}"))
+    edited(by_day, "evaluation", origins={"count": 3, "judge": "worst"})
     assert main(["run", "tide"]) == 0
     assert sessions(room) == trained, "what was trained is not trained again"
     capsys.readouterr()
@@ -145,7 +140,7 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
     assert "at the worst of 3 origins" in page
     assert "It took 2 trainings more" in page
 
-    edited(by_day, lambda text: line(text, "origins:", "origins: 9"))
+    edited(by_day, "evaluation", origins=9)
     assert main(["run", "tide"]) == 3
     assert "of the 9 origins asked for could be judged" in capsys.readouterr().err
 
@@ -153,12 +148,8 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
 def test_a_table_that_is_read_whole_rolls_back_by_shares(room: Path, tmp_path: Path) -> None:
     hours(20).write_parquet(tmp_path / "tide.parquet")
     assert main(["new", "tide", "--from", str(tmp_path / "tide.parquet"), *HOURLY]) == 0
-    edited(
-        room / "tide" / "defs.yaml",
-        lambda text: line(
-            line(text, "epochs:", "epochs: 1"), "block:", "block: day\n    origins: {count: 3}"
-        ),
-    )
+    edited(room / "tide" / "defs.yaml", "training", epochs=1)
+    edited(room / "tide" / "defs.yaml", "evaluation", block="day", origins={"count": 3})
     assert main(["run", "tide"]) in (0, 3)
     report, _ = judged("tide")
     assert report.origins

@@ -78,5 +78,5 @@ def test_the_query_of_a_ranking_comes_with_the_rows_and_is_never_null() -> None:
     assert checked.columns == ["k", "at", "q", "y", "x", "c"]
     with pytest.raises(SpecError, match="'q'"):
         check_features(GOOD, SPEC, label)
-    with pytest.raises(SpecError, match="is null in 1 rows"):
+    with pytest.raises(SpecError, match="is null in 1 row:"):
         check_features(frame.with_columns(pl.Series("q", [7, None])), SPEC, label)

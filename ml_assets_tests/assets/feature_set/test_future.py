@@ -53,7 +53,7 @@ def test_a_value_that_comes_or_goes_is_a_change(again: pl.DataFrame) -> None:
     assert not found.passed
     assert found.value == 1
     assert found.named == ("x",)
-    assert "features change: x (1 rows); «(k " in found.reason
+    assert "features change: x (1 row); «(k " in found.reason
 
 
 def test_a_word_and_the_moment_of_the_decision_count_as_features() -> None:

@@ -15,6 +15,7 @@ from ml_assets.assets.hyperparameter_search.page import (
     against_champion,
     at_a_glance,
     study_page,
+    time_said,
 )
 from ml_assets.reports.glance import INLINE
 from ml_assets.spec.pipeline import PipelineSpec
@@ -22,6 +23,14 @@ from ml_assets.spec.records import ChampionComparison, Interval
 from ml_assets.spec.study import Study
 from ml_assets_tests.assets.hyperparameter_search.curves import Curves, Loss, iris_spec, plan_of
 from ml_assets_tests.assets.hyperparameter_search.curves import studied as run
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"),
+    [(0.0, "0.0 s"), (0.0011, "4.0 s"), (0.01, "36 s"), (0.5, "30.0 min"), (30, "30.0 h")],
+)
+def test_a_short_trial_has_seconds(hours: float, said: str) -> None:
+    assert time_said(hours) == said
 
 
 @pytest.fixture(scope="module")

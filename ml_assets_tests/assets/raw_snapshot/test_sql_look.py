@@ -104,6 +104,16 @@ def big(server: str) -> str:
     return server
 
 
+@pytest.fixture
+def duck(tmp_path: Path) -> str:
+    url = f"duckdb:///{tmp_path}/stock.duckdb"
+    change(url, TABLE.format(time="TIMESTAMP", number="DECIMAL(18, 4)"))
+    for row in ROWS:
+        values = ", ".join("NULL" if v is None else repr(v) for v in row)
+        change(url, f"INSERT INTO stock VALUES ({values})")
+    return url
+
+
 def change(url: str, statement: str) -> None:
     engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
     with engine.begin() as connection:
@@ -156,7 +166,11 @@ def test_what_sqlite_does_not_count_is_seen_within_a_day(lite: str, tmp_path: Pa
     assert looks[-1][0]["2024-01-15"] == first["2024-01-15"]
 
 
-def test_a_look_at_postgres_reads_only_what_changed(big: str, tmp_path: Path):
+@pytest.mark.parametrize("database", ["big", "duck"])
+def test_a_look_at_one_that_hashes_reads_only_what_changed(
+    database: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    big = request.getfixturevalue(database)
     hold_to_its_claim(big, tmp_path)
     seen = Seen(tmp_path / "swap.db")
     change(big, "INSERT INTO stock VALUES ('2024-01-03 00:00:00+00', 11, 7.0, 'a', true)")

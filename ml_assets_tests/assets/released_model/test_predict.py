@@ -15,7 +15,12 @@ import pytest
 
 from ml_assets.actions.read_table import read_table
 from ml_assets.assets.released_model import predict as predict_module
-from ml_assets.assets.released_model.predict import Predictor, open_release, without_history
+from ml_assets.assets.released_model.predict import (
+    Predictor,
+    numbers_outside,
+    open_release,
+    without_history,
+)
 from ml_assets.assets.released_model.rows_to_predict import parse_rows
 from ml_assets.errors import (
     NothingReleased,
@@ -26,6 +31,7 @@ from ml_assets.errors import (
     WindowError,
 )
 from ml_assets.spec.program import ModelManifest, NumericColumn, Preprocessing, ScoreResult
+from ml_assets.store.table_survey import survey
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 
@@ -172,7 +178,8 @@ def test_a_row_that_breaks_the_contract_is_null_and_noted(orders: Predictor) -> 
     found = orders.predictions(parse_rows(lines.encode(), "rows.jsonl"))
     assert found.frame["order"].to_list() == [99_998, 99_999]
     assert [value is None for value in found.frame["probability"]] == [True, False]
-    (note,) = found.notes
+    note, *others = found.notes
+    assert all(other.startswith("outside the range") for other in others)
     assert note.startswith("row 1 is not predicted, its contract refuses it: between__load")
     assert "no row meets its contract" in refusal(orders, heavy)
 
@@ -263,6 +270,27 @@ def test_a_damaged_model_is_not_used(released: World, flowers: Predictor, name: 
 def test_a_row_with_a_key_twice_is_refused(text: str) -> None:
     with pytest.raises((RowsRefused, SourceError), match="'load' stands twice"):
         parse_rows(text.encode(), "rows.json")
+
+
+def test_numbers_outside_the_range_of_the_training_set_are_counted_by_column() -> None:
+    seen = survey(pl.DataFrame({"temp": [40.0, 400.0], "load": [1, 9], "depot": ["a", "b"]}), ())
+    rows = pl.DataFrame({"temp": [5.6, 40.0, None], "load": [1.0, 9.0, 10.0], "depot": ["x"] * 3})
+    (said,) = numbers_outside(rows, seen.columns)
+    assert said == (
+        "outside the range of the training set, so the model has learned nothing of them:"
+        " temp of 1 row (5.6, where 40 to 400 were seen),"
+        " load of 1 row (10, where 1 to 9 were seen)"
+    )
+    assert not numbers_outside(rows[1:2], seen.columns)
+
+
+def test_a_prediction_says_which_numbers_no_training_row_had(flowers: Predictor) -> None:
+    usual, huge = (
+        flowers.predictions(parse_rows(json.dumps(row).encode(), "rows.json")).notes
+        for row in (FLOWER, FLOWER | {"petal_length": 60.0})
+    )
+    assert not any("outside the range" in note for note in usual)
+    assert any("petal_length of 1 row (60, where 1" in note for note in huge)
 
 
 def test_rows_without_any_history_are_counted() -> None:

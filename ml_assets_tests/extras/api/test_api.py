@@ -113,6 +113,9 @@ def test_a_version_has_its_stage_and_every_gate(api: Api, released: World) -> No
     assert {gate["name"] for gate in whole["gates"]} >= {"accuracy_floor", "beats_constant"}
     assert [move["stage"] for move in whole["moves"]] == ["production"]
     assert api.ask(f"{V1}/models/irises/versions/abc")[0] == 404
+    for place in ("models/irises/versions", "experiments/irises/runs", "experiments"):
+        status, said = api.ask(f"{V1}/{place}/{'n' * 60_000}")
+        assert (status, len(said["error"]) < 1000) == (404, True), place
 
 
 def test_the_page_names_every_route_and_loads_nothing(api: Api) -> None:
@@ -171,9 +174,12 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
         status, answer = api.ask(RUNS, body)
         assert (status, answer.keys()) == (400, {"error", "problems"})
         assert said in answer["error"]
-    for method, path, code in (("DELETE", RUNS, 405), ("GET", "/api/v2", 404)):
-        status, answer = api.send(method, path, None)
-        assert (status, answer.keys()) == (code, {"error", "problems"})
+    for method, path, code, said in (
+        ("DELETE", RUNS, 405, f"DELETE is not taken at {RUNS}: /docs has the routes."),
+        ("GET", "/api/v2", 404, "There is no /api/v2 here: /docs has the routes."),
+        ("GET", "/" + "n" * 60_000, 404, f"There is no /{'n' * 199} here: /docs has the routes."),
+    ):
+        assert api.send(method, path, None) == (code, {"error": said, "problems": []})
     assert api.ask(RUNS, b'"' + b"x" * (2 << 20) + b'"')[0] == 413
     status, answer = api.ask(f"{V1}/models/register", {"name": "x", "stage": "archived"})
     assert status == 422

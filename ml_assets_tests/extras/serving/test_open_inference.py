@@ -87,12 +87,28 @@ def test_one_output_may_be_asked_for_and_no_other_one() -> None:
         ),
         ([tensor("x", "FP64", None, parameters={"binary_data_size": 16})], "not there"),
         ([tensor("x", "FP64", None, parameters={"binary_data_size": True})], "not there"),
+        ([tensor("x", "FP64", [1, 2], shape=[2.0])], "the shape «[2.0]»"),
+        ([tensor("x", "FP64", [1], shape=[True])], "the shape «[True]»"),
+        ([tensor("x", "FP64", [1], shape=1)], "the shape «1»"),
+        ([tensor("x", "INT64", [1, 0.5])], "row 1 is «0.5»; expected a whole number from -9,223"),
+        ([tensor("x", "UINT8", [1, 256])], "«256»; expected a whole number from 0 to 255, or null"),
+        ([tensor("x", "INT32", [1, True])], "row 1 is «True»"),
+        ([tensor("x", "FP32", [1, "2"])], "row 1 is «2»; expected a number, or null"),
+        ([tensor("x", "FP64", [[1, 2]], shape=[1])], "row 0 is «[1, 2]»"),
+        ([tensor("x", "BYTES", ["u", 2])], "row 1 is «2»; expected a text, or null"),
+        ([tensor("x", "BOOL", [True, 1])], "row 1 is «1»; expected true or false, or null"),
     ],
 )
 def test_each_mistake_is_named(inputs: list[object], said: str) -> None:
     with pytest.raises(RowsRefused) as refused:
         read(*inputs)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("outputs", [{}, "prediction", [3], [{"name": 3}]])
+def test_outputs_that_are_no_list_of_names_are_refused(outputs: object) -> None:
+    with pytest.raises(RowsRefused, match=r"'outputs' has to be a list|with a 'name'"):
+        read(tensor("x", "FP64", [1, 2]), outputs=outputs)
 
 
 @pytest.mark.parametrize("length", ["-1", "x", "10000", "²"])

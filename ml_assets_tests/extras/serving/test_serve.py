@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 import tritonclient.http as triton
 
 from ml_assets.assets.released_model.predict import open_release
-from ml_assets_tests.extras.serving.serving import Serving, serving
+from ml_assets_tests.extras.serving.serving import PATIENCE, Serving, serving
 from ml_assets_tests.worlds.world import World, free_ports
 
 MEASURES = {"sepal_length": 5.1, "sepal_width": 3.5, "petal_length": 1.4, "petal_width": 0.2}
@@ -112,10 +113,16 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
         ("/v2/models/irises/infer", {"inputs": []}, 400, "inputs is empty"),
         ("/v2/models/tulips/infer", {}, 404, "The one model is 'irises'"),
         ("/v2/models/irises/versions/zz", None, 404, "There is no version 'zz'"),
+        ("/v2/models/irises/versions/" + "z" * 60_000, None, 404, "There is no version 'zz"),
+        ("/nothing/here", None, 404, "There is no /nothing/here here. The one model"),
+        ("/" + "n" * 60_000, {}, 404, "There is no /nnn"),
+        ("/predict", None, 405, "GET is not taken at /predict. The one model"),
     ):
         answer = irises.ask(path, body)
         assert answer.status == status, (path, answer)
         assert said in answer.body["error"]
+        assert answer.body.keys() == {"error"}
+        assert status not in (404, 405) or len(answer.body["error"]) < 1000
     with socket.create_connection(("127.0.0.1", irises.port)) as gone:
         gone.sendall(b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
     while 'code="499",route="/predict"' not in irises.ask("/metrics").body:
@@ -182,12 +189,46 @@ def test_what_waits_is_computed_together_and_who_finds_the_queue_full_is_told_wh
     assert counted(irises, batches) - before == 2, "the one that came first, then all others"
 
 
-def test_a_model_that_dies_is_started_again_and_no_request_fails(irises: Serving) -> None:
-    model_of(irises).kill()
-    assert irises.ask("/predict", {"rows": ROWS}).status == 200
-    assert counted(irises, "ml_assets_serving_model_restarts") == 1
-    answered = 'ml_assets_serving_requests_total{code="200",route="/predict"}'
-    assert answered in irises.ask("/metrics").body
+def test_a_model_that_dies_is_started_again_and_no_request_fails(released: World) -> None:
+    with serving(released, "irises") as server:
+        model = model_of(server)
+        version = server.ask("/predict", {"rows": ROWS}).body["version"]
+        model.kill()
+        for _ in range(3):
+            assert server.ask("/predict", {"rows": ROWS}).status == 200
+        assert counted(server, "ml_assets_serving_model_restarts") == 1
+        answered = 'ml_assets_serving_requests_total{code="200",route="/predict"}'
+        assert answered in server.ask("/metrics").body
+        server.process.terminate()
+        _, log = server.process.communicate(timeout=60)
+    assert [line for line in log.splitlines() if "process of model" in line] == [
+        f"irises: the process of model {version} died (exit status -9): another one is started",
+        f"irises: another process of model {version} is loaded and answers",
+    ]
+
+
+def test_bodies_that_arrive_slowly_are_bounded_together(irises: Serving) -> None:
+    """40 of 3.9 MB come and do not end: 64 MiB are held, and a small request is answered still."""
+    head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000000\r\n\r\n"
+    server = psutil.Process(irises.process.pid)
+    before, full = server.memory_info().rss, irises.ask("/v2")
+    for _ in range(5):  # a busy machine sends so slowly that the first are gone before the last
+        with ExitStack() as open_ones:
+            for _ in range(40):
+                slow = socket.create_connection(("127.0.0.1", irises.port))
+                open_ones.enter_context(slow)
+                slow.sendall(head + b" " * 3_900_000)
+            assert irises.ask("/predict", {"rows": ROWS}).status == 200
+            full = irises.ask("/predict", b" " * 4_190_000)
+            grown = server.memory_info().rss - before
+            assert grown < 110 << 20, grown
+        if full.status == 429:
+            break
+    assert (full.status, full.headers["retry-after"]) == (429, "1")
+    assert full.body["error"].startswith("More than 67,108,864 bytes of bodies arrive at once:")
+    end = time.monotonic() + PATIENCE
+    while irises.ask("/predict", b" " * 3_000_000).status != 400:
+        assert time.monotonic() < end, "nothing of what is gone counts any more"
 
 
 OTHERWISE = """

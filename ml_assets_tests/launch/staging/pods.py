@@ -65,6 +65,7 @@ class Home:
             model=job.model,
             training=job.training,
             data=job.data,
+            teacher=job.teacher,
             resume=folder.newest_checkpoint(),
             output=TrainOutput(
                 checkpoints=folder.checkpoints,

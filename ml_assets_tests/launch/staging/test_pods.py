@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.events import session_events
 from ml_assets.launch.local.launcher import LocalLauncher
+from ml_assets.spec.ensemble import Distill
 from ml_assets.spec.program.events import Failed, Progress
 from ml_assets_tests.launch.real import STEPS, named, numbered, train_job
 from ml_assets_tests.launch.staging.pods import Home, wait_for, weights
@@ -45,6 +47,22 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(
     assert {beat["rank"] for beat in beats} == {0, 1}
     kept = [f.read_text() for f in mirror.folder.root.rglob("*.json*")]
     assert SECRET not in "".join([*kept, *(pod.said() for pod in home.pods)])
+
+
+@pytest.mark.daemon
+def test_a_pod_is_taught_by_the_model_that_was_published_for_it(home, data, undisturbed, tmp_path):
+    teacher = undisturbed[1].model
+    job = train_job(data, distill=Distill(teacher="release", weight=5.0))
+    job = replace(job, teacher=teacher)
+    here = LocalLauncher(tmp_path / "alone").train(job, [].append)
+    assert weights(Path(here.model.uri)) != weights(Path(teacher.uri))
+    mirror, uri = home.train(job)
+    home.start(uri)
+    assert [pod.code() for pod in home.pods] == [0, 0], home.pods[0].said()[-3000:]
+    assert mirror.adopt() == (1,)
+    result = mirror.folder.finished_training()
+    assert result is not None
+    assert weights(Path(result.model.uri)) == weights(Path(here.model.uri))
 
 
 @pytest.mark.daemon

@@ -25,7 +25,8 @@ class Fault:
     """What happens to the next `times` calls that match; an empty word matches all."""
 
     kind: str
-    """refuse, late, reset, reset after (the call is done, its answer is lost), stall, gone."""
+    """refuse, late, reset, reset after (the call is done, its answer is lost), stall, gone,
+    repeat."""
     times: int
     verb: str = ""
     resource: str = ""
@@ -71,6 +72,10 @@ class Faults:
     def expire_watch(self, *, times: int = 1, resource: str = "") -> None:
         """The next watches open and then send one ERROR event: 410 Gone."""
         self._plan(Fault("gone", times, "watch", resource))
+
+    def repeat_events(self, *, times: int = 1, resource: str = "") -> None:
+        """The next watches send each event twice, as one that is opened anew at an old version."""
+        self._plan(Fault("repeat", times, "watch", resource))
 
     def drop_watches(self) -> None:
         """End all open watches, as a restarting API server does."""

@@ -241,6 +241,8 @@ class Handler(BaseHTTPRequestHandler):
             events = (b"" for _ in events)
         elif fault and fault.kind == "late":
             events = _late(events, fault.seconds)
+        elif fault and fault.kind == "repeat":
+            events = (event for each in events for event in (each, each))
         return partial(self._stream, "application/json", events)
 
     def _log(self, request: Request) -> Callable[[], None]:

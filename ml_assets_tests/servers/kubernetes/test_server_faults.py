@@ -165,6 +165,13 @@ def test_a_slow_watch_tells_all_of_it_late(server, cluster, there):
     assert time.monotonic() - start >= 0.4, "the answer, and its first event"
 
 
+def test_a_watch_that_repeats_tells_each_event_twice(server, cluster, there):
+    there.create(job(cluster, "pass", suspend=True))
+    server.faults.repeat_events()
+    first, second = lines_of(there, timeout_seconds=1).splitlines()[:2]
+    assert first == second and b"ADDED" in first
+
+
 def test_dropped_watches_end(server, there):
     calls = len(server.calls)
     read = []

@@ -10,7 +10,7 @@ import numpy as np
 
 from ml_assets.assets.evaluation_report.bootstrap import Resampler
 from ml_assets.assets.evaluation_report.rows import Truth
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import EvidenceError, counted
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.records import CalibrationBin, Curve
 from ml_assets.spec.training import Task, outputs_of
@@ -82,8 +82,9 @@ class Classified:
         wrong = int((~((scores >= 0) & (scores <= 1))).any(axis=1).sum())
         if wrong:
             raise EvidenceError(
-                f"{wrong} of {len(scores)} predictions are not probabilities (NaN, or outside 0 to"
-                " 1); the model cannot be judged: train it again with a lower learning_rate"
+                f"{wrong} of {counted(len(scores), 'prediction')} are not probabilities (NaN, or"
+                " outside 0 to 1); the model cannot be judged: train it again with a lower"
+                " learning_rate"
             )
         place = _places(truth, max(outputs, 2))
         if truth.task == "binary":

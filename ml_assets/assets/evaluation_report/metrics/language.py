@@ -7,7 +7,7 @@ import numpy as np
 
 from ml_assets.assets.evaluation_report.bootstrap import Resampler
 from ml_assets.assets.evaluation_report.rows import Truth
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import EvidenceError, counted
 from ml_assets.spec.gates import MetricName
 
 
@@ -31,8 +31,8 @@ class Coded:
         wrong = int((~np.isfinite(nats) | (nats < 0)).sum())
         if wrong:
             raise EvidenceError(
-                f"{wrong} of {len(nats)} texts take a number of nats that is none; the model cannot"
-                " be judged: train it again with a lower learning_rate"
+                f"{wrong} of {counted(len(nats), 'text')} take a number of nats that is none; the"
+                " model cannot be judged: train it again with a lower learning_rate"
             )
         return cls(nats / log(2), np.asarray(truth.labels, dtype=np.float64))
 

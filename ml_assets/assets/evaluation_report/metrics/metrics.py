@@ -15,7 +15,7 @@ from ml_assets.assets.evaluation_report.metrics.language import Coded
 from ml_assets.assets.evaluation_report.metrics.ranking import Ranked
 from ml_assets.assets.evaluation_report.metrics.regression import Estimated
 from ml_assets.assets.evaluation_report.rows import Truth
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import EvidenceError, counted
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.records import Interval, SliceMetrics
 from ml_assets.spec.training import outputs_of
@@ -52,7 +52,9 @@ def judged(truth: Truth, predictions: np.ndarray) -> ScoredPredictions:
     if len(shape) != 2 or shape[1] != outputs:
         raise ValueError(f"predictions are {shape}; a {truth.task} model has {outputs} outputs")
     if len(predictions) != len(truth.labels):
-        raise ValueError(f"{len(predictions)} predictions for {len(truth.labels)} labels")
+        raise ValueError(
+            f"{counted(len(predictions), 'prediction')} for {counted(len(truth.labels), 'label')}"
+        )
     if not len(predictions):
         raise EvidenceError("the holdout has no rows: there is nothing to judge the model on")
     match truth.task:
@@ -82,12 +84,13 @@ def evaluate(
     """
     model = judged(truth, predictions)
     if len(blocks) != len(truth.labels):
-        raise ValueError(f"{len(blocks)} blocks for {len(truth.labels)} rows")
+        raise ValueError(f"{counted(len(blocks), 'block')} for {counted(len(truth.labels), 'row')}")
     found = _evaluate(model, blocks, samples, seed)
     if not found:
         raise EvidenceError(
-            f"no metric of a {truth.task} model is defined on these {len(truth.labels)} rows:"
-            " no query has a relevant one. Hold out more, or look for labels that have not arrived"
+            f"no metric of a {truth.task} model is defined on these"
+            f" {counted(len(truth.labels), 'row')}: no query has a relevant one. Hold out more,"
+            " or look for labels that have not arrived"
         )
     return found
 
@@ -129,7 +132,9 @@ def slice_metrics(
     for column, series in columns.items():
         if len(series) != len(truth.labels):
             whole = len(truth.labels)
-            raise ValueError(f"slice column {column!r} has {len(series)} rows, not {whole}")
+            raise ValueError(
+                f"slice column {column!r} has {counted(len(series), 'row')}, not {whole}"
+            )
         text = series.cast(pl.String).fill_null("(none)").to_numpy()
         names, place, rows = np.unique(text, return_inverse=True, return_counts=True)
         largest = sorted(range(len(names)), key=lambda i: (-rows[i], names[i]))[:values]

@@ -14,7 +14,7 @@ import numpy as np
 
 from ml_assets.assets.evaluation_report.bootstrap import Resampler
 from ml_assets.assets.evaluation_report.rows import Truth, local_day
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import EvidenceError, counted
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.records import DayOfRanking, PositionGain, Ranking
 
@@ -46,8 +46,8 @@ class Ranked:
         wrong = int((~np.isfinite(score)).sum())
         if wrong:
             raise EvidenceError(
-                f"{wrong} of {len(score)} scores are not finite; the model cannot be judged: train"
-                " it again with a lower learning_rate"
+                f"{wrong} of {counted(len(score), 'score')} are not finite; the model cannot be"
+                " judged: train it again with a lower learning_rate"
             )
         gain = 2.0 ** np.asarray(truth.labels, dtype=np.float64) - 1
         query = np.unique(truth.queries, return_inverse=True)[1].reshape(-1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ml_assets.assets.evaluation_report.bootstrap import Resampler
 from ml_assets.assets.evaluation_report.rows import Truth
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import EvidenceError, counted
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.records import CalibrationBin, ResidualBin, Residuals
 
@@ -36,8 +36,8 @@ class Estimated:
         wrong = int((~np.isfinite(predicted)).sum())
         if wrong:
             raise EvidenceError(
-                f"{wrong} of {len(predicted)} predictions are not finite; the model cannot be"
-                " judged: train it again with a lower learning_rate"
+                f"{wrong} of {counted(len(predicted), 'prediction')} are not finite; the model"
+                " cannot be judged: train it again with a lower learning_rate"
             )
         observed = np.asarray(truth.labels, dtype=np.float64)
         center = float(observed.mean())

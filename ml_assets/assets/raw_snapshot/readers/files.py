@@ -94,9 +94,9 @@ def check_delivery(found: Delivery) -> None:
         raise _nothing(found)
     if found.listing.count > KEPT and not _is_binary(found.source):
         raise SourceError(
-            f"{found.title}: {found.listing.count:,} files are there for one partition; at most"
-            f" {KEPT:,} files of rows are read. Merge them at their origin, or cut smaller"
-            " partitions."
+            f"{found.title}: {counted(found.listing.count, 'file', 'are')} there for one partition;"
+            f" at most {KEPT:,} files of rows are read. Merge them at their origin, or cut"
+            " smaller partitions."
         )
 
 

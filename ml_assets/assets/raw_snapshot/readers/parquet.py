@@ -10,7 +10,7 @@ import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.unpack import allowed
 from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_typed
-from ml_assets.errors import SourceError, quoted
+from ml_assets.errors import SourceError, counted, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,8 +89,8 @@ def _check_claims(footer: "pq.FileMetaData", packed: int, where: str, bound: int
     if size > bound:
         raise SourceError(
             f"{where}: {packed:,} bytes of Parquet unpack to {size:,} bytes"
-            f" ({footer.num_rows:,} rows); at most {bound:,} are read at once. Write smaller"
-            " partitions."
+            f" ({counted(footer.num_rows, 'row')}); at most {bound:,} are read at once. Write"
+            " smaller partitions."
         )
 
 

@@ -33,7 +33,7 @@ from ml_assets.spec.sources import SqlSource
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-_HASHING = ("postgresql",)
+_HASHING = ("duckdb", "postgresql")
 """Databases that hash rows themselves."""
 _PRIME = 1_000_003
 """Whole numbers are summed by their remainder: a sum of large ones would overflow or round."""
@@ -221,14 +221,16 @@ def _stamp(
     """A stamp of the rows that meet the conditions: it changes when they do. None: there are none.
 
     Counts, ends and sums cross the wire, no row. They are blind to a change that leaves every one
-    of them as it was, such as two values that change places. Postgres hashes the rows, and sees
-    that too; of any other database the rows are read again once a day. ``ml-assets run`` always
+    of them as it was, such as two values that change places. Postgres and DuckDB hash the rows, and
+    see that too; of any other database the rows are read again once a day. ``ml-assets run`` always
     reads them.
     """
     import sqlalchemy as sa
 
     columns = [table.c[name] for name in source.columns]
-    if connection.dialect.name in _HASHING:
+    if connection.dialect.name == "duckdb":
+        measures = [sa.func.sum(sa.func.hash(*columns))]
+    elif connection.dialect.name == "postgresql":
         text = sa.cast(sa.func.row(*columns), sa.Text)
         measures = [sa.func.sum(sa.func.hashtextextended(text, 0))]
     else:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 SqlUrl = Callable[[str], str]
 """Connection name -> URL."""
+_EXTRAS = {"duckdb": "duckdb", "postgresql": "postgres"}
+"""Kind of database -> the extra of this package that holds a driver for it."""
+_FILES = ("duckdb", "sqlite")
+"""Databases that are a file."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +63,15 @@ def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Datab
     title = f"{name}: the {url.get_backend_name()} database of {setting}"
     _check_file(url, name, setting)
     try:
-        engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+        reading = {"read_only": True} if url.get_backend_name() == "duckdb" else {}
+        engine = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args=reading)
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
+        extra = _EXTRAS.get(url.get_backend_name())
+        install = f" (pip install 'ml_assets[{extra}]')" if extra else ""
         raise SourceError(
             f"{title} needs a driver that is not installed"
-            f" ({quoted(_scrub(str(error), url))}). Install it, or write a URL for a driver"
-            " that is."
+            f" ({quoted(_scrub(str(error), url))}). Install it{install}, or write a URL for a"
+            " driver that is."
         ) from None
     try:
         with engine.connect() as opened:
@@ -72,17 +79,25 @@ def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Datab
     except (exc.SQLAlchemyError, ValueError) as error:
         reason = str(getattr(error, "orig", None) or error)
         said = quoted(_scrub(reason.splitlines()[0], url))
-        raise SourceError(
-            f"{title} could not be read: {said}. Check {setting},"
-            " that the server runs, and that this user may read the table."
-        ) from (error if _scrub(str(error), url) == str(error) else None)
+        raise SourceError(f"{title} could not be read: {said}. {_remedy(url, setting)}") from (
+            error if _scrub(str(error), url) == str(error) else None
+        )
     finally:
         engine.dispose()
 
 
+def _remedy(url: "sa.URL", setting: str) -> str:
+    if url.get_backend_name() == "duckdb":
+        return (
+            f"Check {setting}; if it is in use, end the program that writes to this file: DuckDB"
+            " lets one process write, or any number read."
+        )
+    return f"Check {setting}, that the server runs, and that this user may read the table."
+
+
 def _check_file(url: "sa.URL", name: str, setting: str) -> None:
     """SQLite would create a missing file; here it is a mistake."""
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+    if url.get_backend_name() not in _FILES or not url.database or url.database == ":memory:":
         return
     if not url.database.startswith("file:") and not Path(url.database).is_file():
         raise SourceError(
@@ -106,6 +121,8 @@ def table_of(database: Database, named: str) -> "sa.Table":
 
     schema, _, table_name = named.rpartition(".")
     try:
+        if database.connection.dialect.name == "duckdb":
+            return _duckdb_table(database.connection, schema, table_name)
         return sa.Table(
             table_name, sa.MetaData(), schema=schema or None, autoload_with=database.connection
         )
@@ -116,3 +133,29 @@ def table_of(database: Database, named: str) -> "sa.Table":
             f"{did_you_mean(table_name, names)}"
             " Correct the table's name: in defs.yaml, 'table' of this source."
         ) from error
+
+
+def _duckdb_table(connection: "sa.Connection", schema: str, name: str) -> "sa.Table":
+    """A table or a view of DuckDB, whose values come as the driver has them.
+
+    The dialect reflects by catalogs of Postgres that DuckDB has not, and rounds decimals.
+    """
+    import sqlalchemy as sa
+    from sqlalchemy import exc
+
+    query = sa.text(
+        "SELECT column_name, data_type, is_nullable = 'YES' FROM information_schema.columns"
+        " WHERE table_catalog = current_database() AND table_name = :name"
+        " AND table_schema = coalesce(:schema, current_schema()) ORDER BY ordinal_position"
+    )
+    found = connection.execute(query, {"schema": schema or None, "name": name}).all()
+    if not found:
+        raise exc.NoSuchTableError(name)
+    named = {"DATE": sa.Date, "VARCHAR": sa.String, "BIGINT": sa.BigInteger}
+    columns: list[sa.Column[Any]] = []
+    for column, kind, nullable in found:
+        moment = kind.startswith("TIMESTAMP")
+        other = named.get(kind, sa.types.NullType)
+        dtype = sa.DateTime(timezone=kind.endswith("ZONE")) if moment else other()
+        columns.append(sa.Column(column, dtype, nullable=nullable))
+    return sa.Table(name, sa.MetaData(), *columns, schema=schema or None)

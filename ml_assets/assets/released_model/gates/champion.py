@@ -1,6 +1,7 @@
 """The gate against the champion: held to the worse end of the interval of the difference."""
 
 from ml_assets.assets.released_model.gates.result import finite, refused, result
+from ml_assets.errors import counted
 from ml_assets.spec.gates import HIGHER_IS_BETTER, AgainstChampion, Slices
 from ml_assets.spec.records import ChampionComparison, EvaluationReport, GateResult, Interval
 
@@ -21,7 +22,9 @@ def champion(gate: AgainstChampion, report: EvaluationReport, now: str | None) -
     if isinstance(seen, GateResult):
         return seen
     if gate.seeds and (seen.seeds is None or len(seen.seeds.seeds) < gate.seeds):
-        return refused(gate.name, limit, f"the spread over {gate.seeds} seeds was not measured")
+        return refused(
+            gate.name, limit, f"the spread over {counted(gate.seeds, 'seed')} was not measured"
+        )
     return _against(gate, seen)
 
 

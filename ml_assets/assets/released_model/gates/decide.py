@@ -79,7 +79,11 @@ def summary(results: Sequence[GateResult]) -> str:
         return "refused: no gate was evaluated"
     failed = [result for result in results if not result.passed]
     if not failed:
-        return f"all {len(results)} gates passed" if len(results) > 1 else "the only gate passed"
+        return (
+            f"all {counted(len(results), 'gate')} passed"
+            if len(results) > 1
+            else "the only gate passed"
+        )
     reasons = "; ".join(f"{result.name}: {result.reason}" for result in failed)
     return f"refused by {len(failed)} of {counted(len(results), 'gate')}: {reasons}"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from ml_assets.assets.released_model.gates.result import absent, metric_of, refused, result
+from ml_assets.errors import counted
 from ml_assets.spec.gates import HIGHER_IS_BETTER, BeatsBaseline, Bound, LeakAlarm, MetricName
 from ml_assets.spec.records import EvaluationReport, GateResult, Interval, OriginReport
 
@@ -75,11 +76,13 @@ def _own(found: Interval | None, where: str = "") -> HeldValue | None:
 
 
 def _in_the_mean(values: Sequence[float]) -> str:
-    return f" in the mean of {len(values)} origins ({min(values):.4f} to {max(values):.4f})"
+    return (
+        f" in the mean of {counted(len(values), 'origin')} ({min(values):.4f} to {max(values):.4f})"
+    )
 
 
 def _at_the_worst(origins: Sequence[OriginReport], place: int) -> str:
-    return f" at the worst of {len(origins)} origins ({_span(origins[place].holdout)})"
+    return f" at the worst of {counted(len(origins), 'origin')} ({_span(origins[place].holdout)})"
 
 
 def _span(ends: tuple[str, str]) -> str:

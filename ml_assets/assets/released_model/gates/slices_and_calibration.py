@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ml_assets.assets.released_model.gates.champion import without_comparison
 from ml_assets.assets.released_model.gates.result import finite, refused, result
-from ml_assets.errors import quoted
+from ml_assets.errors import counted, quoted
 from ml_assets.spec.gates import Calibrated, Gap, Robustness, Slices
 from ml_assets.spec.records import Estimate, EvaluationReport, GateResult
 
@@ -85,7 +85,9 @@ def _worst(
     unknown = [one for one in found if one.interval is None or not finite(one.interval)]
     if unknown:
         about = named(unknown[0].about)
-        why = f"the spread of {what} cannot be known for {about} ({unknown[0].rows} rows)"
+        why = (
+            f"the spread of {what} cannot be known for {about} ({counted(unknown[0].rows, 'row')})"
+        )
         return refused(name, limit, why)
 
     def end(one: Estimate) -> float:
@@ -99,7 +101,7 @@ def _worst(
     among = f", the worst of {len(found)}" if len(found) > 1 else ""
     side = f"{'' if fine else 'not '}{'above' if higher else 'below'} {limit:g}"
     reason = (
-        f"{what}, {named(worst.about)} ({worst.rows:,} rows{among}): {seen.value:.4f};"
+        f"{what}, {named(worst.about)} ({counted(worst.rows, 'row')}{among}): {seen.value:.4f};"
         f" its interval {'begins' if higher else 'ends'} at {value:.4f}, {side}"
     )
     return result(name, fine, value, limit, reason, seen)

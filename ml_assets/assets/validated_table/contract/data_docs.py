@@ -16,7 +16,7 @@ from ml_assets.assets.validated_table.contract.expectations import (
     require_engine,
 )
 from ml_assets.assets.validated_table.contract.suite import Contract
-from ml_assets.errors import ContractError
+from ml_assets.errors import ContractError, counted
 
 _SITE = "docs"
 
@@ -31,8 +31,8 @@ def write_data_docs(
     """
     if table.height > ROW_LIMIT:
         raise ContractError(
-            f"{table.height:,} rows are too many for Data Docs, which hold at most {ROW_LIMIT:,}:"
-            " name a shorter --partition."
+            f"{counted(table.height, 'row', 'are')} too many for Data Docs, which hold at most"
+            f" {ROW_LIMIT:,}: name a shorter --partition."
         )
     require_engine()
     import great_expectations as gx

@@ -25,7 +25,7 @@ from ml_assets.assets.validated_table.contract.results import (
     whole_result,
 )
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, columns_of
-from ml_assets.errors import ContractError, quoted
+from ml_assets.errors import ContractError, counted, quoted
 from ml_assets.spec.canonical import canonical_json
 
 ROW_LIMIT = 5_000_000
@@ -86,9 +86,9 @@ def judge(
     if table.height > limit:
         types = ", ".join(sorted({e.type for e in expectations}))
         raise ContractError(
-            f"{table.height:,} rows are to be judged by Great Expectations' engine ({types}), which"
-            f" is given at most {limit:,}: it is not sampled. Cut the source into shorter"
-            " partitions, or state it with compiled types."
+            f"{counted(table.height, 'row', 'are')} to be judged by Great Expectations' engine"
+            f" ({types}), which is given at most {limit:,}: it is not sampled. Cut the source"
+            " into shorter partitions, or state it with compiled types."
         )
     groups: dict[bytes, list[Expectation]] = {}
     for expectation in expectations:

@@ -9,6 +9,7 @@ from ml_assets.assets.drift_report.compare import judge_loss
 from ml_assets.assets.drift_report.findings import Alarm
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
 from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline
+from ml_assets.errors import counted
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.origin import find_origin
@@ -51,8 +52,8 @@ def canary_verdict(reports: Sequence[OnlineReport], model: str, champion: str | 
     lost = found.low > 0
     units = sum(_of(one, "canary").units for one in seen)
     reason = (
-        f"on {units:,} labelled rows that it was served, its {seen[0].loss} minus the champion's is"
-        f" {found.value:.4f} ({found.low:.4f} to {found.high:.4f}): "
+        f"on {counted(units, 'labelled row')} that it was served, its {seen[0].loss} minus the"
+        f" champion's is {found.value:.4f} ({found.low:.4f} to {found.high:.4f}): "
         + ("worse than chance explains" if lost else "not worse beyond chance")
     )
     return GateResult(

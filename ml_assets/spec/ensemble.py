@@ -1,0 +1,43 @@
+"""Several weights as one model, and a network that learns from such a one."""
+
+from typing import Annotated, Self
+
+from pydantic import AliasChoices, Field, StringConstraints, model_validator
+
+from ml_assets.spec.base import Frozen, unset
+
+RELEASE = "release"
+"""``init_from`` and ``distill``: the model that is released when training is asked for."""
+
+
+class Ensemble(Frozen):
+    """Several weights as one model: what they predict is averaged, and judged as one."""
+
+    checkpoints: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
+    """The best so many of one training; ``keep_best`` has to keep them."""
+    seeds: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
+    """The best weights of so many trainings, by ``seed`` and the seeds that follow it."""
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> Self:
+        if (self.checkpoints is None) == (self.seeds is None):
+            raise ValueError("ensemble is of checkpoints or of seeds: write one of the two")
+        return self
+
+
+class Distill(Frozen):
+    """A released model as teacher: a network learns from what it predicts, beside the labels.
+
+    Hinton et al., "Distilling the Knowledge in a Neural Network" (2015).
+    """
+
+    teacher: Annotated[str, StringConstraints(pattern=r"^(release|[0-9a-f]{6,64})$")] = Field(
+        validation_alias=AliasChoices("from")
+    )
+    """``release``: the model that is released when training is asked for; or the first characters
+    of a version that was. Without a release the first training has no teacher."""
+    weight: Annotated[float, Field(gt=0)] = 0.5
+    """How much the teacher counts beside the labels, which count 1."""
+    temperature: Annotated[float, Field(gt=0, le=100)] = 2.0
+    """What the logits of both are divided by before they are compared (classes); the loss is
+    multiplied by its square."""

@@ -1,0 +1,267 @@
+"""Where a round happens: a home with its servers, and how its history is read."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from ml_assets_tests.faults.history import Commit, History, read_home, runs_of
+from ml_assets_tests.faults.injections import DAEMON, begin
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
+from ml_assets_tests.servers.lakefs.refusals import Collected
+from ml_assets_tests.servers.postgres import PostgresServer, postgres_server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
+from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
+from ml_assets_tests.worlds.lakefs import new_repository
+from ml_assets_tests.worlds.world import World, free_ports
+
+
+def clock_of_its_own(folder: Path) -> dict[str, str]:
+    """The environment of processes whose wall clock can jump; empty where there is no compiler."""
+    library = folder / "wall_clock.so"
+    source = Path(__file__).with_name("wall_clock.c")
+    command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
+    if shutil.which("cc") is None or subprocess.run(command, check=False).returncode:
+        return {}
+    (folder / "clock").write_text("0")
+    return {"LD_PRELOAD": str(library), "FAULTS_CLOCK": str(folder / "clock")}
+
+
+def disk_of_its_own(folder: Path) -> Iterator[bool]:
+    """Give a folder a small disk while this generator lives, where this machine lets one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounts = shutil.which("mount") is not None and os.geteuid() == 0
+    command = ["mount", "-t", "tmpfs", "-o", "size=192m", "none", str(folder)]
+    mounted = mounts and not subprocess.run(command, capture_output=True, check=False).returncode
+    try:
+        yield mounted
+    finally:
+        while mounted and folder.is_mount():  # a read-only one may lie over it
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a round happens."""
+
+    arena: str
+    world: World
+    cluster: ApiServer | None = None
+    store: S3Server | None = None
+    lake: LakeFSServer | None = None
+    database: PostgresServer | None = None
+    serves: bool = False
+    """Its command is a daemon, or a UI with one: sensors ask for what is due, and nobody else."""
+
+    def begin(self) -> psutil.Popen:
+        if self.database is not None:
+            return begin(self.world, "-m", "ml_assets.definitions", program=DAEMON)
+        return begin(self.world, *(("ui",) if self.serves else ("run", "irises")))
+
+    def made(self) -> bool:
+        """Whether a model is in production, and no run of Dagster's is under way."""
+        ended = {"SUCCESS", "FAILURE", "CANCELED"}
+        if not {*self.runs().values()} <= ended:
+            return False
+        history = read_home(self.world.root / "state")
+        return any(line["kind"] == "stage" for line in history.ledgers.get("irises", ()))
+
+    def runs(self) -> dict[str, str]:
+        """Dagster's runs -> their status; while its database is away, those that it had are asked
+        for again."""
+        if self.database is None:
+            return runs_of(self.world.root / "state")
+        return dict(self.database.query("select run_id, status from runs"))
+
+    def outputs(self) -> list[Path]:
+        """What each command printed, oldest first."""
+        return sorted(self.world.root.glob("said-*"))
+
+    def said(self) -> list[str]:
+        return [file.read_text(errors="replace") for file in self.outputs()]
+
+    def history(self) -> History:
+        home = self.world.root / "state"
+        said = tuple(text for text in self.said() if not (self.serves and DAGSTERS_LOG in text))
+        found = read_home(home, self._model if self.store else None, said)
+        found = replace(found, runs=self.runs())
+        return found if self.lake is None else of_lakefs(self.lake, found)
+
+    def _model(self, digest: str, name: str) -> bytes | None:
+        assert self.store is not None
+        with contextlib.suppress(self.store.client.exceptions.NoSuchKey):
+            key = f"state/models/{digest}/{name}"
+            return self.store.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return None
+
+    def left_in_cluster(self) -> list[str]:
+        names = [pod["metadata"]["name"] for pod in self.cluster.pods()] if self.cluster else []
+        return [f"the pod {name} was left behind" for name in names]
+
+
+@contextmanager
+def laptop(folder: Path) -> Iterator[Place]:
+    """A home with an embedded store, on a disk of its own where that can be had."""
+    folder.mkdir(parents=True)
+    world = World(folder, clock_of_its_own(folder))
+    irises.plant(world.pipelines, world.sources)
+    over_two_pods(world, hang_timeout_seconds=4)
+    with contextmanager(disk_of_its_own)(folder / "state"):
+        yield Place("laptop", world)
+
+
+@contextmanager
+def pods(folder: Path) -> Iterator[Place]:
+    """A home whose training runs in two pods, with its objects on S3."""
+    with pytest.MonkeyPatch.context() as patch, s3_server(patch) as store, ApiServer() as server:
+        folder.mkdir(parents=True)
+        world = world_on(store, server, folder)
+        over_two_pods(world)
+        try:
+            yield Place("pods", world, server, store)
+        finally:
+            store.faults.failing, store.faults.torn = 0, {}
+            if store.faults.held:
+                store.faults.held.set()
+            server.end_cut_off()
+
+
+@contextmanager
+def lakefs(folder: Path) -> Iterator[Place]:
+    """A home whose tables, records and ledger are on a lakeFS server."""
+    with lakefs_server() as server:
+        folder.mkdir(parents=True)
+        world = World(folder, new_repository(server, folder / "state"))
+        irises.plant(world.pipelines, world.sources)
+        over_two_pods(world, hang_timeout_seconds=4)
+        try:
+            yield Place("lakefs", world, lake=server)
+        finally:
+            server.faults.clear()
+
+
+def of_lakefs(server: LakeFSServer, home: History) -> History:
+    """The history of a home whose states are commits of a server: each has a list of its files."""
+    (repository,) = server.catalog.repositories.values()
+    get = server.catalog.store.get
+    with repository.lock:
+        heads = {name: branch.commit for name, branch in repository.branches.items()}
+        commits = dict(repository.commits)
+    found: list[Commit] = []
+    where: dict[str, str | None] = {}  # by digest; None: a state lists it, and it is not there
+    at: str | None = heads["main"]
+    while at is not None:
+        commit = commits[at]
+        listed = commit.tree.get("_ml_assets/manifest.json")
+        state = json.loads(get(listed.address))["state"] if listed else {"tree": {}, "run_key": ""}
+        tree = {path: digest for path, (digest, _) in state["tree"].items()}
+        for path, digest in tree.items():
+            entry = commit.tree.get(path)
+            if entry is None or not lies_there(server, entry.address):
+                where[digest] = None
+            where.setdefault(digest, entry.address if entry else None)
+        found.append(Commit(at, commit.message, state["run_key"], tree))
+        at = next(iter(commit.parents), None)
+
+    def read(digest: str) -> bytes | None:
+        address = where.get(digest)
+        return get(address) if address else None
+
+    refs = {n: "kept" if n.startswith("ml-assets-keep-") else "branch" for n in heads}
+    return replace(home, commits=tuple(found[::-1]), refs=refs, read=read)
+
+
+def lies_there(server: LakeFSServer, address: str) -> bool:
+    try:
+        server.catalog.store.get(address)
+    except Collected:
+        return False
+    return True
+
+
+@cache
+def _released_twice(folder: Path) -> Path:
+    """A world with two releases of the irises, made once in a campaign."""
+    world = World(folder / "released-twice")
+    irises.plant(world.pipelines, world.sources)
+    over_two_pods(world, hang_timeout_seconds=4)
+    file = world.pipelines / "irises" / "defs.yaml"
+    spec = yaml.safe_load(file.read_text())
+    gates = spec["attributes"]["gates"]  # who is champion is what the round draws
+    spec["attributes"]["gates"] = [gate for gate in gates if gate["kind"] != "champion"]
+    file.write_text(yaml.safe_dump(spec, sort_keys=False))
+    for species in ("setosa", "versicolor"):
+        irises.write_flowers(world.sources, species)
+        world.cli("run", "irises")
+    return world.root
+
+
+@contextmanager
+def moves(folder: Path) -> Iterator[Place]:
+    """A home with two releases, and data for a third one."""
+    shutil.copytree(_released_twice(folder.parent), folder)
+    world = World(folder)
+    irises.write_flowers(world.sources, "virginica")
+    yield Place("moves", world)
+
+
+def _that_takes_in_what_lands(folder: Path, extra: dict[str, str]) -> World:
+    world = World(folder, extra)
+    irises.plant(world.pipelines, world.sources)
+    over_two_pods(world, hang_timeout_seconds=4)
+    file = world.pipelines / "irises" / "defs.yaml"
+    spec = yaml.safe_load(file.read_text())
+    spec["attributes"]["automation"] = {"landing": {"retrain": True}}
+    file.write_text(yaml.safe_dump(spec, sort_keys=False))
+    return world
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Place]:
+    """The UI of a home, with a pipeline that takes in what has landed."""
+    urls = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
+    world = _that_takes_in_what_lands(folder, dict(zip(ADDRESSES, urls, strict=True)))
+    yield Place("served", world, serves=True)
+
+
+@contextmanager
+def on_postgres(folder: Path) -> Iterator[Place]:
+    """Dagster's daemon with its history on Postgres, as it is set up for a cluster."""
+    with postgres_server() as server:
+        dagster = folder / "dagster"
+        dagster.mkdir(parents=True)
+        configuration = yaml.safe_load(PRODUCTION.read_text())
+        for of_a_cluster in ("run_launcher", "compute_logs"):
+            del configuration[of_a_cluster]
+        (dagster / "dagster.yaml").write_text(yaml.safe_dump(configuration))
+        names = ("HOST", "PORT", "DB", "USERNAME", "PASSWORD")
+        place = server.place
+        given = {f"DAGSTER_PG_{n}": str(v) for n, v in zip(names, place, strict=True)}
+        world = _that_takes_in_what_lands(folder, {"DAGSTER_HOME": str(dagster), **given})
+        yield Place("postgres", world, database=server, serves=True)
+
+
+PRODUCTION = Path(__file__).parents[2] / "deploy" / "dagster" / "dagster.yaml"
+ADDRESSES = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
+DAGSTERS_LOG = " - dagster"
+"""What a daemon prints is Dagster's own log, with its stacks; no word of ours to people."""
+PLACES = {
+    "laptop": laptop,
+    "pods": pods,
+    "lakefs": lakefs,
+    "moves": moves,
+    "served": served,
+    "postgres": on_postgres,
+}
