@@ -11,6 +11,7 @@ from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.build_report import ChampionScores
 from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.training_set.shards import NotComparable, write_scoring_set
+from ml_assets.errors import EvidenceError
 from ml_assets.launch.launcher import Launcher, ScoreJob
 from ml_assets.launch.session_name import score_session
 from ml_assets.spec.network_code import NetworkCode
@@ -33,13 +34,35 @@ class Subject:
 
     @classmethod
     def own(cls, pipeline: Pipeline, ref: Ref, manifest: ModelManifest) -> "Subject":
-        """A model that the pipeline has trained; see ``own_network``."""
+        """A model that the pipeline has trained; see ``own_network``.
+
+        Raises:
+            EvidenceError: it reads more of a row than the features, the label for one.
+        """
+        require_features(pipeline.spec, ref, manifest)
         return cls(ref, manifest, own_network(pipeline, manifest))
 
     @classmethod
     def certified(cls, pipeline: Pipeline, ref: Ref, manifest: ModelManifest) -> "Subject":
         """A model that was decided on; see ``certified_network``."""
         return cls(ref, manifest, certified_network(pipeline, manifest))
+
+
+def require_features(spec: PipelineSpec, model: Ref, manifest: ModelManifest) -> None:
+    """Hold a model that was taken up to the features of the spec: its rows have their label beside
+    them.
+
+    Raises:
+        EvidenceError: it reads another column.
+    """
+    features = {*spec.features.numeric, *spec.features.categorical}
+    read = manifest.preprocessing
+    columns = (*(one.name for one in (*read.numeric, *read.categorical)), *read.null_flags)
+    if other := next((name for name in columns if name not in features), None):
+        raise EvidenceError(
+            f"{spec.name}: the model {model.digest[:12]} reads {other!r}, which is no feature of"
+            f" {spec.name}. It is not judged. Train anew: ml-assets run {spec.name} --fresh"
+        )
 
 
 @dataclass(frozen=True)
