@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import cast
 from statistics import median
 
 import polars as pl
@@ -180,8 +181,13 @@ def partitions(state: PipelineState, keys: Sequence[str]) -> list[Part]:
     found = scan_each(state, addresses)
     schema = found[-1].collect_schema() if found else pl.Schema()
     # made anew each time that they are read: a scan keeps its file's statistics
-    frames = [pl.defer(partial(state.scan, address), schema=schema) for address in addresses]
+    frames = [pl.defer(partial(_scan, state, one), schema=schema) for one in addresses]
     return [Part(frame, version) for frame, version in zip(frames, versions, strict=True)]
+
+
+def _scan(state: PipelineState, address: Address) -> pl.DataFrame:
+    """What ``pl.defer`` takes: of a lazy frame it reads no more than it is asked for."""
+    return cast("pl.DataFrame", state.scan(address))
 
 
 def read_earlier_splits(state: PipelineState, back: int) -> dict[Split, SplitRows]:
