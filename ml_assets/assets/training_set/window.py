@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import cast
 from statistics import median
+from typing import cast
 
 import polars as pl
 
