@@ -40,7 +40,7 @@ def counted(number: int, noun: str, verb: str = "") -> str:
         return f"1 {noun} {_OF_ONE.get(verb, f'{verb}s')}" if verb else f"1 {noun}"
     if noun.endswith("y") and noun[-2] not in "aeo":
         noun = f"{noun[:-1]}ie"
-    ending = "es" if noun.endswith(("s", "ch")) else "s"
+    ending = "es" if noun.endswith(("s", "tch")) else "s"
     return f"{number:,} {noun}{ending}" + (f" {verb}" if verb else "")
 
 

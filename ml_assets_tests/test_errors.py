@@ -55,6 +55,7 @@ def test_wherever_a_message_is_cut_no_value_is_left(
         (counted(2, "day"), "2 days"),
         (counted(0, "process"), "0 processes"),
         (counted(2, "microbatch"), "2 microbatches"),
+        (counted(30, "epoch"), "30 epochs"),
     ],
 )
 def test_a_noun_and_its_verb_agree_with_their_number(said: str, expected: str):

@@ -208,20 +208,23 @@ def test_a_model_that_dies_is_started_again_and_no_request_fails(released: World
 
 
 def test_bodies_that_arrive_slowly_are_bounded_together(irises: Serving) -> None:
-    """40 of 3.9 MB come and do not end: 64 MiB are held, and a small request is answered still."""
+    """60 of 3.9 MB come and do not end: 64 MiB are held, and a small request is answered still.
+
+    The process may keep as much again of what the bodies before have freed; all 60 are 223 MiB.
+    """
     head = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4000000\r\n\r\n"
     server = psutil.Process(irises.process.pid)
     before, full = server.memory_info().rss, irises.ask("/v2")
     for _ in range(5):  # a busy machine sends so slowly that the first are gone before the last
         with ExitStack() as open_ones:
-            for _ in range(40):
+            for _ in range(60):
                 slow = socket.create_connection(("127.0.0.1", irises.port))
                 open_ones.enter_context(slow)
                 slow.sendall(head + b" " * 3_900_000)
             assert irises.ask("/predict", {"rows": ROWS}).status == 200
             full = irises.ask("/predict", b" " * 4_190_000)
             grown = server.memory_info().rss - before
-            assert grown < 110 << 20, grown
+            assert grown < 160 << 20, grown
         if full.status == 429:
             break
     assert (full.status, full.headers["retry-after"]) == (429, "1")
