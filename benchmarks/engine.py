@@ -1,6 +1,6 @@
 """Memory and CPU of the flights' features on DuckDB, as shares of those on polars.
 
-    python benchmarks/engine.py [--scale 10] [--memory 36Mi]
+    python benchmarks/engine.py [--scale 10] [--memory 32Mi]
 
 One generated week with the four that it looks back at, ten times the real flights, is made by the
 team's function in processes of their own: on polars in memory, and on DuckDB with a bound that is a
@@ -43,7 +43,7 @@ from ml_assets.store.table_files import write_table
 NEEDS = ("package duckdb",)
 FOLDER = Path(ml_assets.pipelines.__path__[0]) / "flight_delays"
 SCALE = 10
-MEMORY = "36Mi"
+MEMORY = "32Mi"
 WEEKS = 5
 """A week, and what it looks back at."""
 THIRD = 0.34

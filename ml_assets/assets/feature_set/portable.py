@@ -76,7 +76,7 @@ def on_its_engine(
     if isinstance(rows, pl.DataFrame):
         return function(rows, events, *wanted, **options)
     if isinstance(rows, nw.DataFrame):
-        natives = nw.to_native(rows), nw.to_native(events)
+        natives: list[Any] = [cast("Any", frame).to_native() for frame in (rows, events)]
         return cast("Any", nw.from_native(function(*natives, *wanted, **options)))
     engine = ENGINE.get(None)
     if engine is None:

@@ -11,10 +11,8 @@ import pyarrow as pa
 
 from ml_assets.assets.feature_set.portable import Frame
 
-_BATCH = 10_000
-"""Rows of what is read in their order."""
-_ROW_GROUP = 20_000
-"""Rows of a file that are in memory together."""
+_BATCH = 5_000
+"""Rows that are in memory together, of what is read in its order and of a file that is written."""
 
 
 def quoted(name: str) -> str:
@@ -53,7 +51,7 @@ class Database:
     def take(self, table: pl.LazyFrame) -> Frame:
         """A table of polars: it streams into a file, and is read from there."""
         file = self._folder / f"{self._name()}.parquet"
-        table.sink_parquet(file, compression="lz4", row_group_size=_ROW_GROUP)
+        table.sink_parquet(file, compression="lz4", row_group_size=_BATCH)
         return nw.from_native(self._connection.read_parquet(str(file)))
 
     def query(self, sql: str) -> Frame:
@@ -95,7 +93,7 @@ class Database:
         self._connection.execute("SET preserve_insertion_order = true")
         self._connection.execute(
             f"COPY ({sql} ORDER BY {order}) TO '{file}'"
-            f" (FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_ROW_GROUP})"
+            f" (FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_BATCH})"
         )
 
     def _name(self) -> str:
