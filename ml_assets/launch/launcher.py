@@ -1,4 +1,4 @@
-"""The launcher's port: what is asked for, and what comes back."""
+"""The launcher's port: its requests and results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

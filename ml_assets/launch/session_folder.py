@@ -1,4 +1,4 @@
-"""One session on disk: who works on it, its attempts, whole checkpoints and finished result."""
+"""One session on disk: its lock, its attempts, whole checkpoints and finished result."""
 
 import fcntl
 import json

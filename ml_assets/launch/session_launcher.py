@@ -1,4 +1,4 @@
-"""A launcher: what is asked for becomes a session, and a runner runs its attempts."""
+"""A launcher: a request becomes a session, and a runner runs its attempts."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,7 @@
-"""The machines of a cluster that a training asks for; on a laptop they are not looked at.
+"""The machines of a cluster that a training asks for; a laptop ignores them.
 
-How the work is spread decides no number that comes out, so nothing here is part of a session's name
-or of a code version: to change it trains nothing again.
+The distribution of the work changes no result, so nothing here is part of a session's name or of a
+code version: a change trains nothing again.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What lies in the object store, and when each thing was used last."""
+"""Lists the content of the object store, and when each thing was used last."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

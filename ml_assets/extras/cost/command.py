@@ -1,4 +1,4 @@
-"""ml-assets models cost: what machines, storage and transfer were used for, and what that costs."""
+"""ml-assets models cost: the use of machines, storage and transfer, and its cost."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The ``sanity`` verb: every check that means something for this model, in one process, in seconds.
+"""The ``sanity`` verb: every check that applies to this model, in one process, in seconds.
 
 After Karpathy, "A Recipe for Training Neural Networks" (2019). The same spec, data and seed give
 the same answers.

@@ -1,5 +1,5 @@
-"""The jobs of a pipeline, each a session with all its attempts: from the records of its runs, and
-from the folders of sessions that no run has written down."""
+"""Finds the jobs of a pipeline, each a session with all its attempts: in the records of its runs,
+and in the folders of sessions that no run has recorded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
