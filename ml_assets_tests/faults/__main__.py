@@ -8,6 +8,7 @@ import itertools
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ CRASHES = 3
 def main() -> int:
     """Play rounds, print each, and write the page; 1 where something did not hold."""
     asked = _arguments()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
     until = time.monotonic() + asked.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
     beside = [_beside(asked, one) for one in range(1, asked.side_by_side)]

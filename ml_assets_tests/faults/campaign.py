@@ -33,7 +33,8 @@ ASKED_AT_MOST = 3 * STRIKES
 PATIENCE = 300.0
 """Seconds in which the work has to get on, or is ended and begun again."""
 SILENT = "(a signal came before it said a word)"
-_ENDS_BEFORE_A_WORD = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT}
+_YOUNG = 2.0
+"""Seconds in which the interpreter itself begins, and no program can answer a signal."""
 _BETWEEN_LOOKS = 0.1
 _WAITS_FOR_A_HIT = 5.0
 """Seconds."""
@@ -295,7 +296,9 @@ class Round:
             self.progress.look()
             self.progress.ended()
             return True
-        if not file.stat().st_size and -code in _ENDS_BEFORE_A_WORD:
+        young = self._begun + _YOUNG > (self._moments or [0.0])[-1]
+        silent = signal.SIGKILL, *((signal.SIGTERM, signal.SIGINT) if young else ())
+        if not file.stat().st_size and -code in silent:
             file.write_text(f"{SILENT}\n")
         self._look_midway()
         if self._asked == ASKED_AT_MOST:
