@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -280,7 +280,9 @@ class Round:
         pace.learn(reached, self._moments)
 
     def _look_midway(self) -> None:
-        found = violations(self.place.history(), midway=True)
+        history = self.place.history()
+        spoken = tuple(text for text in history.said if text)  # one that begins says nothing yet
+        found = violations(replace(history, said=spoken), midway=True)
         broken = [*self._work.broken, *(f"{name}: {what}" for name, what in found)]
         self._work.broken.clear()
         if self.struck:
