@@ -356,9 +356,8 @@ class EmbeddedWorkspace:
         self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}
         tree = self._store.stage_tree(trees.applied(self._store.tree(self.base), self._staged))
         staged, self._drafts, self._tree = [*self._drafts, tree], [], tree.digest
-        self._head = self._store.write_commit(
-            tree.digest, (self._head,), message, self._metadata, staged
-        )
+        said = message, self._metadata
+        self._head = self._store.write_commit(tree.digest, (self._head,), *said, staged)
         return self._head
 
     def publish(self) -> PublishResult:
@@ -377,14 +376,10 @@ class EmbeddedWorkspace:
             if merged == current:
                 return AlreadyPublished(head)
             # where nobody published meanwhile, the tree is that of the branch
-            tree = [] if head == self.base else [self._store.stage_tree(merged)]
-            new = self._store.write_commit(
-                tree[0].digest if tree else self._tree,
-                (head, self._head),
-                self._message,
-                self._metadata,
-                tree,
-            )
+            new_tree = [] if head == self.base else [self._store.stage_tree(merged)]
+            tree, parents = new_tree[0].digest if new_tree else self._tree, (head, self._head)
+            said = self._message, self._metadata
+            new = self._store.write_commit(tree, parents, *said, new_tree)
             if self._store.move_main(head, new):
                 return Published(new)
 
