@@ -1,4 +1,4 @@
-"""Prints the Kubernetes Job of a pipeline's training, scores and examinations, without a
+"""Prints the Kubernetes Job of a pipeline's training, scores and sanity checks, without a
 cluster."""
 
 from typing import Any, Literal

@@ -105,7 +105,7 @@ class ClusterSpec(Frozen):
     """Nodes, what each has, and how long to wait for them.
 
     ``training.processes`` is the number of processes in all, wherever they run: each node runs
-    ``processes / nodes`` of them, one to a GPU. Scores and examinations take one pod without a GPU.
+    ``processes / nodes`` of them, one to a GPU. Scores and sanity checks use one pod and no GPU.
     """
 
     nodes: Annotated[int, Field(gt=0, le=MAX_NODES)] = 1

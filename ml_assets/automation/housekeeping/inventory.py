@@ -56,7 +56,7 @@ def makers_of(results: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str, ...]
     for session, content in results:
         try:
             model = TrainResult.model_validate_json(content).model.digest
-        except ValidationError:  # of a score or an examination
+        except ValidationError:  # of a score or a sanity check
             continue
         found[model] = (*found.get(model, ()), session)
     return found

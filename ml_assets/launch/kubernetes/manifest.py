@@ -95,7 +95,7 @@ def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) 
     """How long a program has to save after a notice: ``2 * write + 15`` seconds (``spec.notice``).
 
     Args:
-        training: None: a score or an examination, which has nothing to save.
+        training: None: a score or a sanity check, which has nothing to save.
         state_bytes: of a checkpoint; None: not known, taken for 1 GB.
 
     Returns:

@@ -33,7 +33,7 @@ _ALONE: dict[SanityName, Callable[[Subject], SanityCheck]] = {
 }
 """``beats_zero_inputs`` asks how the one before it ended."""
 _LONGEST_STEP = 60.0
-"""Seconds that a rank waits for another one in a deep examination."""
+"""Seconds that a rank waits for another one in a deep check."""
 
 
 def sanity(request: SanityRequest, events: EventWriter) -> None:

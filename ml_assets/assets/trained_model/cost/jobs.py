@@ -43,7 +43,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Job:
-    """A session: a training, a scoring, an examination."""
+    """A session: a training, a scoring, a sanity check."""
 
     name: str
     pipeline: str
