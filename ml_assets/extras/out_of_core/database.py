@@ -91,8 +91,9 @@ class Database:
         """Write the rows of a query as a Parquet file, sorted by their key."""
         order = ", ".join(f"{quoted(name)} NULLS FIRST" for name in key)
         self._connection.execute("SET preserve_insertion_order = true")
+        where = str(file).replace("'", "''")
         self._connection.execute(
-            f"COPY ({sql} ORDER BY {order}) TO '{file}'"
+            f"COPY ({sql} ORDER BY {order}) TO '{where}'"
             f" (FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_BATCH})"
         )
 
