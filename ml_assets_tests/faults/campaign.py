@@ -237,6 +237,7 @@ class Round:
             self._waiting.remove(name)
             if not self._hits(harm, now + _WAITS_FOR_A_HIT):
                 harm.end()
+                self._waiting.append(name)
                 return False
             group.strikes.append(Strike(name, round(now - self._began, 2)))
             group.harms.append(harm)
