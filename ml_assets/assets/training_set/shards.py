@@ -8,13 +8,12 @@ set, and is applied as rows are read. So the next window has the same shards, bu
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import polars as pl
@@ -51,7 +50,6 @@ from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
 from ml_assets.store.shard_rows import checksums
 
 NO_ROWS = SplitRows(())
-NOTHING_KNOWN: Mapping[str, Shard] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,18 @@ class NotComparable:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Shards that were encoded before: what is equal to one of them is not encoded again."""
+
+    shards: Mapping[str, Shard] = field(default_factory=dict)
+    """Key of the version that each was encoded from -> the shard."""
+    ahead: frozenset[str] = frozenset()
+    """The keys of those that were encoded with their partitions."""
+    kept: Callable[[str], bool] = lambda _: False
+    """Whether that of a digest is kept: from then on as long as a new one."""
+
+
+@dataclass(frozen=True)
 class Written:
     """A training set on disk."""
 
@@ -69,6 +79,8 @@ class Written:
     shards: int
     encoded: int
     """How many of the shards had to be encoded; the others were there."""
+    ahead: int
+    """How many of the others were encoded with their partitions."""
     versions: dict[str, Shard]
     """Key of the version that a shard was encoded from -> the shard; of those that have one."""
     beside: tuple[Shard, ...]
@@ -112,23 +124,38 @@ def write_labelled(
     folder: Path,
     *,
     beside: SplitRows = NO_ROWS,
-    known: Mapping[str, Shard] = NOTHING_KNOWN,
+    known: Known | None = None,
     scratch: Path | None = None,
 ) -> Written:
     """Lay labelled rows out below ``folder``, a shard for each part; fitted on ``train`` alone.
 
     Args:
         beside: rows of no split, which the next window has: of them shards are made, too.
-        known: the shards of an earlier set: what is equal to one of them is not encoded again.
+        known: shards that need not be encoded again.
         scratch: where files may lie meanwhile.
     """
     fitted = fit(rows["train"], features, label, scratch)
     tokens = fitted.preprocessing.tokens
-    encoder = _Shards(folder, features.numeric, features.categorical, label, dict(known), tokens)
+    encoder = _Shards(folder, features.numeric, features.categorical, label, known, tokens)
     splits: dict[Split, tuple[Shard, ...]] = {n: encoder.of(parts) for n, parts in rows.items()}
     further = encoder.of(beside)
     ref = _write(splits, fitted, label, folder)
-    return Written(ref, encoder.made, encoder.encoded, encoder.versions, further)
+    counts = encoder.made, encoder.encoded, encoder.ahead
+    return Written(ref, *counts, encoder.versions, further)
+
+
+def write_shard(
+    part: Part, features: FeaturesSpec, label: LabelSpec, folder: Path
+) -> tuple[str, Shard]:
+    """The shard of a version's labelled rows, below ``folder``, and the key that it is known by.
+
+    Raises:
+        SpecError: a label is not what the spec declares.
+    """
+    encoder = _Shards(folder, features.numeric, features.categorical, label)
+    encoder.of(SplitRows((part,)))
+    ((key, shard),) = encoder.versions.items()
+    return key, shard
 
 
 def write_scoring_set(
@@ -264,7 +291,7 @@ def _write_holdout(
     numeric = tuple(column.name for column in manifest.preprocessing.numeric)
     categorical = tuple(column.name for column in manifest.preprocessing.categorical)
     tokens = manifest.preprocessing.tokens
-    encoder = _Shards(folder, numeric, categorical, label, {}, tokens)
+    encoder = _Shards(folder, numeric, categorical, label, tokens=tokens)
     fitted = Fitted(manifest.preprocessing, manifest.label_scale, (0.0,))
     return _write({"holdout": encoder.of(SplitRows.of(rows))}, fitted, label, folder)
 
@@ -293,12 +320,13 @@ class _Shards:
     numeric: Sequence[str]
     categorical: Sequence[str]
     label: LabelSpec
-    known: dict[str, Shard]
+    known: Known | None = None
     tokens: Tokens | None = None
     """Of texts: how they are cut."""
     versions: dict[str, Shard] = field(default_factory=dict)
     made: int = 0
     encoded: int = 0
+    ahead: int = 0
 
     def of(self, rows: SplitRows) -> tuple[Shard, ...]:
         """A shard for each part that has rows."""
@@ -306,10 +334,13 @@ class _Shards:
 
     def _shard(self, part: Part) -> Shard:
         key = self._key(part)
-        shard = self.known.get(key)
-        if shard is None or not renew(self.folder / shard.digest / SHARD_FILE):
+        known = self.known or Known()
+        shard = known.shards.get(key)
+        if shard is None or not known.kept(shard.digest):
             shard = self._encode(part.rows.collect())
             self.encoded += 1
+        elif key in known.ahead:
+            self.ahead += 1
         self.made += 1
         if key:
             self.versions[key] = shard
