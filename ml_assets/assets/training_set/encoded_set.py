@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -130,7 +131,9 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
         scratch=scratch_in(pipeline.scratch),
     )
     for shard in written.beside:
-        pipeline.objects.publish(shard_ref(written.ref, shard))
+        ref = shard_ref(written.ref, shard)
+        if Path(ref.uri).is_dir():  # else it is with others already
+            pipeline.objects.publish(ref)
     pipeline.objects.publish(written.ref)
     log.info(shards_in_words(written))
     schema = load_schema(written.ref)
