@@ -66,8 +66,6 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
         pipeline = stores.open(declared)
         build = feature_function(pipeline)
         warn = warning_once(context.log, spec.features.function)
-        shared = is_s3(pipeline.settings.objects)
-        ahead = partial(encode, context.log) if shared else _nothing
 
         def rows_of(state: PipelineState, partition: str | None) -> "pl.DataFrame":
             reads.records(state, partition)  # whole and sound, before a row is made
@@ -84,7 +82,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
             records = reads.records(state, address.partition)
             inputs = tuple(input_version(record, state.commit) for record in records)
             work = Work(address, code_version, inputs, context.run.run_id, begun=begun)
-            made = publish_rows(state, work, rows, judged.checks, ahead)
+            made = publish_rows(state, work, rows, judged.checks, partial(encode, context.log))
             return replace(made, metadata={**made.metadata, **decode_times(build)})
 
         whole = Address(pipeline.name, STAGE)
@@ -99,16 +97,12 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
     return materialize
 
 
-def _nothing(_: Draft) -> Mapping[str, Any]:
-    return {}
-
-
 def publish_rows(
     state: PipelineState,
     work: Work,
     rows: "pl.DataFrame",
     checks: tuple[CheckOutcome, ...],
-    ahead: Callable[[Draft], Mapping[str, Any]],
+    encode: Callable[[Draft], Mapping[str, Any]],
 ) -> Made:
     """Publish the feature rows of a partition that no guard refused."""
     from ml_assets.assets.feature_set.label_rates import class_shares, label_rate
@@ -119,7 +113,8 @@ def publish_rows(
         draft.table(rows, spec.features.key)
         draft.card(rows, spec.features.key, label_columns(spec))
         rates, shares = label_rate(rows, pipeline), class_shares(rows, pipeline)
-        told = {"label_rate": rates, "class_shares": shares, **ahead(draft)}
+        ahead = encode(draft) if is_s3(pipeline.settings.objects) else {}
+        told = {"label_rate": rates, "class_shares": shares, **ahead}
         published = draft.publish(attributes=told)
     metadata = {**rates, **carded_partition(pipeline, published, address)}
     card = card_of(address, draft.statistics, spec)

@@ -10,7 +10,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -28,7 +28,7 @@ from ml_assets.assets.training_set.encoding import (
 from ml_assets.assets.training_set.fitting import Fitted, fit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.assets.training_set.tokens import token_arrays
-from ml_assets.errors import RowsRefused, StorageError, WindowError
+from ml_assets.errors import RowsRefused, StorageError
 from ml_assets.spec.canonical import canonical_json, digest_of
 from ml_assets.spec.closure import closure
 from ml_assets.spec.features import FeaturesSpec
@@ -71,6 +71,9 @@ class Known:
     """Whether that of a digest is kept: from then on as long as a new one."""
 
 
+NOTHING_KNOWN = Known()
+
+
 @dataclass(frozen=True)
 class Written:
     """A training set on disk."""
@@ -87,36 +90,6 @@ class Written:
     """Those that belong to no split."""
 
 
-def labelled_rows(
-    splits: Mapping[Split, Sequence[Part]], label: LabelSpec
-) -> dict[Split, SplitRows]:
-    """The rows of each split that can be trained or judged on: those without a label are left out.
-
-    The rows of a ranking are put in the order of their queries, which may lie in several
-    partitions: they are one part.
-
-    Raises:
-        WindowError: a split has no labelled row.
-    """
-    found: dict[Split, SplitRows] = {}
-    for name, parts in splits.items():
-        known = [
-            replace(part, rows=part.rows.filter(pl.col(label.column).is_not_null()))
-            for part in parts
-        ]
-        if label.query:
-            together = pl.concat(part.rows for part in known)
-            known = [Part(together.sort(label.query, maintain_order=True))]
-        found[name] = SplitRows(tuple(known))
-    empty = [name for name, rows in found.items() if not len(rows)]
-    if empty:
-        raise WindowError(
-            f"The splits {empty} have no row with a label {label.column!r}:"
-            " the outcomes have not arrived yet, or the window is too short."
-        )
-    return found
-
-
 def write_labelled(
     rows: Mapping[Split, SplitRows],
     features: FeaturesSpec,
@@ -124,7 +97,7 @@ def write_labelled(
     folder: Path,
     *,
     beside: SplitRows = NO_ROWS,
-    known: Known | None = None,
+    known: Known = NOTHING_KNOWN,
     scratch: Path | None = None,
 ) -> Written:
     """Lay labelled rows out below ``folder``, a shard for each part; fitted on ``train`` alone.
@@ -140,8 +113,8 @@ def write_labelled(
     splits: dict[Split, tuple[Shard, ...]] = {n: encoder.of(parts) for n, parts in rows.items()}
     further = encoder.of(beside)
     ref = _write(splits, fitted, label, folder)
-    counts = encoder.made, encoder.encoded, encoder.ahead
-    return Written(ref, *counts, encoder.versions, further)
+    made, encoded, ahead = encoder.made, encoder.encoded, encoder.ahead
+    return Written(ref, made, encoded, ahead, encoder.versions, further)
 
 
 def write_shard(
@@ -254,15 +227,11 @@ def scan_rows(ref: Ref, schema: ShardSchema) -> pl.LazyFrame:
     Raises:
         StorageError: a shard is missing, or not what the schema names.
     """
-    return pl.concat(scan_shards(ref, schema))
-
-
-def scan_shards(ref: Ref, schema: ShardSchema) -> Iterator[pl.LazyFrame]:
-    """The same rows, a shard at a time."""
-    for split in schema.splits:
-        for folder, files in _shard_files(ref, schema, split):
-            rows = pl.scan_parquet(folder / files.table.path)
-            yield rows.with_columns(pl.lit(split).alias(SPLIT))
+    return pl.concat(
+        pl.scan_parquet(folder / files.table.path).with_columns(pl.lit(split).alias(SPLIT))
+        for split in schema.splits
+        for folder, files in _shard_files(ref, schema, split)
+    )
 
 
 def _shard_files(ref: Ref, schema: ShardSchema, split: Split) -> Iterator[tuple[Path, ShardFiles]]:
@@ -320,7 +289,7 @@ class _Shards:
     numeric: Sequence[str]
     categorical: Sequence[str]
     label: LabelSpec
-    known: Known | None = None
+    known: Known = NOTHING_KNOWN
     tokens: Tokens | None = None
     """Of texts: how they are cut."""
     versions: dict[str, Shard] = field(default_factory=dict)
@@ -334,12 +303,11 @@ class _Shards:
 
     def _shard(self, part: Part) -> Shard:
         key = self._key(part)
-        known = self.known or Known()
-        shard = known.shards.get(key)
-        if shard is None or not known.kept(shard.digest):
+        shard = self.known.shards.get(key)
+        if shard is None or not self.known.kept(shard.digest):
             shard = self._encode(part.rows.collect())
             self.encoded += 1
-        elif key in known.ahead:
+        elif key in self.known.ahead:
             self.ahead += 1
         self.made += 1
         if key:

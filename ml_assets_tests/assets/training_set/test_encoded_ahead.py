@@ -82,6 +82,7 @@ def test_the_set_of_two_processes_is_that_of_one_and_none_of_its_shards_is_encod
     )
     assert _keys(store, SHARD_FILE) == made
     version = world.data_version(NAME, "training_set")
+    shutil.rmtree(world.settings.cache)
     alone = _encoded(replace(world, extra={}))
     assert (alone.written.encoded, alone.ref.digest) == (11, version)
 
