@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -130,10 +129,8 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
         known=known_shards(state),
         scratch=scratch_in(pipeline.scratch),
     )
-    for shard in written.beside:
-        ref = shard_ref(written.ref, shard)
-        if Path(ref.uri).is_dir():  # else it is with others already
-            pipeline.objects.publish(ref)
+    for shard in written.fresh:  # each by itself: a set that is there does not tell what it lacks
+        pipeline.objects.publish(shard_ref(written.ref, shard))
     pipeline.objects.publish(written.ref)
     log.info(shards_in_words(written))
     schema = load_schema(written.ref)

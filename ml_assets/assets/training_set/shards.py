@@ -80,14 +80,17 @@ class Written:
 
     ref: Ref
     shards: int
-    encoded: int
-    """How many of the shards had to be encoded; the others were there."""
+    fresh: tuple[Shard, ...]
+    """Those that had to be encoded; the others were there."""
     ahead: int
     """How many of the others were encoded with their partitions."""
     versions: dict[str, Shard]
     """Key of the version that a shard was encoded from -> the shard; of those that have one."""
-    beside: tuple[Shard, ...]
-    """Those that belong to no split."""
+
+    @property
+    def encoded(self) -> int:
+        """How many had to be encoded."""
+        return len(self.fresh)
 
 
 def write_labelled(
@@ -111,10 +114,9 @@ def write_labelled(
     tokens = fitted.preprocessing.tokens
     encoder = _Shards(folder, features.numeric, features.categorical, label, known, tokens)
     splits: dict[Split, tuple[Shard, ...]] = {n: encoder.of(parts) for n, parts in rows.items()}
-    further = encoder.of(beside)
+    encoder.of(beside)
     ref = _write(splits, fitted, label, folder)
-    made, encoded, ahead = encoder.made, encoder.encoded, encoder.ahead
-    return Written(ref, made, encoded, ahead, encoder.versions, further)
+    return Written(ref, encoder.made, tuple(encoder.fresh), encoder.ahead, encoder.versions)
 
 
 def write_shard(
@@ -294,7 +296,7 @@ class _Shards:
     """Of texts: how they are cut."""
     versions: dict[str, Shard] = field(default_factory=dict)
     made: int = 0
-    encoded: int = 0
+    fresh: list[Shard] = field(default_factory=list)
     ahead: int = 0
 
     def of(self, rows: SplitRows) -> tuple[Shard, ...]:
@@ -306,7 +308,7 @@ class _Shards:
         shard = self.known.shards.get(key)
         if shard is None or not self.known.kept(shard.digest):
             shard = self._encode(part.rows.collect())
-            self.encoded += 1
+            self.fresh.append(shard)
         elif key in self.known.ahead:
             self.ahead += 1
         self.made += 1

@@ -61,7 +61,7 @@ class S3Objects(LocalObjects):
         publish_folder(self.place.at(*inner), folder, kind, RENEWED)
 
     def renew(self, *manifest: str) -> bool:
-        """See ``LocalObjects.renew``; nothing is brought here.
+        """See ``LocalObjects.renew``: what lies in the bucket counts, and nothing is brought here.
 
         Raises:
             StoreAway: nobody can tell.
@@ -69,7 +69,7 @@ class S3Objects(LocalObjects):
         name = "/".join(manifest)
         there = next((item for item in self.place.items(name)), None)
         if there is None:
-            return super().renew(*manifest)
+            return False
         if datetime.now(UTC) - there.changed > RENEWED:
             self.place.write(name, self.place.read(name) or b"")
         return True
