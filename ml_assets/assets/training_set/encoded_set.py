@@ -30,7 +30,7 @@ from ml_assets.assets.training_set.window import (
     resolve_window,
     window_inputs,
 )
-from ml_assets.errors import MlAssetsError, counted
+from ml_assets.errors import MlAssetsError, counted, quoted
 from ml_assets.graph.data_card import card_of, split_labels
 from ml_assets.graph.publish import TABLE_FILE, Draft, Published, Work
 from ml_assets.reports.card import Card
@@ -171,7 +171,8 @@ def encode_ahead(log: RunLog, draft: Draft) -> dict[str, Any]:
         key, shard = write_shard(part, spec.features, spec.label, folder)
         pipeline.objects.publish(Ref(uri=str(folder / shard.digest), digest=shard.digest))
     except MlAssetsError as error:  # whether its rows can be trained on is training_set's to say
-        log.warning(f"{address} is published without its shard, training_set makes it: {error}")
+        said = quoted(error)
+        log.warning(f"{address} is published without its shard, training_set makes it: {said}")
         return {}
     return {SHARD: {key: shard.model_dump(mode="json")}}
 
