@@ -84,14 +84,17 @@ class TrainingPipeline(dg.Component):
         return cls(attributes, path if path.is_dir() else path.parent)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        settings = read_settings()
-        search = load_search(self.folder, self.spec)
-        pipeline = Pipeline(self.spec, self.folder, settings, search=search)
-        if _SHOWING.get() and not pipeline.on_cluster:  # there every run is a pod that loads this
-            until = arrived_until(self.spec, settings.sources, datetime.now(UTC))
-            pipeline = replace(pipeline, shown_until=until)
-        built = build_pipeline(pipeline)
-        return dg.Definitions.merge(built, own_assets(self.folder, self.spec.name))
+        return declared_in(self.folder, self.spec)
+
+
+def declared_in(folder: Path, spec: PipelineSpec) -> dg.Definitions:
+    """All that a pipeline's folder declares: what its spec says, and the team's own assets."""
+    settings = read_settings()
+    pipeline = Pipeline(spec, folder, settings, search=load_search(folder, spec))
+    if _SHOWING.get() and not pipeline.on_cluster:  # there every run is a pod that loads this
+        until = arrived_until(spec, settings.sources, datetime.now(UTC))
+        pipeline = replace(pipeline, shown_until=until)
+    return dg.Definitions.merge(build_pipeline(pipeline), own_assets(folder, spec.name))
 
 
 def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
