@@ -22,7 +22,7 @@ from ml_assets.assets.released_model.asset import released_model
 from ml_assets.assets.released_model.checks import gates
 from ml_assets.assets.trained_model.asset import trained_model
 from ml_assets.assets.trained_model.checks import sanity
-from ml_assets.assets.training_set.asset import training_set
+from ml_assets.assets.training_set.asset import encode_ahead, training_set
 from ml_assets.assets.validated_table.asset import validated_table
 from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
@@ -145,7 +145,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *(raw_snapshot(pipeline, name) for name in spec.sources),
             *(validated_table(pipeline, name) for name in spec.sources),
             *(derived_table(pipeline, name) for name in spec.tables),
-            feature_set(pipeline),
+            feature_set(pipeline, encode_ahead),
             training_set(pipeline),
             *_search(pipeline),
             trained_model(pipeline),
