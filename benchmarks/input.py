@@ -1,11 +1,12 @@
 """Rows into training: our batches against other loaders: python benchmarks/input.py [ROWS]
 
-The same rows, the same batches, one process each. Ours lie in mapped shards as they are, are encoded
-as they are taken, and kept encoded when they are read again, in an order of rows and in one of
-blocks: the best turn is one of kept rows. The others' are encoded already: those of torch's DataLoader lie in memory (a row at a time, a batch at a time, and a tuple
-of tensors that is shuffled), those of MosaicML's StreamingDataset in its shards on disk, where
-`mosaicml-streaming` is installed. Rows per CPU second, the best of three turns that take one
-another's place; one figure a line: NAME VALUE AIM holds|short.
+The same rows, the same batches, one process each. Ours lie in mapped shards as they are, are
+encoded as they are taken, and kept encoded when they are read again: the best turn is one of kept
+rows, in an order of rows and in one of blocks. The others' are encoded already: those of torch's
+DataLoader lie in memory (a row at a time, a batch at a time, and a tuple of tensors that is
+shuffled), those of MosaicML's StreamingDataset in its shards on disk, where `mosaicml-streaming` is
+installed. Rows per CPU second, the best of three turns that take one another's place; one figure a
+line: NAME VALUE AIM holds|short.
 """
 
 import importlib
