@@ -58,6 +58,7 @@ PARTS: tuple[tuple[str, object], ...] = (
         (
             features.FeaturesSpec,
             features.DecodeSpec,
+            features.EngineSpec,
             features.SubjectSpec,
             features.TableSpec,
             texts.TokensSpec,
