@@ -98,7 +98,7 @@ def new(
     Finds in what you have (--from) the types, the key, the times, the texts that mean "no value"
     and, in the names of files, the months or days that they are; says what it took for what; and
     writes defs.yaml, features.py and a contract; with --network also a network, with --ci also what
-    CI does with it: beside its room. Without --from you get 600 made-up orders. On a terminal it
+    CI does with it: beside its room. Without --from you get 600 made-up orders, with a label of --task. On a terminal it
     asks what it cannot tell. Everything in it can be changed. NAME has lower-case letters, digits
     and underscores.
 
@@ -110,10 +110,9 @@ def new(
     from ml_assets.scaffold.folder import new_folder, write_pipeline
 
     settings = read_settings(rooms_to_come=True)
-    if what is None and any((label, key, time, ahead, task, nulls)):
+    if what is None and any((label, key, time, ahead, nulls)):
         raise SpecError(
-            "--label, --ahead, --key, --time, --task and --null describe a table: name it by"
-            " --from."
+            "--label, --ahead, --key, --time and --null describe a table: name it by --from."
         )
     check_zone(zone)
     room = _room(settings, into)
@@ -164,7 +163,7 @@ class Asked:
 
         what = self.what or (_ask("Your data (a file, a folder; empty: made-up orders)") or None)
         if what is None:
-            return sample_table()
+            return sample_table(self.task or "binary")
         given = self._given(what, name, settings)
         label = self.label or _ask("What is to be predicted?", given.frame.columns)
         if not label:

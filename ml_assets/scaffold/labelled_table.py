@@ -86,8 +86,13 @@ class Table:
         return [column.name for column in self.columns if column.use == use]
 
 
-def sample_table() -> Table:
-    """600 made-up orders, some of them sent back; the same at every call."""
+def sample_table(task: Task = "binary") -> Table:
+    """600 made-up orders, the same at every call: whether each came back, what became of it, or
+    the minutes that it took to pack.
+
+    Args:
+        task: binary, multiclass or regression.
+    """
     draw = random.Random(20)
     begin = datetime(2024, 1, 1, tzinfo=UTC)
     rows: list[dict[str, object]] = []
@@ -95,10 +100,20 @@ def sample_table() -> Table:
         amount, region = round(draw.lognormvariate(3.5, 0.8), 2), draw.choice("NESW")
         chance = 0.1 + 0.5 * (amount > 60) + 0.2 * (region == "N")
         row = {"order": number, "ordered_at": begin + timedelta(hours=number)}
-        row |= {"amount": amount, "items": draw.randint(1, 9), "region": region}
-        rows.append({**row, "sent_back": draw.random() < chance})
+        items = draw.randint(1, 9)
+        row |= {"amount": amount, "items": items, "region": region}
+        sent_back = draw.random() < chance
+        match task:
+            case "multiclass":
+                outcome = ("exchanged" if amount > 60 else "sent_back") if sent_back else "kept"
+                label, value = "outcome", outcome
+            case "regression":
+                label, value = "minutes", round(2 + 1.5 * items + draw.gauss(0, 1), 1)
+            case _:
+                label, value = "sent_back", sent_back
+        rows.append({**row, label: value})
     given = Given(pl.DataFrame(rows).with_columns(pl.col("items").cast(pl.Float64)), rows="written")
-    return describe(given, label="sent_back", key=["order"], time="ordered_at")
+    return describe(given, label=label, key=["order"], time="ordered_at")
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:
