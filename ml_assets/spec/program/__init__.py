@@ -15,7 +15,7 @@ from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.calibration import Calibration
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.on_demand import RowsOnDemand
-from ml_assets.spec.sanity import Alone, SanityCheck
+from ml_assets.spec.sanity import Alone, NetworkSize, SanityCheck
 from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
@@ -388,6 +388,8 @@ class SanityResult(_Done):
     checks: tuple[SanityCheck, ...] = Field(strict=False)
     seconds: float
     alone: Alone | None = Field(default=None, exclude_if=unset)
+    size: NetworkSize | None = Field(default=None, exclude_if=unset)
+    """Of a team's own network; that of ours follows from the spec."""
 
     @property
     def failed(self) -> tuple[SanityCheck, ...]:
