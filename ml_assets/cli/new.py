@@ -98,8 +98,8 @@ def new(
     Finds in what you have (--from) the types, the key, the times, the texts that mean "no value"
     and, in the names of files, the months or days that they are; says what it took for what; and
     writes defs.yaml, features.py and a contract; with --network also a network, with --ci also what
-    CI does with it: beside its room. Without --from you get 600 made-up orders, with a label of --task. On a terminal it
-    asks what it cannot tell. Everything in it can be changed. NAME has lower-case letters, digits
+    CI does with it: beside its room. Without --from you get 600 made-up orders, with a label of
+    --task. On a terminal it asks what it cannot tell. Everything in it can be changed. NAME has lower-case letters, digits
     and underscores.
 
     \b

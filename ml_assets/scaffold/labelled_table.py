@@ -103,15 +103,15 @@ def sample_table(task: Task = "binary") -> Table:
         items = draw.randint(1, 9)
         row |= {"amount": amount, "items": items, "region": region}
         sent_back = draw.random() < chance
-        match task:
-            case "multiclass":
-                outcome = ("exchanged" if amount > 60 else "sent_back") if sent_back else "kept"
-                label, value = "outcome", outcome
-            case "regression":
-                label, value = "minutes", round(2 + 1.5 * items + draw.gauss(0, 1), 1)
-            case _:
-                label, value = "sent_back", sent_back
-        rows.append({**row, label: value})
+        back = "exchanged" if amount > 60 else "sent_back"
+        if task == "multiclass":
+            row["outcome"] = back if sent_back else "kept"
+        elif task == "regression":
+            row["minutes"] = round(2 + 1.5 * items + draw.gauss(0, 1), 1)
+        else:
+            row["sent_back"] = sent_back
+        rows.append(row)
+    label = [*rows[0]][-1]
     given = Given(pl.DataFrame(rows).with_columns(pl.col("items").cast(pl.Float64)), rows="written")
     return describe(given, label=label, key=["order"], time="ordered_at")
 
