@@ -38,17 +38,17 @@ def _prices(
 @click.option(
     "--utilization",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Share of a GPU's peak that the training is taken to reach.  [default: 0.3]",
+    help="The share of a GPU's peak that training is assumed to reach.  [default: 0.3]",
 )
 @click.option(
-    "--prices", callback=_prices, metavar="TYPE=N,...", help="The price of an hour of each type."
+    "--prices", callback=_prices, metavar="TYPE=N,...", help="The hourly price of each type."
 )
 @options.as_json
 def gpus(pipeline: str, utilization: float | None, prices: dict[str, float], as_json: bool) -> int:
     """Show on which types of GPU a training fits, and how long it would take.
 
-    Takes two steps of the real training program here, by one process, to count its operations and
-    its memory. No GPU is asked.
+    Runs two steps of the real training program here, in one process, to count its operations and
+    its memory. It needs no GPU.
     """
     from ml_assets.actions.gpus import UTILIZATION, measured_alone, on_gpus
 

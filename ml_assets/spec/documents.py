@@ -78,7 +78,8 @@ def read_json(text: str | bytes) -> Any:
 
 def half_a_sign(text: str, value: object) -> bool:
     """Whether a value that was read from JSON holds what no UTF-8 can say."""
-    if not _SURROGATE.search(text):
+    plain = text.isascii() and "\\ud" not in text and "\\uD" not in text  # most are: no search
+    if plain or not _SURROGATE.search(text):
         return False
     try:
         json.dumps(value, ensure_ascii=False).encode()
