@@ -47,7 +47,7 @@ def test_it_is_released_shown_compared_and_proved(world: World) -> None:
 def test_killed_twice_it_comes_to_the_same_release(world: World, tmp_path: Path) -> None:
     killed = World(tmp_path)
     sources.plant(killed.pipelines, killed.sources)
-    for moment in ("step 180 of", "step 360 of"):
+    for moment in ("step 40 of", "step 80 of"):
         killed.stopped_at(moment, signal.SIGKILL, "run", "code_lm", "--verbose")
     killed.cli("run", "code_lm")
     whole = world.status("code_lm")["release"]
