@@ -1,4 +1,4 @@
-"""What a command that was killed left undone behind the ledger: MLflow is told again."""
+"""Finishes what a killed command left undone after the ledger: MLflow is updated again."""
 
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.projection import is_behind, project_stages

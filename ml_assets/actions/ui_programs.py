@@ -1,4 +1,4 @@
-"""The programs behind ``ml-assets ui``: Dagster in three parts, and MLflow."""
+"""Defines the programs behind ``ml-assets ui``: Dagster in three parts, and MLflow."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
 """``dagster-mlflow`` for teams' own assets: one MLflow run for each Dagster run, ended with it.
 
-Ours write to MLflow through ``registry.tracking`` instead, which no dead server stops.
+Our own assets write to MLflow through ``records.tracking`` instead, which no dead server stops.
 """
 
 from collections.abc import Iterator

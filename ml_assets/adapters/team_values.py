@@ -1,7 +1,7 @@
-"""The values that teams' own assets return, kept for the assets that take them; ours return none.
+"""Keeps the values that teams' own assets return, for their downstream assets; ours return none.
 
-They are data: plain values as JSON, frames as Parquet. A pickle, which Dagster would write, runs
-code when it is read, and whoever writes the state folder could put one there.
+Values are data: plain values as JSON, frames as Parquet. Dagster would write a pickle, which runs
+code when it is read, and anyone who can write the state folder could put one there.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""ml-assets: the command line. What a stranger sees first, and errors as exit codes."""
+"""ml-assets: the top of the command line, and errors as exit codes."""
 
 import _thread
 import os

@@ -1,4 +1,4 @@
-"""ml-assets models: runs and models side by side, what was made of them, and what they cost."""
+"""ml-assets models: runs and models side by side, verdicts on them, and their cost."""
 
 import getpass
 import json

@@ -1,4 +1,4 @@
-"""ml-assets run: make what is due of a pipeline."""
+"""ml-assets run: make every due asset of a pipeline."""
 
 import time
 from typing import TYPE_CHECKING

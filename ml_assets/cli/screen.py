@@ -1,6 +1,7 @@
-"""What a run shows while it works: bars on a terminal, short lines elsewhere, all by --verbose.
+"""Shows the progress of a run: bars on a terminal, short lines elsewhere, every line with
+--verbose.
 
-Lines come as ``adapters/execute.py`` tells them. Warnings and what failed are always shown.
+``adapters/execute.py`` supplies the lines. Warnings and failures are always shown.
 """
 
 import re

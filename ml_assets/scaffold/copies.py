@@ -1,5 +1,4 @@
-"""Rows of a table that are copies of others under another key, counted before training refuses
-them."""
+"""Counts rows that are copies of others under another key, before training refuses them."""
 
 from collections.abc import Sequence
 from math import sqrt

@@ -1,7 +1,5 @@
-"""Addresses in the environment: of pages, S3 and a lakeFS server; none holds a password.
-
-And whether a server of ours can listen at one of this machine.
-"""
+"""Addresses in the environment: of pages, S3 and a lakeFS server, without passwords; and whether a
+server of ours can listen at one."""
 
 import os
 import re

@@ -1,4 +1,5 @@
-"""The cluster that trains: where its objects go, and what every pod is given. No secret is here."""
+"""The settings of the training cluster: where its objects go, and what every pod gets. No secret is
+here."""
 
 import os
 import re

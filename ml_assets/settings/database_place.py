@@ -1,4 +1,4 @@
-"""Where a database URL leads to, as its driver reads it: what chooses the rows, and no secret."""
+"""Where a database URL leads, as its driver reads it: what selects the rows, without secrets."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What Kubernetes takes for a name, a label and a quantity, so that mistakes are found here.
+"""Kubernetes' syntax of names, labels and quantities, so that mistakes are found here.
 
 Kubernetes documentation: "Object Names and IDs", "Labels and Selectors", "Quantity".
 """

@@ -1,6 +1,6 @@
-"""The one way to read YAML and JSON that people write: nothing in it is silently lost.
+"""The one way to read YAML and JSON that people write, without silent losses.
 
-A key that stands twice would leave the last one, and a document may be made to hurt its reader:
+A duplicate key would keep only its last value, and a document may be made to hurt its reader:
 anchors that multiply, nesting that ends the process. Both are an error with its line, found in one
 pass over the text's events, before any value is made.
 """

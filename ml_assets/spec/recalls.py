@@ -1,4 +1,4 @@
-"""A recall: bad data, everything that it reached, and who said so; and the lifting of one."""
+"""A recall: bad data, everything that it reached, and its author; and the lifting of one."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""A model that was made elsewhere, and what whoever registered it says of it."""
+"""A model that was made elsewhere, and the claims of its registration."""
 
 from pydantic import Field
 

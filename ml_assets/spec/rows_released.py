@@ -1,4 +1,4 @@
-"""Rows that were kept back and are published after all: who answers for it, and why."""
+"""Rows in quarantine that are published after all: the author and the reason."""
 
 from pydantic import Field
 

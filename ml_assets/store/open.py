@@ -1,6 +1,6 @@
-"""From a location to its adapter: the snapshot store and the object store, here or on a server.
+"""Opens the snapshot store and the object store at a location, here or on a server.
 
-What a location does not ask for is not imported.
+Adapters that a location does not need are not imported.
 """
 
 import re

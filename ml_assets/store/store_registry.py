@@ -1,7 +1,7 @@
-"""Whose records reach what lies in an object store on S3: every snapshot store that uses it.
+"""Registers every snapshot store that uses an object store on S3.
 
-House-keeping sees the records of one. What another one reaches it would take for garbage; so each
-leaves its name in the bucket, and with two names there nothing is deleted.
+House-keeping sees the records of one snapshot store, and would take another's objects for garbage.
+So each leaves its name in the bucket, and with two names there nothing is deleted.
 """
 
 import os

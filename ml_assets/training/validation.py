@@ -1,4 +1,4 @@
-"""What the validation split says of a network: the loss that weights are chosen by, and metrics.
+"""Evaluates a network on the validation split: the loss that selects the weights, and metrics.
 
 Every rank runs the same number of chunks; sums travel, rows do not.
 """

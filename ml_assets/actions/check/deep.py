@@ -1,4 +1,4 @@
-"""Whether a network keeps what training asks of every network: on made-up rows, in a minute."""
+"""Checks a network against what training requires, on made-up rows, in a minute."""
 
 from datetime import UTC, datetime
 from pathlib import Path

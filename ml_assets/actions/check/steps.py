@@ -1,4 +1,5 @@
-"""Whether a training begins well: a few steps on its newest training set; nothing stays."""
+"""Checks that a training begins well: a few steps on the newest training set, of which nothing
+stays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

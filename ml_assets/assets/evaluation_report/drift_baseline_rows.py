@@ -1,4 +1,4 @@
-"""The baseline of a model, from the rows that its report rests on; and reading it back, verified.
+"""Makes a model's drift baseline from the rows of its report, and reads it back, verified.
 
 It lies beside the report, in the same commit; the certificate of the decision holds its digest.
 """

@@ -1,4 +1,4 @@
-"""Periods of rows that are read whole: slices by the time of their decision, or by number."""
+"""Cuts rows without partitions into periods: by the time of their decision, or by number."""
 
 from datetime import UTC, datetime, timedelta
 

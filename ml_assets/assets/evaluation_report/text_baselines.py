@@ -1,6 +1,6 @@
-"""What a language model is held against: codes that count tokens, and gzip.
+"""The baselines of a language model: codes that count tokens, and gzip.
 
-Each is fitted on the training split and says how many nats each text of the holdout takes.
+Each is fitted on the training split and reports how many nats each text of the holdout takes.
 """
 
 import gzip

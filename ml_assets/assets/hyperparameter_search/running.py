@@ -1,4 +1,4 @@
-"""One training of a study: what it told while it ran, and what it came to."""
+"""One training of a study: its reports while it ran, and its result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

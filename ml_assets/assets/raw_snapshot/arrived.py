@@ -1,4 +1,5 @@
-"""How far data has arrived in a calendar that has passed: there the partitions of the UI end."""
+"""Finds how far data has arrived in a calendar that has passed: there the partitions of the UI
+end."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, time

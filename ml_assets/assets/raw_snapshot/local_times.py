@@ -1,4 +1,5 @@
-"""Local times at the two changes of a clock: those that never were, and those that came twice."""
+"""Local times at the two changes of a clock: those that never existed, and those that came
+twice."""
 
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo

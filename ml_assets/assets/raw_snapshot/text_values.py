@@ -1,4 +1,4 @@
-"""Values that are written as text, and what each declared type is in polars."""
+"""Values written as text, and the polars type of each declared type."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
-"""The line of the ledger by which a model on its way to production is out: it leaves staging or
-canary, by what its traffic showed or by a person's word, and no gate brings it back.
-"""
+"""The ledger line that takes a model out of staging or canary, because of its traffic or by a
+person's word. No gate brings the model back."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The evidence of a release as it is now, whatever was decided before."""
+"""The present evidence of a release, whatever was decided before."""
 
 from collections.abc import Sequence
 

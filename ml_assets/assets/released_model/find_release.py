@@ -1,4 +1,5 @@
-"""The release of a pipeline: what the ledger names, held to its certificate and its digest."""
+"""Finds the release of a pipeline: the one in the ledger, checked against its certificate and
+digest."""
 
 from ml_assets.errors import MlAssetsError, NothingReleased
 from ml_assets.records.loading import LoadedRelease, load_release

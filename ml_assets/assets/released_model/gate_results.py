@@ -1,4 +1,5 @@
-"""What the gates are told beside the report: the champion, the audits, who used the holdout."""
+"""The inputs of the gates besides the report: the champion, the audits, and the uses of the
+holdout."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""Golden vectors: rows that a model is tried on before it answers, and what it has to say of them.
+"""Golden vectors: rows on which a model is tried before it answers, with the expected answers.
 
-The rows are drawn from the model's own preprocessing, so no row of a person goes with a release,
-and every model has them. What it says of them is said by the program that judged it.
+The rows are drawn from the model's own preprocessing, so no person's row goes with a release, and
+every model has them. The program that judged the model gives the expected answers.
 """
 
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What goes with a release to whoever serves it, put together from what is stored about it."""
+"""Builds the hand-over of a release for another server, from stored records."""
 
 import numpy as np
 

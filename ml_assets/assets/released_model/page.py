@@ -1,4 +1,4 @@
-"""What the page of a release shows, and the record that says which model is in its stage now."""
+"""The page of a release, and the record of the model that is in its stage now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Rolling back, whole: choose the model, verify its files, try it, switch, tell MLflow.
+"""Rolls back: choose the model, verify its files, try it, switch, update MLflow.
 
-The switch is one line of the ledger, and last of what can refuse: until it is written, the model in
-the stage stays. It waits for no run and no lock, for a training may take the night.
+The switch is one line of the ledger, after everything that can refuse. Until it is written, the
+model in the stage stays. It waits for no run and no lock, because a training may take the night.
 """
 
 from collections.abc import Callable, Sequence

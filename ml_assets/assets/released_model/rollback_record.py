@@ -1,4 +1,5 @@
-"""The record of a release and its materialization, after a rollback: they say what serves."""
+"""Updates the record and the materialization of a release after a rollback, so they name the model
+in use."""
 
 from ml_assets.adapters.declared import Materialization, materialization
 from ml_assets.assets.released_model.page import show_release

@@ -1,5 +1,5 @@
-"""The sessions of the training program that a run asks for: what they tell goes to its log, and
-their names are written where its logs are sought."""
+"""Writes the events of a run's training sessions to the run's log, and records their names for
+later readers of the log."""
 
 from ml_assets.adapters.step import Instance, RunLog
 from ml_assets.launch.launcher import OnEvent

@@ -1,4 +1,4 @@
-"""Whether the gates have to decide again: the evidence, the policy or the champion moved."""
+"""Decides whether the gates are due again: the evidence, the policy or the champion changed."""
 
 from ml_assets.assets.released_model.current_evidence import current_evidence
 from ml_assets.graph.inputs import require_record

@@ -1,4 +1,4 @@
-"""From a plan to runs: the steps of the walk, what one run makes, and with which configuration."""
+"""Turns a plan into runs: the steps of the walk, each run's assets and configuration."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

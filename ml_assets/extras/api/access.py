@@ -1,4 +1,4 @@
-"""Who calls the API: a name by its token, and whether that name may change something."""
+"""Authenticates callers of the API: a name by its token, and whether it may change something."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Bodies of a bounded size that say one thing: the middleware before every route of the API."""
+"""The middleware before every route: request bodies are bounded in size and unambiguous."""
 
 import asyncio
 

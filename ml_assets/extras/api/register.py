@@ -1,6 +1,5 @@
-"""A model that was made elsewhere becomes a candidate: its files are kept, the ledger knows it, and
-a Dagster run judges it by the report and the gates that judge every other one.
-"""
+"""Makes a model that was made elsewhere a candidate: its files are kept, the ledger records it, and
+a Dagster run judges it by the same report and gates as every other one."""
 
 from collections.abc import Sequence
 from typing import Any

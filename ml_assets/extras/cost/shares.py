@@ -1,5 +1,5 @@
-"""What a job owes besides its machines: the data steps that were made for it, and its part of what
-lies in the stores. Every step and every byte is in exactly one share."""
+"""A job's share of costs besides its machines: the data steps made for it, and its part of the
+stores. Every step and every byte is in exactly one share."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

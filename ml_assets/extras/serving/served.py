@@ -1,4 +1,4 @@
-"""One release that answers: its encoder, its warm model, its queue; tried before it answers."""
+"""One served release: its encoder, its warm model, its queue; tried before it answers."""
 
 import asyncio
 from collections.abc import Callable

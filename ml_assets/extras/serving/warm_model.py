@@ -1,7 +1,7 @@
-"""A model that stays loaded: a process of the training program, asked over a pipe.
+"""Keeps a model loaded: a process of the training program, asked over a pipe.
 
-The server itself never loads torch. A process that dies is started again, and what it was asked is
-asked once more: a prediction changes nothing.
+The server itself never loads torch. A process that dies is started again and its pending request is
+repeated, because a prediction changes nothing.
 """
 
 import asyncio

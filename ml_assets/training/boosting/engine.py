@@ -1,4 +1,4 @@
-"""What grows the trees: the interface that each package fills."""
+"""The interface of a boosting package, which grows the trees."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,6 @@
-"""An append-only stream: its events are numbered without a gap, and each counts once.
+"""Reads an append-only stream: its events are numbered without a gap, and each counts once.
 
-It comes as a folder of JSON lines, a file a micro-batch.
+It is a folder of JSON lines, one file per micro-batch.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""JSON lines: one event an object a line. A key that some lines leave out is no value there."""
+"""Reads JSON lines: one object a line. A missing key is a missing value."""
 
 import io
 import itertools

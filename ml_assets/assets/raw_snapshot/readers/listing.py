@@ -1,4 +1,4 @@
-"""What lies at a source's path: each file's name, size and age, without opening it."""
+"""Lists the files at a source's path: each one's name, size and age, without opening it."""
 
 import hashlib
 import os

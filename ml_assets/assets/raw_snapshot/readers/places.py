@@ -1,4 +1,4 @@
-"""Where files of a source lie: a folder of this machine, or a bucket. One small port, two kinds."""
+"""The places of a source's files, behind one small port: a folder of this machine, or a bucket."""
 
 import hashlib
 import os

@@ -1,7 +1,7 @@
-"""Looks at partitions in turn, where a look at all of them would take too long.
+"""Looks at partitions in turn, if a look at all of them would take too long.
 
-The newest are looked at each time, the others in turn for as long as one look may take. One that
-waits for its turn counts as it was when it was looked at last.
+The newest are looked at each time, the others in turn for as long as one look may take. Until its
+turn comes, a partition counts as it was at its last look.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""The receipt of rows that a table was asked for: of SQL, Delta Lake and Iceberg."""
+"""The receipt of rows that were read from a table: SQL, Delta Lake and Iceberg."""
 
 import hashlib
 from datetime import datetime

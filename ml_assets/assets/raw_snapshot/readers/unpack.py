@@ -1,4 +1,4 @@
-"""Gzip, unpacked no further than an honest file would need."""
+"""Unpacks gzip, but no further than an honest file would need."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""Laying generated weeks out as the demo's outside world: the same files, the same database."""
+"""Writes generated weeks in the layout of the demo's sources: the same files, the same database."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence

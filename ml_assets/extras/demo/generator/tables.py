@@ -1,7 +1,7 @@
 """The tables of one generated week, drawn from the same week of the real year.
 
-A flight is a real one of that week, on the same day and hour, in the same weather; how late it was
-is moved by a few minutes. So what predicts a delay in the real year predicts it here.
+A flight is a real one of that week, on the same day and hour, in the same weather, with its delay
+moved by a few minutes. So what predicts a delay in the real year predicts it here.
 """
 
 from collections.abc import Sequence
