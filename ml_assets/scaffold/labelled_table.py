@@ -87,12 +87,7 @@ class Table:
 
 
 def sample_table(task: Task = "binary") -> Table:
-    """600 made-up orders, the same at every call: whether each came back, what became of it, or
-    the minutes that it took to pack.
-
-    Args:
-        task: binary, multiclass or regression.
-    """
+    """600 made-up orders, always the same: sent back or not, what became of it, minutes to pack."""
     draw = random.Random(20)
     begin = datetime(2024, 1, 1, tzinfo=UTC)
     rows: list[dict[str, object]] = []
@@ -103,14 +98,10 @@ def sample_table(task: Task = "binary") -> Table:
         items = draw.randint(1, 9)
         row |= {"amount": amount, "items": items, "region": region}
         sent_back = draw.random() < chance
-        back = "exchanged" if amount > 60 else "sent_back"
-        if task == "multiclass":
-            row["outcome"] = back if sent_back else "kept"
-        elif task == "regression":
-            row["minutes"] = round(2 + 1.5 * items + draw.gauss(0, 1), 1)
-        else:
-            row["sent_back"] = sent_back
-        rows.append(row)
+        outcome = ("exchanged" if amount > 60 else "sent_back") if sent_back else "kept"
+        minutes = round(2 + 1.5 * items + amount % 1, 1)
+        labels = {"multiclass": {"outcome": outcome}, "regression": {"minutes": minutes}}
+        rows.append(row | labels.get(task, {"sent_back": sent_back}))
     label = [*rows[0]][-1]
     given = Given(pl.DataFrame(rows).with_columns(pl.col("items").cast(pl.Float64)), rows="written")
     return describe(given, label=label, key=["order"], time="ordered_at")

@@ -244,9 +244,8 @@ class ScoreOutput(Reports):
     """Where the predictions go."""
 
     predictions: str
-    """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
-    label's unit (regression), scores that order the rows of a query (ranking), or the nats that
-    the text takes (language_model)."""
+    """``.npy`` [rows, outputs] float64 in the rows' order: probabilities, values in the label's
+    unit, scores within a query (ranking), or the nats of each text (language_model)."""
 
 
 class _Asked(Frozen):
@@ -389,7 +388,6 @@ class SanityResult(_Done):
     seconds: float
     alone: Alone | None = Field(default=None, exclude_if=unset)
     size: NetworkSize | None = Field(default=None, exclude_if=unset)
-    """Of a team's own network; that of ours follows from the spec."""
 
     @property
     def failed(self) -> tuple[SanityCheck, ...]:
