@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 
 from ml_assets.actions.check.check import world_and_room
-from ml_assets.assets.training_set.shards import labelled_rows, write_labelled
-from ml_assets.assets.training_set.split_rows import Part
+from ml_assets.assets.training_set.shards import write_labelled
+from ml_assets.assets.training_set.split_rows import Part, labelled_rows
 from ml_assets.errors import DoesNotFit
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob
