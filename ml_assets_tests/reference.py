@@ -59,6 +59,7 @@ PARTS: tuple[tuple[str, object], ...] = (
         (
             features.FeaturesSpec,
             features.DecodeSpec,
+            features.EngineSpec,
             features.SubjectSpec,
             features.TableSpec,
             texts.TokensSpec,
