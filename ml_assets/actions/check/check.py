@@ -27,12 +27,12 @@ from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
-from ml_assets.spec.footprint import machine_room, pod_room, require_fits
+from ml_assets.spec.footprint import Room, machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref, training_world
+from ml_assets.spec.program import Ref, World, training_world
 from ml_assets.spec.search import check_search
 from ml_assets.spec.sources import SqlSource
 from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, Boosted, Module
@@ -138,10 +138,7 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     spec, _ = check_spec(folder)
     if spec is None or not isinstance(spec.model, COUNTED):
         return ()
-    world = training_world(spec.model, spec.training)
-    room = machine_room()
-    if settings.launcher == "kubernetes":
-        world, room = over_nodes(world, spec.cluster), pod_room(spec.cluster)
+    world, room = world_and_room(spec, settings)
     try:
         count = _size(spec, settings).parameters
         tokens = spec.features.tokens
@@ -153,6 +150,14 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         file = folder / SPEC_FILE
         return (str(Mistake(file, line_of(file, "model"), "model", value, rule, str(error))),)
     return ()
+
+
+def world_and_room(spec: PipelineSpec, settings: Settings) -> tuple[World, Room]:
+    """The processes of a training, and the memory that those of one machine or pod share."""
+    world = training_world(spec.model, spec.training)
+    if settings.launcher == "kubernetes":
+        return over_nodes(world, spec.cluster), pod_room(spec.cluster)
+    return world, machine_room()
 
 
 def cluster_trouble(settings: Settings) -> str | None:
