@@ -1,8 +1,8 @@
 """A rollback from the command line: it builds no definitions and holds no lock of the folder."""
 
 from ml_assets.adapters.runs import open_instance
+from ml_assets.assets.released_model.page import rolled_back
 from ml_assets.assets.released_model.rollback import Asked, Returned, Tell, return_to
-from ml_assets.assets.released_model.rollback_record import rolled_back
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import Settings
 from ml_assets.store.pipeline_context import open_pipeline

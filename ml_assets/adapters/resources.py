@@ -38,7 +38,7 @@ class StoresResource(dg.ConfigurableResource):
         """
         pipeline = replace(declared, settings=self.settings()).with_winner()
         if keeps_objects and is_s3(pipeline.settings.objects):
-            from ml_assets.store.store_registry import register_store
+            from ml_assets.store.open import register_store
 
             with suppress(StoreAway):  # then nothing is put there either
                 register_store(pipeline.objects, pipeline.settings.snapshots)

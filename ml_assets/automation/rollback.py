@@ -36,8 +36,8 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
     )
     @reported
     def roll_back(context: dg.OpExecutionContext, stores: StoresResource) -> None:
+        from ml_assets.assets.released_model.page import rolled_back
         from ml_assets.assets.released_model.rollback import Asked, return_to
-        from ml_assets.assets.released_model.rollback_record import rolled_back
         from ml_assets.records.tracking.mlflow import Tracking
 
         config = RollbackConfig.of(context)

@@ -15,8 +15,7 @@ from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.selection import data_runs
 from ml_assets.errors import counted
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import Frozen, digest_of
 from ml_assets.store.pipeline_context import Pipeline
 
 RUN_KEY_TAG = "dagster/run_key"

@@ -385,7 +385,7 @@ def _deep(folder: Path, settings: Settings) -> int:
 
 def _steps(name: str, settings: Settings, steps: int) -> int:
     """Print how a few steps of its training ended; 1 where they did not end well."""
-    from ml_assets.actions.check.steps import train_few_steps
+    from ml_assets.actions.check.deep import train_few_steps
     from ml_assets.store.pipeline_context import open_pipeline
 
     try:

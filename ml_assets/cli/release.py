@@ -286,7 +286,7 @@ def export(pipeline: str, to: Path | None) -> None:
     holds all of it to the certificate, on any machine, without a store.
     """
     from ml_assets.actions.export import export_release
-    from ml_assets.assets.released_model.find_release import refusal_since
+    from ml_assets.records.loading import refusal_since
 
     done = export_release(opened(pipeline), to)
     since = refusal_since(done.release)

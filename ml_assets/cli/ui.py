@@ -45,7 +45,7 @@ def ui(port: int | None, host: str) -> int:
     ML_ASSETS_MLFLOW_URL, ML_ASSETS_REPORTS_URL; one that is not of this machine is taken to be
     served already.
     """
-    from ml_assets.actions.ui_programs import SOCKET, dagster_programs, is_local, mlflow_program
+    from ml_assets.actions.servers import SOCKET, dagster_programs, is_local, mlflow_program
     from ml_assets.adapters.instance import refuse_second_daemon  # Dagster takes a second to import
 
     moved = port is not None and port != urlsplit(read_settings().ui_url).port

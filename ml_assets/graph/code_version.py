@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from ml_assets.errors import SpecError
 from ml_assets.graph.stage_code import function_code, stage_code
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.gates import FunctionBaseline

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.local_times import never_were
 from ml_assets.assets.raw_snapshot.schema import type_text
-from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written, parse_text
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written, never_were, parse_text
 from ml_assets.errors import SpecError, counted, quoted
+from ml_assets.spec.leaks import SharedRows
 from ml_assets.spec.schema_change import noted
 from ml_assets.spec.sources import DType
 
@@ -227,3 +228,30 @@ def _typed(values: pl.Series, dtype: DType, written: Written) -> pl.Series:
 
 def _is(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> bool:
     return not type_text(text.to_frame(), {text.name: dtype}, written).bad
+
+
+_FEWEST = 5
+"""So many equal rows prove nothing, as for the guard of the training set."""
+_CHANCE_ERRORS = 3.0
+"""Standard errors that chance may be off by."""
+
+
+def count_copies(frame: pl.DataFrame, features: Sequence[str], label: str) -> int:
+    """How many labelled rows repeat the features and the label of a row before them.
+
+    0 where they are few, or no more than chance explains, as if the columns were independent of
+    each other: the guard ``no_shared_rows`` lets these pass.
+    """
+    rows = frame.filter(pl.col(label).is_not_null()).select(*features, label)
+    repeated = rows.is_duplicated()
+    copies = len(rows) - rows.n_unique() if len(rows) else 0
+    if not features or copies <= _FEWEST:
+        return 0
+    others = pl.repeat(float(len(rows)), len(rows), eager=True)
+    for column in rows.columns:
+        share = (pl.len().over(column) - 1) / (len(rows) - 1)
+        others = others * rows.select(share).to_series()
+    chance = float(1 - (-others).exp().mean())  # pyright: ignore[reportOperatorIssue]
+    chance += _CHANCE_ERRORS * sqrt(max(chance * (1 - chance), 0.0) / len(rows))
+    beyond = float(repeated.mean() or 0.0) - chance  # pyright: ignore[reportArgumentType]
+    return copies if beyond > SharedRows().at_most else 0

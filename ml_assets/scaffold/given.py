@@ -8,8 +8,8 @@ from typing import Literal
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode
+from ml_assets.assets.raw_snapshot.readers.places import unpacked
 from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows
-from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
 from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SourceError, SpecError, counted
 from ml_assets.scaffold.columns import typed_text, whole_or_not, with_times

@@ -11,8 +11,7 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted, did_you_mean
-from ml_assets.scaffold.columns import odd_texts
-from ml_assets.scaffold.copies import count_copies
+from ml_assets.scaffold.columns import count_copies, odd_texts
 from ml_assets.scaffold.given import Given
 from ml_assets.scaffold.moments import (
     Moments,

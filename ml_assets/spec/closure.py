@@ -19,7 +19,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 
 PACKAGE = Path(__file__).parents[1]
 _WHOLE = "*"

@@ -14,7 +14,7 @@ from ml_assets.actions.render_release import Place, read_handover, rendered
 from ml_assets.actions.verify import verify_folder
 from ml_assets.cli.release_render import render
 from ml_assets.errors import MlAssetsError
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets_tests.actions.test_render_release import definition
 from ml_assets_tests.red_team.conftest import Scene
 

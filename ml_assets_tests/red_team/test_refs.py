@@ -18,7 +18,7 @@ from ml_assets.records.ledger.stages import moves
 from ml_assets.records.record_history import read_history
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots

@@ -17,7 +17,7 @@ from ml_assets.records.ledger import chain
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.reports.wording import happened
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.load import check_spec, pipeline_folders
 from ml_assets.spec.records import StageRecord

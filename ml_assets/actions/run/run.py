@@ -40,8 +40,7 @@ from ml_assets.records.recent_runs import rows
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
 from ml_assets.settings import price_class
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.load import SPEC_FILE
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.search import SEARCH_FILE

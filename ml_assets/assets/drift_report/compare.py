@@ -27,8 +27,9 @@ from ml_assets.assets.drift_report.verdict import (
     remember,
 )
 from ml_assets.assets.drift_report.windows import DriftWindows
-from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss
-from ml_assets.assets.evaluation_report.drift_baseline_rows import (
+from ml_assets.assets.evaluation_report.drift_baseline import (
+    Baseline,
+    PeriodLoss,
     label_columns,
     labelled,
     period_losses,

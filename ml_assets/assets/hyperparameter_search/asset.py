@@ -19,7 +19,7 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.records.run_record import RunInput, run_input
 from ml_assets.records.tracking.links import Links
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.study import STUDY_FILE, Study, Trial

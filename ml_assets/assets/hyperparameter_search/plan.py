@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from ml_assets.assets.hyperparameter_search.optuna_study import Part, Proposal
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, program_of
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import SearchSpec, with_values

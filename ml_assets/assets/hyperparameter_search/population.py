@@ -14,7 +14,7 @@ from random import Random
 
 from ml_assets.assets.hyperparameter_search.learned import place, unscaled
 from ml_assets.assets.hyperparameter_search.optuna_study import Part, Proposal
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.program import Ref
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values

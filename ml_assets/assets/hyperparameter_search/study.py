@@ -11,21 +11,19 @@ from datetime import UTC, datetime
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from ml_assets.assets.hyperparameter_search.hours import (
-    Hours,
-    mark_pruned,
-    usages_of,
-    used_by,
-)
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler
 from ml_assets.assets.hyperparameter_search.plan import Plan
 from ml_assets.assets.hyperparameter_search.population import Population
 from ml_assets.assets.hyperparameter_search.running import (
+    Hours,
     Outcome,
     Running,
     again,
     how,
+    mark_pruned,
     said,
+    usages_of,
+    used_by,
 )
 from ml_assets.errors import TrainingFailed, TrainingInterrupted, counted
 from ml_assets.launch.events import session_events

@@ -19,7 +19,7 @@ from ml_assets.records.run_record import (
 )
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import with_values
 from ml_assets.spec.study import STUDY_FILE, Study, Trial, value_of

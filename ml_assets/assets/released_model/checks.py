@@ -40,8 +40,11 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         stores: StoresResource,
     ) -> Iterator[dg.AssetCheckResult]:
         from ml_assets.assets.evaluation_report.last_release import read_report
-        from ml_assets.assets.released_model.current_evidence import current_evidence
-        from ml_assets.assets.released_model.gate_results import gate_results, held_out
+        from ml_assets.assets.released_model.gate_results import (
+            current_evidence,
+            gate_results,
+            held_out,
+        )
         from ml_assets.assets.released_model.gates.decide import passed, summary
         from ml_assets.assets.released_model.report_file import publish_report
         from ml_assets.records.ledger.chain import read, record_decision, register

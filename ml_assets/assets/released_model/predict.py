@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.feature_set.new_rows import make_feature_rows, meet_contract
 from ml_assets.assets.raw_snapshot.schema import Columns, name_problems
-from ml_assets.assets.released_model.find_release import find_release, refusal_since
 from ml_assets.assets.released_model.rows_to_predict import Rows, check_keys, check_rows, of_frame
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON
@@ -27,7 +26,7 @@ from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.loading import LoadedModel, LoadedRelease
+from ml_assets.records.loading import LoadedModel, LoadedRelease, find_release, refusal_since
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.pipeline import PipelineSpec

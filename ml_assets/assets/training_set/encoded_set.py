@@ -32,7 +32,7 @@ from ml_assets.errors import counted
 from ml_assets.graph.data_card import card_of, split_labels
 from ml_assets.graph.publish import Draft, Published, Work
 from ml_assets.reports.card import Card
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.program import SCHEMA_FILE, Ref, Shard, ShardSchema, Split
 from ml_assets.spec.records import InputVersion

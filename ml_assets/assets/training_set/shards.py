@@ -30,7 +30,7 @@ from ml_assets.assets.training_set.fitting import Fitted, fit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.assets.training_set.tokens import token_arrays
 from ml_assets.errors import RowsRefused, StorageError, WindowError
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.closure import closure
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec

@@ -33,13 +33,12 @@ from ml_assets.automation.housekeeping.retention import (
 from ml_assets.errors import StoreAway, counted
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.settings import Settings
+from ml_assets.store.home import exclusive
 from ml_assets.store.local_checkpoints import discard_all, lying_at
-from ml_assets.store.locks import exclusive
-from ml_assets.store.open import open_objects, open_snapshots
+from ml_assets.store.open import open_objects, open_snapshots, other_stores, register_store
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
-from ml_assets.store.store_registry import other_stores, register_store
 
 QUARANTINE = "quarantine/"
 MANIFESTS = (

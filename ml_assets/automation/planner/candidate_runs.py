@@ -11,12 +11,11 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.assets.released_model.asset import STAGE as RELEASED
 from ml_assets.automation.planner.due import model_nodes, under_published_code
-from ml_assets.automation.planner.gates_due import put_out, standing_refusal
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
-from ml_assets.automation.planner.selection import ModelRun, model_run
+from ml_assets.automation.planner.selection import ModelRun, model_run, put_out, standing_refusal
 from ml_assets.automation.planner.steps import DataStep
 from ml_assets.doors import door
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.layout import Address

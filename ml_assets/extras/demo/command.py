@@ -223,8 +223,8 @@ def generate(
     """
     from pydantic import ValidationError
 
-    from ml_assets.extras.demo.generator.lay_out import lay_out_generated, weeks_from
     from ml_assets.extras.demo.generator.recipe import Recipe
+    from ml_assets.extras.demo.generator.tables import lay_out_generated, weeks_from
     from ml_assets.extras.demo.outside_world import FIRST_WEEK
 
     first = start.date() if start else FIRST_WEEK

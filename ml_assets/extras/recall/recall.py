@@ -14,7 +14,7 @@ from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import stages
 from ml_assets.records.recalls import derived_from
 from ml_assets.records.record_history import Made, Node, RunHistory, node_of, read_history
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.spec.stages import STAGES

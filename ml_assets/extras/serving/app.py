@@ -19,7 +19,6 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 
 from ml_assets.adapters.same_origin import LOOPBACK
-from ml_assets.assets.released_model.find_release import refusal_since
 from ml_assets.errors import MlAssetsError, RowsRefused, SpecError, counted
 from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access
@@ -29,6 +28,7 @@ from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel, aside
 from ml_assets.extras.serving.traffic import Part, Traffic, together
+from ml_assets.records.loading import refusal_since
 
 if TYPE_CHECKING:
     from ml_assets.extras.online.features import Features

@@ -13,8 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ml_assets.spec.base import Digest, Frozen, unset
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import Digest, Frozen, digest_of, unset
 from ml_assets.spec.closure import PACKAGE, closure
 
 Part = Literal["network", "trees", "xgboost", "measure", "sanity", "score"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway, StoreRefuses
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
 from ml_assets.store.checkpoints import (
     CheckpointStore,

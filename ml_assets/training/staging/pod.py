@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from ml_assets.errors import StoreAway
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import Request
 from ml_assets.spec.program.exit_codes import (
     EXIT_BUG,

@@ -16,7 +16,7 @@ from ml_assets.assets.hyperparameter_search.study_memory import answering
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
 from ml_assets.launch.session_name import train_session
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, TrainResult, World

@@ -14,7 +14,7 @@ from ml_assets.records.ledger.certificate import (
 )
 from ml_assets.records.ledger.chain import append, path_of, read, record_decision
 from ml_assets.records.loading import certificate_of
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import PAYLOAD_TYPE, Provenance
 from ml_assets.spec.program.identity import Machine, Node, Place, Program
 from ml_assets.spec.records import InputVersion, LedgerEntry

@@ -9,15 +9,19 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.event_log import Batch, consume
-from ml_assets.assets.raw_snapshot.readers.json_lines import parse_lines
+from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume, parse_lines
 from ml_assets.assets.raw_snapshot.readers.listing import KEPT, Found, Listing
 from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
-from ml_assets.assets.raw_snapshot.readers.places import Place, content, digest, place_of
+from ml_assets.assets.raw_snapshot.readers.places import (
+    Place,
+    content,
+    digest,
+    newest_version,
+    place_of,
+    unpacked,
+)
 from ml_assets.assets.raw_snapshot.readers.references import read_references, reference_receipt
-from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
-from ml_assets.assets.raw_snapshot.readers.versions import newest_version
 from ml_assets.assets.raw_snapshot.schema import Reading
 from ml_assets.assets.raw_snapshot.text_values import Written
 from ml_assets.errors import SourceError, counted

@@ -1,4 +1,5 @@
-"""What lies at a source's path: each file's name, size and age, without opening it."""
+"""What lies at a source's path: each file's name, size and age, without opening it; and so how far
+data has arrived."""
 
 import hashlib
 import os
@@ -6,11 +7,16 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
-from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern, Segment
+from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern, Segment, pattern_of
 from ml_assets.errors import SourceError
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.sources import EventsSource, FilesSource
 
 KEPT = 10_000
 """Files of one partition that are remembered one by one; beyond, only what they sum up to."""
@@ -201,3 +207,41 @@ def odd_key(name: str, key: str) -> str:
             " its origin."
         )
     return odd_text(name, key)
+
+
+def arrived_until(spec: PipelineSpec, root: Path, now: datetime) -> date | None:
+    """The day on which the newest partition ends that a folder below ``root`` holds.
+
+    None where that is not for us to say: ``partitions.end`` has not passed, no partitioned source
+    is a folder here, nothing has arrived, or a folder has a gap, which everybody should see.
+    """
+    calendar = spec.partitions
+    zone = ZoneInfo(calendar.timezone)
+    if calendar.end is None or calendar.cadence == "hourly":  # it ends with a day, hours do not
+        return None
+    if now < datetime.combine(calendar.end, time(), zone):
+        return None
+    known = windows(calendar, now)
+    newest = 0
+    for name, pattern in _folders(spec):
+        there = [_holds(name, pattern.at(partition=window.key), root) for window in known]
+        arrived = sum(there)
+        if not all(there[:arrived]):
+            return None
+        newest = max(newest, arrived)
+    return known[newest - 1].end.astimezone(zone).date() if newest else None
+
+
+def _folders(spec: PipelineSpec) -> Iterator[tuple[str, Pattern]]:
+    for name, source in spec.sources.items():
+        if isinstance(source, FilesSource | EventsSource) and source.partitioned:
+            pattern = pattern_of(source.path)
+            if not pattern.is_s3 and not source.versioned:
+                yield name, pattern
+
+
+def _holds(name: str, pattern: Pattern, root: Path) -> bool:
+    try:
+        return any(isinstance(found, Found) for found in list_local(name, root, pattern))
+    except SourceError:  # reading it says why
+        return False

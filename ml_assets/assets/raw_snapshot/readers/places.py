@@ -1,16 +1,24 @@
-"""Where files of a source lie: a folder of this machine, or a bucket. One small port, two kinds."""
+"""Where files of a source lie: a folder of this machine, or a bucket. One small port, two kinds.
 
+And what is asked of any file there: the version that was known, and gzip that unpacks to no bomb.
+"""
+
+import gzip
 import hashlib
+import io
 import os
+import re
 import stat
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from ml_assets.assets.raw_snapshot.readers.listing import Found, Refusal, leads_out, list_local
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, quoted
+from ml_assets.spec.paths import VERSION_FIELD
 
 CHUNK = 1 << 20
 MOST_BYTES = 2 << 30
@@ -142,3 +150,95 @@ def content(place: Place, found: Found) -> bytes:
             " smaller partitions, or several files for each (path: .../{partition}/*.csv)."
         )
     return b"".join(place.chunks(found))
+
+
+RATIO = 100
+"""Text shrinks to a tenth, seldom to a thirtieth; what shrinks more is no text."""
+_ALLOWED = 64 << 20
+"""Bytes that any file may unpack to, whatever its ratio."""
+_GZIP = b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"
+
+
+def allowed(packed: int, at_least: int = _ALLOWED) -> int:
+    """Bytes that so many packed ones may become."""
+    return min(MOST_BYTES, max(at_least, RATIO * packed))
+
+
+def unpacked(content: bytes, path: str, where: str) -> bytes:
+    """The text of a file: unpacked where its name ends in ``.gz``, else as it is.
+
+    Raises:
+        SourceError: it is cut off, damaged, or grows beyond every measure; or it is an archive.
+    """
+    if content.startswith(_ZIP):
+        raise SourceError(f"{where} is a ZIP archive. Deliver the file itself, or gzip (.gz).")
+    if not path.endswith(".gz"):
+        if content.startswith(_GZIP):
+            raise SourceError(f"{where} is gzip, and its name does not say so: end it in .gz.")
+        return content
+    bound = allowed(len(content))
+    parts: list[bytes] = []
+    size = 0
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            while part := packed.read(CHUNK):
+                size += len(part)
+                if size > bound:
+                    raise SourceError(
+                        f"{where}: {len(content):,} bytes of gzip unpack to more than {bound:,}"
+                        f" bytes. At most {RATIO} times as much is expected of rows; write the"
+                        " file uncompressed if it is meant."
+                    )
+                parts.append(part)
+    except EOFError as error:
+        raise SourceError(
+            f"{where} is cut off: its gzip does not end. Deliver it again, whole."
+        ) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise SourceError(
+            f"{where} is not whole gzip: {quoted(error)}. Deliver it again."
+        ) from error
+    return b"".join(parts)
+
+
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+
+
+def newest_version(name: str, pattern: Pattern, root: Path, partition: str) -> str:
+    """The version that was known on the first day of a partition.
+
+    Raises:
+        SourceError: none was, or a file is named by something else than a date.
+    """
+    place = place_of(name, pattern, root)
+    found = {version_of(name, pattern, file.path) for file in place.list(pattern)}
+    known = known_at(found, partition)
+    if known is None:
+        path = place.title(pattern.below)
+        first = f"; the first one is of {min(found)}" if found else ""
+        raise SourceError(
+            f"{name} [{partition}]: no version of {path} was known by then{first}. A partition"
+            " never uses a later one: deliver the version that was in force, named by its date."
+        )
+    return known
+
+
+def known_at(versions: Iterable[str], partition: str) -> str | None:
+    """The newest of the dates that is not after the day a partition begins; None: there is none."""
+    return max((version for version in versions if version <= partition[:10]), default=None)
+
+
+def version_of(name: str, pattern: Pattern, path: str) -> str:
+    """The date in a path.
+
+    Raises:
+        SourceError: it is none.
+    """
+    version = (pattern.fields(path) or {})[VERSION_FIELD[1:-1]]
+    if not _DATE.fullmatch(version):
+        raise SourceError(
+            f"{name}: {path} is no version of the table: {version!r} is not a date, written"
+            " 2013-01-31, from which on it is in force. Rename the file, or move it away."
+        )
+    return version

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, period_loss
-from ml_assets.assets.evaluation_report.drift_baseline_rows import labelled
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, labelled, period_loss
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.spec.base import Digest, Frozen
