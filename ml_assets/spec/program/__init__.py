@@ -14,7 +14,7 @@ from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.calibration import Calibration
 from ml_assets.spec.program.identity import Program
-from ml_assets.spec.program.pod import RowsOnDemand
+from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.sanity import Alone, SanityCheck
 from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec

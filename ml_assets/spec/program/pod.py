@@ -110,14 +110,3 @@ def terminated_pod(name: str) -> int | None:
 def shell_code(code: int) -> int:
     """An exit code as a process gives it: 128 + n for signal n."""
     return code if code >= 0 else 128 - code
-
-
-class RowsOnDemand(Frozen):
-    """The rows of the training split are fetched as training comes to them."""
-
-    uri: str
-    """``s3://``: the folder of the shards."""
-    scratch: str
-    """A folder of this machine."""
-    bytes: Positive
-    """Of the disk that each process may take for them."""

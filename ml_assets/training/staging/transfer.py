@@ -17,7 +17,8 @@ from ml_assets.spec.program import (
     ScoreRequest,
     TrainRequest,
 )
-from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE, RowsOnDemand
+from ml_assets.spec.program.on_demand import RowsOnDemand
+from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place
