@@ -48,7 +48,7 @@ class StoresResource(dg.ConfigurableResource):
 class LauncherResource(dg.ConfigurableResource):
     """Runs training sessions as local processes or as Jobs of a cluster: ML_ASSETS_LAUNCHER.
 
-    It has no field: who launches a run could set it, and with it what is read and written.
+    It has no field: whoever launches a run could set it, and with it what is read and written.
     """
 
     _goes_on: Callable[[], bool] | None = PrivateAttr(default=None)

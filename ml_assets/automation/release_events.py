@@ -1,4 +1,4 @@
-"""Who serves is told when a release moves: a CloudEvent over HTTP for each move of the ledger.
+"""Whoever serves is told when a release moves: a CloudEvent over HTTP for each move of the ledger.
 
 The ledger is the outbox: Dagster's storage keeps, for each address, which line it has taken. A line
 that is not taken is sent again at the next tick, and no later one of its pipeline before it. A kill

@@ -127,7 +127,7 @@ def file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[str
 
 
 def _network_digest(pipeline: Pipeline) -> dict[str, str]:
-    """Of a team's own network; of nothing where its code cannot be read (training it says so)."""
+    """The digest of a team's own network; nothing where its code cannot be read (training says)."""
     model = pipeline.spec.model
     if not isinstance(model, Module):
         return {}

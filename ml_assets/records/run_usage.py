@@ -23,7 +23,7 @@ from ml_assets.store.objects import LocalObjects
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 _USAGE = re.compile(r"usage/(.+)-a(\d+)\.json")
-"""``usage/<session>-a<attempt>.json`` in a run's folder: who looks for one need not read it."""
+"""``usage/<session>-a<attempt>.json`` in a run's folder: whoever looks for one need not read it."""
 
 
 class Whose(Frozen):

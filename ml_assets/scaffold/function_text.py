@@ -71,7 +71,7 @@ def _in_window(time: str) -> str:
 
 
 def _once(table: Table) -> str:
-    """Of rows that differ by their key alone the first one, and all whose label is not known."""
+    """The first of rows that differ by their key alone, and all rows whose label is not known."""
     label = _quoted(table.label)
     learned = [*table.names("numeric"), *table.names("categorical"), table.label]
     columns = "".join(f"\n                {_quoted(name)}," for name in learned)

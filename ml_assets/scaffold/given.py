@@ -27,9 +27,9 @@ SQL = "sql:"
 FEWEST = 5
 """With fewer partitions the files are one table, split by time in shares."""
 _MOST_BYTES = 256_000_000
-"""Of many files so much is looked at, evenly spread."""
+"""Bytes of many files that are looked at, evenly spread."""
 _MOST_ROWS = 200_000
-"""Of a table of a database."""
+"""Rows of a table of a database that are looked at."""
 _NO_PATH = {*"*?[]{}"}
 """Signs that mean something in the path of a source."""
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}

@@ -11,7 +11,7 @@ from ml_assets.scaffold.labelled_table import Table
 ALIKE = 0.9
 """How far the losses of two models that are as good go along, row by row: their correlation."""
 _SHARE = 0.2
-"""Of rows that are not cut in time so many are held out."""
+"""The share of rows that is held out, where they are not cut in time."""
 _LEAST, _MOST = 0.01, 0.25
 _ENOUGH = 10
 """Days of a holdout whose spread is taken for that of days; of fewer, that of all days is."""

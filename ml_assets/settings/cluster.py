@@ -123,7 +123,7 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
     value = env.get(name)
     if not value or is_dns_subdomain(value):
         return value or None
-    # not shown: who mistakes the name for the secret itself would find it in a log
+    # not shown: whoever mistakes the name for the secret itself would find it in a log
     raise SettingsError(
         f"{name} is no name of a Secret; expected lower-case letters, digits, '-' and '.', such as"
         " ml-assets-training. The Secret's contents never go into a variable."

@@ -134,7 +134,7 @@ class Settings:
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
     servers: Mapping[str, str]
-    """Of S3 and lakeFS, as far as the environment names them: variable -> address or region."""
+    """The servers of S3 and lakeFS that the environment names: variable -> address or region."""
 
     @property
     def dagster_home(self) -> Path:

@@ -31,7 +31,7 @@ class RolloutSpec(Frozen):
     """Columns of the key, or features, whose values' hash chooses who answers a row: the same
     entity is answered by the same model."""
     share: Annotated[float, Field(gt=0, le=0.5)] = 0.05
-    """Of the entities, those that the canary answers."""
+    """The share of the entities that the canary answers."""
     steps: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
         default=(0.25, 0.5), strict=False
     )

@@ -94,7 +94,7 @@ class SearchSpec(Frozen):
     """Beside the spec's own setting, which every study trains, too. Of a population: its members,
     each of which trains as long as a whole training."""
     rounds: Annotated[int, Field(ge=2)] | None = None
-    """Of a population: parts of a training. After each, the worst quarter takes over from the
+    """The parts of a training, for a population. After each, the worst quarter takes over from the
     best."""
     parallel: Positive | None = None
     """Trials side by side. None: as many as this machine has cores, or four on a cluster."""
@@ -105,7 +105,7 @@ class SearchSpec(Frozen):
     seeds: Annotated[int, Field(ge=0, le=20)] = 3
     """How many seeds the best setting is trained by, to know how much they matter; 0 or 1: none."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Of the search: the same one tries the same."""
+    """The seed of the search: the same one tries the same."""
     schedule: Timed | None = None
     """When the study is asked for by itself. None: not at a time of its own."""
     after_refusals: Annotated[int, Field(ge=2)] | None = None

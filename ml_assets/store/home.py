@@ -31,7 +31,7 @@ def prepare(settings: Settings) -> None:
     home = settings.home
     if (home / _FORMAT_FILE).is_file() and not may_write(home):
         _require_format(settings)
-        return  # a read-only copy: who only reads can use it
+        return  # a read-only copy: whoever only reads can use it
     try:
         settings.dagster_home.mkdir(parents=True, exist_ok=True)
         with told(home):

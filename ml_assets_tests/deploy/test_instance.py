@@ -12,7 +12,7 @@ import pytest
 import yaml
 from dagster._config import process_config, resolve_to_config_type
 
-from ml_assets.automation.housekeeping.retention import delete
+from ml_assets.automation.housekeeping.run_logs import delete
 from ml_assets_tests.servers.postgres import postgres
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 

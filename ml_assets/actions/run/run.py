@@ -52,7 +52,7 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState
 _LATER = "see the runs with ml-assets models experiments, and add to one with ml-assets models note"
 
 
-class Wish(Frozen):
+class FreshRequest(Frozen):
     """What a fresh training was asked for with, and the salt that its session is named by."""
 
     salt: str
@@ -70,7 +70,7 @@ class Wish(Frozen):
 
 
 class FreshTraining:
-    """A pipeline's wish, kept in the state folder until its model is made, or it is dropped."""
+    """A request for a fresh training, kept until its model is made, or it is dropped."""
 
     def __init__(self, home: Path, pipeline: str) -> None:
         self._file = home / "fresh" / f"{pipeline}.json"
@@ -79,7 +79,7 @@ class FreshTraining:
     def salt(
         self, fresh: bool | None, as_of: str | None, epochs: int | None
     ) -> tuple[str | None, str]:
-        """The salt to train by, and what to tell of a wish that was not granted yet; both may be
+        """The salt to train by, and what to tell of a request that was not met yet; both may be
         empty.
 
         Args:
@@ -93,24 +93,24 @@ class FreshTraining:
             drop = f"ml-assets run {self._pipeline} --no-fresh drops it"
             return kept.salt, f"the fresh training that was interrupted goes on ({drop})"
         if fresh:
-            wish = Wish(salt=uuid4().hex, as_of=as_of, epochs=epochs)
+            asked = FreshRequest(salt=uuid4().hex, as_of=as_of, epochs=epochs)
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._file, canonical_json(wish))
-            return wish.salt, ""
+            write_whole(self._file, canonical_json(asked))
+            return asked.salt, ""
         if kept is not None:
             again = kept.command(self._pipeline)
             return None, f"a fresh training was interrupted, and waits: {again} goes on with it"
         return None, ""
 
     def made(self, model: StageRecord | None) -> None:
-        """Forget a wish that this model fulfils."""
+        """Forget a request that this model meets."""
         kept = self._kept()
         if kept is not None and model is not None and model.attributes.get("salt") == kept.salt:
             self._file.unlink(missing_ok=True)
 
-    def _kept(self) -> Wish | None:
+    def _kept(self) -> FreshRequest | None:
         try:
-            return Wish.model_validate_json(self._file.read_bytes())
+            return FreshRequest.model_validate_json(self._file.read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
 

@@ -273,7 +273,7 @@ def _of_labels(frames: dict[str | None, pl.DataFrame], label: LabelSpec) -> Prof
 _MONDAY = datetime(2001, 1, 1, tzinfo=UTC)
 """Slices are counted from here, so that those of a week begin on its first day."""
 _FEW = 0.5
-"""Of the median slice: one with fewer rows joins the one before, for it says little by itself."""
+"""A share of the median slice: one with fewer rows says little and joins the one before."""
 
 
 def slice_names(rows: pl.DataFrame, spec: PipelineSpec, first: int = 0) -> pl.Series:

@@ -30,7 +30,7 @@ class Subject:
     ref: Ref
     manifest: ModelManifest
     code: NetworkCode | None
-    """Of a team's own network."""
+    """The code of a team's own network."""
 
     @classmethod
     def own(cls, pipeline: Pipeline, ref: Ref, manifest: ModelManifest) -> "Subject":

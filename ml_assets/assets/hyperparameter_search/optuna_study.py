@@ -58,7 +58,7 @@ class Proposal:
     told: bool = False
     """Whether the sampler knows how it ended."""
     part: Part | None = None
-    """Of a population; None: it is trained whole."""
+    """Its part of a population; None: it is trained whole."""
 
 
 class Sampler:

@@ -25,7 +25,7 @@ class Plan:
     """The training by the spec's own setting."""
     parallel: int
     processes: int | None
-    """Of each trial; None: as many as the spec says."""
+    """Processes of each trial; None: as many as the spec says."""
 
     def fits(self, values: Values) -> bool:
         """Whether the spec takes these values together."""

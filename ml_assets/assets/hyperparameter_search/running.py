@@ -88,7 +88,7 @@ class Running:
     stop: Flag = field(default_factory=Flag)
     story: TrainingStory = field(default_factory=TrainingStory)
     rounds: int = 1
-    """Of a population: how many make a whole training."""
+    """How many rounds of a population make a whole training."""
     pruned: bool = False
     held: Hours = NOTHING
     """What its session had used before this process came."""

@@ -72,7 +72,7 @@ class StudyRun:
         self._trials: dict[int, Trial] = {}
         self._repeats: dict[int, float] = {}
         self._weights: dict[int, Ref] = {}
-        """Of a population: number of a trial -> the model that it came to."""
+        """Number of a trial of a population -> the model that it came to."""
         self._over = 0
         search = plan.search
         self._trainings = search.trials * (search.rounds or 1) + max(1, search.seeds)

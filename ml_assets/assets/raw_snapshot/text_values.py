@@ -46,7 +46,7 @@ class Written:
     """How values are written as text."""
 
     zone: str | None = None
-    """Of times that are written without one; None: such a time is none."""
+    """The zone of times that are written without one; None: such a time is none."""
     decimal: Literal[".", ","] = "."
     """Before the fraction of a number."""
     dates: DateOrder = "ymd"

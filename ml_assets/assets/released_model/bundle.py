@@ -72,7 +72,7 @@ class Evidence:
     handover: bytes
     """What whoever serves it is told."""
     signature: Signature | None
-    """Of that document; None: whoever exported it has no key."""
+    """The signature of that document; None: whoever exported it has no key."""
 
 
 def write_bundle(

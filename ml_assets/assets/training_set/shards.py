@@ -295,7 +295,7 @@ class _Shards:
     label: LabelSpec
     known: dict[str, Shard]
     tokens: Tokens | None = None
-    """Of texts: how they are cut."""
+    """How texts are cut; None: there are none."""
     versions: dict[str, Shard] = field(default_factory=dict)
     made: int = 0
     encoded: int = 0

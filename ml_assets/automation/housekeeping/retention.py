@@ -58,7 +58,7 @@ class Thing:
     used: datetime
     """When it was made, or taken up again."""
     busy: str = ""
-    """Who works with it now; empty: nobody."""
+    """Whoever works with it now; empty: nobody."""
     needs: tuple[str, ...] = ()
     """Names of other things that it is of no use without."""
     path: Path | None = None

@@ -82,5 +82,5 @@ class SqliteOnline:
         return self._connection
 
     def _inode(self) -> int:
-        """Of the file; another one may lie in its place. 0: there is none."""
+        """The inode of the file, in whose place another one may lie. 0: there is none."""
         return self._file.stat().st_ino if self._file.exists() else 0

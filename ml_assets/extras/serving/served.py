@@ -47,7 +47,7 @@ class WarmModel:
     threads: int
     tell: Callable[[str], None]
     code: NetworkCode | None = None
-    """Of a team's own network."""
+    """The code of a team's own network."""
     restarts: int = 0
     _process: asyncio.subprocess.Process | None = None
     _scratch: tempfile.TemporaryDirectory[str] | None = None

@@ -61,7 +61,7 @@ class Watch:
     champion: Seen = field(default_factory=Seen)
     canary: Seen = field(default_factory=Seen)
     share: float = 0.05
-    """Of the rows, which the canary answers."""
+    """The share of the rows that the canary answers."""
     _owed: float = 0.0
     """Times of the champion that are to be remembered, and parts of one."""
 

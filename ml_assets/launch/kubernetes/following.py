@@ -115,7 +115,7 @@ class Following:
                 self._place(pods)
                 self._pull()
                 if (trouble := watch.trouble()) is not None:
-                    self._warn("cluster", f"The training goes on; who follows it waits: {trouble}")
+                    self._warn("cluster", f"The training goes on; its follower waits: {trouble}")
                 self._tell_recovery(seen.job(self._order.name), pods)
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:

@@ -158,7 +158,7 @@ def _of_classes(own: NDArray[np.float64], subject: Subject, rows: Tensors) -> fl
 
 _LEAK_ROWS = 16
 _SCORED_ROWS = 1024
-"""Of validation, which predicts so many at once."""
+"""Rows of validation, which predicts so many at once."""
 _GRADIENT_ROWS = 512
 
 

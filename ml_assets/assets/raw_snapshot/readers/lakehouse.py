@@ -218,7 +218,7 @@ class DeltaLake:
 
 
 def _options(place: str) -> dict[str, str] | None:
-    """Of a store that is no AWS: it may have no certificate."""
+    """The options of a store that is no AWS, which may have no certificate; else None."""
     if not place.startswith(S3):
         return None
     endpoint = os.environ.get("AWS_ENDPOINT_URL", "")

@@ -52,7 +52,7 @@ class Contract:
 
 
 NO_CONTRACT = Contract("none", ())
-"""Of a source that names none: it may be read, and no row of it is published."""
+"""The contract of a source that names none: it may be read, and no row of it is published."""
 
 
 _SUITE_KEYS = {"name", "id", "expectations", "meta", "notes"}

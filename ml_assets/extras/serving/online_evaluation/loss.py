@@ -175,7 +175,7 @@ def _interval(loss: PeriodLoss) -> Interval:
 
 
 def _difference(canary: PeriodLoss, champion: PeriodLoss) -> Interval:
-    """Of two independent means; the fewer blocks count for both."""
+    """The difference of two independent means; the fewer blocks count for both."""
     value = canary.mean - champion.mean
     wide = _t(min(canary.blocks, champion.blocks) - 1) * sqrt(canary.error**2 + champion.error**2)
     return Interval(value=value, low=value - wide, high=value + wide)
