@@ -33,7 +33,7 @@ _LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
-class Program:
+class ServerProgram:
     """A server as a command."""
 
     name: str
@@ -44,7 +44,7 @@ class Program:
     """Added to ours; not in repr, for an address may hold a password."""
 
 
-class Stopped(BaseException):
+class StopSignal(BaseException):
     """A signal asked for the end: no error, so nothing that takes errors takes it."""
 
 
@@ -57,7 +57,7 @@ class _Signal:
     def stop(self, _number: int, _frame: FrameType | None) -> None:
         if not self.came:
             self.came = True
-            raise Stopped
+            raise StopSignal
 
 
 _signal: ContextVar[_Signal | None] = ContextVar("signal", default=None)
@@ -90,7 +90,7 @@ def stoppable() -> Iterator[None]:
     old = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    except Stopped:
+    except StopSignal:
         return
     finally:
         _signal.reset(token)
@@ -107,7 +107,7 @@ class Programs:
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
-        self._running: list[tuple[Program, subprocess.Popen[bytes]]] = []
+        self._running: list[tuple[ServerProgram, subprocess.Popen[bytes]]] = []
 
     def __enter__(self) -> "Programs":
         return self
@@ -124,7 +124,7 @@ class Programs:
                 process.send_signal(signal.SIGQUIT)
                 process.wait()
 
-    def start(self, program: Program) -> None:
+    def start(self, program: ServerProgram) -> None:
         """Start one, whose process group a Ctrl-C does not reach: this process ends it."""
         _go_on()
         tied = (sys.executable, "-I", supervisor.__file__, str(os.getpid()), str(GRACE_SECONDS))
@@ -164,11 +164,11 @@ def _go_on() -> None:
     """Return where no signal has asked for the end.
 
     Raises:
-        Stopped: one has.
+        StopSignal: one has.
     """
     asked = _signal.get()
     if asked and asked.came:
-        raise Stopped
+        raise StopSignal
 
 
 def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
@@ -190,7 +190,9 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
-def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> Iterator[Program]:
+def dagster_programs(
+    host: str, port: int, settings: Settings, folder: Path
+) -> Iterator[ServerProgram]:
     """What ``dagster dev`` starts, but for the web server, which is the guarded one."""
     python, module = (sys.executable, "-m"), "ml_assets.definitions"
     socket, workspace = folder / SOCKET, folder / "workspace.yaml"
@@ -198,20 +200,22 @@ def dagster_programs(host: str, port: int, settings: Settings, folder: Path) -> 
     workspace.write_text(json.dumps({"load_from": [{"grpc_server": location}]}))
     start = ("code-server", "start", *_QUIET, "-m", module, "--location-name", "ml_assets")
     start += ("-d", LIBRARY)
-    yield Program("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
+    yield ServerProgram("Dagster's code location", (*python, "dagster", *start, "-s", str(socket)))
     where = (*_QUIET_WEB, "-h", host, "-p", str(port), "-w", str(workspace))
     names = (*settings.ui_hosts, host)
     hosts = " ".join(name for name in names if ":" not in name)  # of IPv6 the loopback's alone
-    yield Program(
+    yield ServerProgram(
         "Dagster's web server",
         (*python, "ml_assets.adapters.webserver", *where),
         environment={"ML_ASSETS_UI_HOSTS": hosts},
     )
     daemon = Path(sysconfig.get_path("scripts"), "dagster-daemon")
-    yield Program("Dagster's daemon", (str(daemon), "run", *_QUIET_DAEMON, "-w", str(workspace)))
+    yield ServerProgram(
+        "Dagster's daemon", (str(daemon), "run", *_QUIET_DAEMON, "-w", str(workspace))
+    )
 
 
-def mlflow_program(settings: Settings) -> Iterator[Program]:
+def mlflow_program(settings: Settings) -> Iterator[ServerProgram]:
     """MLflow's server, where runs go to a database and nobody else serves it; else nothing."""
     database = "://" in settings.tracking_uri and not settings.tracking_uri.startswith("http")
     if not database or not is_local(settings.mlflow_url):
@@ -224,7 +228,7 @@ def mlflow_program(settings: Settings) -> Iterator[Program]:
     Tracking(settings.tracking_uri, settings.home).ensure_database()
     address = ("--host", host, "--port", str(port))
     modules = ("--uvicorn-opts", f"--app-dir {quote(LIBRARY)}")
-    yield Program(
+    yield ServerProgram(
         "MLflow",
         (sys.executable, "-m", "mlflow", "server", "--workers", "1", *address, *modules),
         log=settings.home / "mlflow-server.log",

@@ -23,7 +23,7 @@ ATTEMPTS = 3
 """A run is asked for again this often: its process died, or others failed in it before it began."""
 
 
-class Asked(Frozen):
+class RequestedRun(Frozen):
     """A candidate that was asked for and is still due."""
 
     wanted: str
@@ -34,7 +34,7 @@ class Asked(Frozen):
 class Cursor(Frozen):
     """Place of a candidate -> what was asked for."""
 
-    asked: dict[str, Asked] = Field(default_factory=dict)
+    asked: dict[str, RequestedRun] = Field(default_factory=dict)
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
@@ -105,7 +105,7 @@ def requests(
         run_key = digest_of([[c.place, c.wanted, c.replaces] for c in candidates] + [attempt])[:32]
         found.append(run_request(pipeline, trigger, candidates, selection, job.name, run_key))
         for candidate in candidates:
-            asked[candidate.place] = Asked(
+            asked[candidate.place] = RequestedRun(
                 wanted=candidate.wanted, run_key=run_key, attempt=attempt
             )
     return found, Cursor(asked=asked)

@@ -251,13 +251,13 @@ def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: b
     settings = prepared_settings()
 
     from ml_assets.actions.rollback import roll_back
-    from ml_assets.assets.released_model.rollback import Asked
+    from ml_assets.assets.released_model.rollback import RollbackRequest
 
     def quiet(_line: str) -> None:
         """A program reads the JSON alone."""
 
     said = quiet if as_json else tell
-    returned = roll_back(pipeline, Asked(author, reason, to), settings, said)
+    returned = roll_back(pipeline, RollbackRequest(author, reason, to), settings, said)
     entry = returned.entry
     if as_json:
         print(json.dumps(entry.model_dump(mode="json"), indent=2))

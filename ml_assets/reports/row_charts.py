@@ -13,7 +13,7 @@ _LONGEST_NAME = 26
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Whisker:
     """A value with the ends of its interval, drawn as a dot with a whisker."""
 
     label: str
@@ -81,7 +81,7 @@ def strip_chart(name: str, rows: Sequence[Strip]) -> str:
 
 
 def estimate_chart(
-    name: str, rows: Sequence[Estimate], x: Axis, *, reference: float | None = None, digits: int = 3
+    name: str, rows: Sequence[Whisker], x: Axis, *, reference: float | None = None, digits: int = 3
 ) -> str:
     """An SVG of dots with whiskers on one scale (a forest plot), the value written at the right."""
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
@@ -146,7 +146,7 @@ def spark_chart(name: str, rows: Sequence[Spark], span: tuple[str, str]) -> str:
     return svg(name, _WIDTH, base + 6, parts)
 
 
-def _estimate(row: Estimate, scale: Scale, middle: float, digits: int) -> list[str]:
+def _estimate(row: Whisker, scale: Scale, middle: float, digits: int) -> list[str]:
     parts = [_name(row.label, middle + 4)]
     if row.low is not None and row.high is not None:
         low, high = scale(row.low), scale(row.high)

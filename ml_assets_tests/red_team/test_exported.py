@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from ml_assets.actions.export import export_release
-from ml_assets.actions.render_release import Place, read_handover, rendered
+from ml_assets.actions.render_release import ServingPlatform, read_handover, rendered
 from ml_assets.actions.verify import verify_folder
 from ml_assets.cli.release_render import render
 from ml_assets.errors import MlAssetsError
@@ -49,7 +49,9 @@ def test_no_refused_model_is_served_as_the_one_before(exported: Path, refused: S
     forged(exported, rollback_to=refused.candidate, rollout=rollout)
     with pytest.raises(MlAssetsError):
         told = read_handover(exported)
-        place = Place("s3://models/", "registry.example.org/serve@sha256:1", "http://p:9090")
+        place = ServingPlatform(
+            "s3://models/", "registry.example.org/serve@sha256:1", "http://p:9090"
+        )
         said = rendered(told, "kserve", place, definition(canary={}))
         assert refused.candidate[:12] not in said
 

@@ -26,7 +26,7 @@ from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
-    from ml_assets.assets.hyperparameter_search.plan import Plan
+    from ml_assets.assets.hyperparameter_search.plan import StudyPlan
     from ml_assets.assets.hyperparameter_search.study import Running
     from ml_assets.assets.trained_model.initial_weights import Given
     from ml_assets.launch.launcher import Launcher
@@ -86,13 +86,13 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "Plan":
+def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "StudyPlan":
     """What is trained: on a laptop as many trials side by side as it has cores.
 
     Raises:
         SpecError: the pipeline has no search.
     """
-    from ml_assets.assets.hyperparameter_search.plan import Plan
+    from ml_assets.assets.hyperparameter_search.plan import StudyPlan
     from ml_assets.assets.trained_model.training_job import train_job
 
     search = pipeline.search
@@ -102,18 +102,18 @@ def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "Plan":
         )
     base = train_job(pipeline, data, None, given)
     if pipeline.on_cluster:
-        return Plan(pipeline.spec, search, base, search.parallel or ON_A_CLUSTER, None)
+        return StudyPlan(pipeline.spec, search, base, search.parallel or ON_A_CLUSTER, None)
     cores = os.cpu_count() or 1
     parallel = search.parallel or max(1, cores // pipeline.spec.training.threads)
     each = max(1, cores // (parallel * pipeline.spec.training.threads))
-    return Plan(pipeline.spec, search, base, parallel, each)
+    return StudyPlan(pipeline.spec, search, base, parallel, each)
 
 
 def run_study(
     context: AssetStep,
     pipeline: Pipeline,
     runner: "Launcher",
-    plan: "Plan",
+    plan: "StudyPlan",
     read: Sequence[RunInput],
 ) -> Study:
     """Train what is left of a study; everything that happens is told to the run's log and MLflow.

@@ -33,7 +33,7 @@ _MOST_KNOWN = 25
 
 
 @dataclass(frozen=True)
-class Part:
+class TrainingPart:
     """Which part of a training a member of a population takes."""
 
     round: int
@@ -57,7 +57,7 @@ class Proposal:
     """How its training ended, as far as the storage remembers it; None: it goes on."""
     told: bool = False
     """Whether the sampler knows how it ended."""
-    part: Part | None = None
+    part: TrainingPart | None = None
     """Its part of a population; None: it is trained whole."""
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler
-from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.assets.hyperparameter_search.population import Population
 from ml_assets.assets.hyperparameter_search.running import (
     Hours,
@@ -54,7 +54,7 @@ class StudyRun:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StudyPlan,
         sampler: Sampler | Population,
         launcher: Launcher,
         objects: LocalObjects,
@@ -341,7 +341,7 @@ class StudyRun:
         return one.lost + Hours(hours, hours * one.job.cluster.gpus_per_node)
 
 
-def outcome(plan: Plan, run: StudyRun, why: str) -> Study:
+def outcome(plan: StudyPlan, run: StudyRun, why: str) -> Study:
     """The record of a study whose trainings are over."""
     found = Study(
         pipeline=plan.base.pipeline,

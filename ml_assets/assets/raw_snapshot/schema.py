@@ -19,7 +19,7 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.text_values import (
     PLAINLY,
     TYPES,
-    Written,
+    TextFormat,
     never_were,
     note_twice,
     parse_text,
@@ -147,7 +147,7 @@ class Typed:
         raise SourceError(message)
 
 
-def type_text(frame: pl.DataFrame, declared: Columns, written: Written = PLAINLY) -> Typed:
+def type_text(frame: pl.DataFrame, declared: Columns, written: TextFormat = PLAINLY) -> Typed:
     """Type a table of strings."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []

@@ -42,7 +42,7 @@ _ORDERS: Mapping[DateOrder, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Written:
+class TextFormat:
     """How values are written as text."""
 
     zone: str | None = None
@@ -53,14 +53,14 @@ class Written:
     """What comes first in a day; a year that does is always understood."""
 
     @classmethod
-    def of(cls, source: FilesSource) -> "Written":
+    def of(cls, source: FilesSource) -> "TextFormat":
         return cls(source.timezone, source.dialect.decimal, source.dialect.dates)
 
 
-PLAINLY = Written()
+PLAINLY = TextFormat()
 
 
-def parse_text(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> pl.Series:
+def parse_text(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> pl.Series:
     """Text as values of a type; null where it is none.
 
     A local time that came twice is the first of the two.
@@ -85,7 +85,7 @@ def parse_text(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> pl.
             return text.cast(TYPES[dtype], strict=False)
 
 
-def clock_times(text: pl.Series, written: Written) -> pl.Series:
+def clock_times(text: pl.Series, written: TextFormat) -> pl.Series:
     """What a clock on the wall showed, of times that are written without a zone; else null."""
     return _dated(text, written.dates, _plain)
 
@@ -137,7 +137,7 @@ def _whole_years(iso: pl.Series, values: pl.Series) -> pl.Series:
 _HOUR = timedelta(hours=1)
 
 
-def never_were(text: pl.Series, unread: pl.Series, written: Written) -> tuple[pl.Series, str]:
+def never_were(text: pl.Series, unread: pl.Series, written: TextFormat) -> tuple[pl.Series, str]:
     """[n] which texts of those that could not be read are times that their zone went over, and why
     there are no such times; empty where there is none."""
     if written.zone is None or not unread.any():
@@ -156,7 +156,7 @@ def _why_never(zone: str, clock: datetime) -> str:
     )
 
 
-def note_twice(text: pl.Series, values: pl.Series, written: Written) -> None:
+def note_twice(text: pl.Series, values: pl.Series, written: TextFormat) -> None:
     """Tell of the times that came twice in their zone: each was taken for the first of the two."""
     if written.zone is None:
         return

@@ -169,7 +169,7 @@ def _overtaken(there: LedgerEntry | None, way: Way, release: ReleaseSpec) -> Ref
 
 
 @dataclass(frozen=True)
-class Asked:
+class RollbackRequest:
     """What somebody wants back, and why."""
 
     author: str
@@ -189,7 +189,7 @@ class Returned:
 
 
 def return_to(
-    pipeline: Pipeline, tracking: Tracking, asked: Asked, tell: Tell, run: str = ""
+    pipeline: Pipeline, tracking: Tracking, asked: RollbackRequest, tell: Tell, run: str = ""
 ) -> Returned:
     """Roll a pipeline back.
 

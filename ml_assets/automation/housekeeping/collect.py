@@ -23,8 +23,8 @@ from ml_assets.automation.housekeeping.inventory_s3 import objects_on_s3
 from ml_assets.automation.housekeeping.reach import reached
 from ml_assets.automation.housekeeping.retention import (
     KINDS,
+    DeletionPlan,
     Kind,
-    Plan,
     Thing,
     commit_name,
     decide,
@@ -66,7 +66,7 @@ class Tally:
 class CollectionResult:
     """The plan, and what it freed; in a dry run: what it would free."""
 
-    plan: Plan
+    plan: DeletionPlan
     tallies: Mapping[Kind, Tally]
     left: tuple[str, ...]
     """What could not be done now, and why."""
@@ -98,7 +98,7 @@ class Housekeeping:
         self._now = clock()
         self._left: list[str] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> DeletionPlan:
         """Judge everything that is there.
 
         Raises:
@@ -205,7 +205,7 @@ class Housekeeping:
 
     # --- deleting: each returns the number of things and the bytes freed ------------------------
 
-    def _collect(self, plan: Plan, kind: Kind, dry_run: bool) -> Tally:
+    def _collect(self, plan: DeletionPlan, kind: Kind, dry_run: bool) -> Tally:
         dropped = [verdict.thing for verdict in plan.dropped(kind)]
         kept = [verdict.thing for verdict in plan.kept(kind)]
         if kind == "history":

@@ -12,7 +12,7 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.assets.released_model.gate_results import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
-from ml_assets.assets.released_model.rollback import Asked, abort
+from ml_assets.assets.released_model.rollback import RollbackRequest, abort
 from ml_assets.errors import EvidenceError, one_line
 from ml_assets.extras.api.artifact import take_model
 from ml_assets.extras.api.shapes import (
@@ -54,14 +54,14 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
     model = find_model(head.entries, version)
     told = StageMoved(name=pipeline.name, version=model, stage=asked.stage, status="being released")
     if asked.stage == "archived":
-        return _archive(pipeline, told, head.entries, Asked(author, asked.reason, model))
+        return _archive(pipeline, told, head.entries, RollbackRequest(author, asked.reason, model))
     there = stage_line(head.entries, asked.stage)
     if there is not None and there.model == model:
         return told.model_copy(update={"status": "there already", "ledger_line": there.seq})
     _require_a_way(pipeline, model, asked.stage, head.entries)
     if asked.stage == pipeline.spec.release.to and decided_move(head.entries, model, asked.stage):
         returned = roll_back(
-            pipeline.name, Asked(author, asked.reason, model), pipeline.settings, _quiet
+            pipeline.name, RollbackRequest(author, asked.reason, model), pipeline.settings, _quiet
         )
         return told.model_copy(update={"status": "moved", "ledger_line": returned.entry.seq})
     evidence = evidence_to_release(pipeline.now(), head.entries)
@@ -85,7 +85,7 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
 
 
 def _archive(
-    pipeline: Pipeline, told: StageMoved, entries: Sequence[LedgerEntry], asked: Asked
+    pipeline: Pipeline, told: StageMoved, entries: Sequence[LedgerEntry], asked: RollbackRequest
 ) -> StageMoved:
     stage = stage_of(entries, told.version)
     if stage == "archived":

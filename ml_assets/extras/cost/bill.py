@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from ml_assets.assets.trained_model.cost.jobs import Job, Use
 from ml_assets.assets.trained_model.cost.money import added, of_time
 from ml_assets.assets.trained_model.cost.split import PAID, PARTS, Part, Split, total
-from ml_assets.extras.cost.estimate import Estimate
+from ml_assets.extras.cost.estimate import TimeEstimate
 from ml_assets.settings import PRICE_CLASSES, PriceClass
 
 By = Literal["pipeline", "owner", "job", "month"]
@@ -86,7 +86,7 @@ class Line:
         return added([self.machines, self.transfer if self.moved_bytes else None])
 
 
-def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, Estimate]) -> tuple[Line, ...]:
+def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, TimeEstimate]) -> tuple[Line, ...]:
     """The lines, those of months in their order, others the dearest or longest first."""
     groups: dict[str, list[tuple[Job, Use]]] = {}
     for job in jobs:
@@ -99,12 +99,14 @@ def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, Estimate]) -> tupl
     return tuple(order)
 
 
-def whole(jobs: Sequence[Job], estimates: Mapping[str, Estimate]) -> Line:
+def whole(jobs: Sequence[Job], estimates: Mapping[str, TimeEstimate]) -> Line:
     """All of them in one line."""
     return line("total", [(job, use) for job in jobs for use in job.uses], estimates)
 
 
-def line(name: str, members: Sequence[tuple[Job, Use]], estimates: Mapping[str, Estimate]) -> Line:
+def line(
+    name: str, members: Sequence[tuple[Job, Use]], estimates: Mapping[str, TimeEstimate]
+) -> Line:
     """The sum of some attempts."""
     uses = [use for _, use in members]
     bought: dict[PriceClass, Bought] = {
@@ -150,7 +152,7 @@ def _bought(price_class: PriceClass, uses: Sequence[Use]) -> Bought:
 
 
 def _expected(
-    members: Sequence[tuple[Job, Use]], estimates: Mapping[str, Estimate]
+    members: Sequence[tuple[Job, Use]], estimates: Mapping[str, TimeEstimate]
 ) -> Expected | None:
     """Whole jobs: one that ran over the end of a month counts in that in which it began."""
     begun = [job for job, use in members if job.name in estimates and use is job.uses[0]]

@@ -73,10 +73,12 @@ def prove(
     if study:
         return _prove_trial(what, which, as_json=as_json)
     from ml_assets.errors import OtherCode
-    from ml_assets.extras.prove.proof import Asked, Proof
+    from ml_assets.extras.prove.proof import Proof, ProofRequest
     from ml_assets.settings import read_settings
 
-    asked = Asked(what, which, despite_code=despite_code, from_snapshots=from_snapshots, keep=keep)
+    asked = ProofRequest(
+        what, which, despite_code=despite_code, from_snapshots=from_snapshots, keep=keep
+    )
     started = time.monotonic()
     proof = Proof(read_settings(), asked, _tell)
     try:

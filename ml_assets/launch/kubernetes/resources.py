@@ -20,7 +20,7 @@ RAW = {"_preload_content": False, "_request_timeout": TIMEOUT}
 
 
 @dataclass(frozen=True)
-class Page:
+class ObjectList:
     """All objects of a kind, and the version from which a watch goes on."""
 
     items: Sequence[Json]

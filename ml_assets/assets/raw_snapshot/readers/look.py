@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.files import PathSource, delivery, receipt_of_delivery
-from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal
+from ml_assets.assets.raw_snapshot.readers.listing import ListedFile, Listing, RefusedName
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
 from ml_assets.assets.raw_snapshot.readers.places import (
     Folder,
@@ -134,9 +134,9 @@ def _parts(
     }
 
 
-def _cut(name: str, source: PathSource, pattern: Pattern, found: Found | Refusal) -> str:
+def _cut(name: str, source: PathSource, pattern: Pattern, found: ListedFile | RefusedName) -> str:
     """The partition, or version, that a file belongs to."""
-    if isinstance(found, Refusal):  # of a folder, perhaps
+    if isinstance(found, RefusedName):  # of a folder, perhaps
         fields = pattern.fields(found.path) or pattern.fields_of_folder(found.path)
         cut = fields.get("version" if source.versioned else "partition")
         if cut is None:
@@ -185,7 +185,7 @@ def _time(nanoseconds: int) -> datetime:
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC)
 
 
-def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: Found) -> str:
+def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: ListedFile) -> str:
     kind = "jsonl" if isinstance(source, EventsSource) else source.format
     if kind == "binary":
         return ""
@@ -199,7 +199,7 @@ def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: Found
     return ""
 
 
-def _cut_gzip(folder: Folder, found: Found) -> str:
+def _cut_gzip(folder: Folder, found: ListedFile) -> str:
     try:
         unpacked(content_of(folder, found), found.path, found.path)
     except SourceError as error:
@@ -208,7 +208,7 @@ def _cut_gzip(folder: Folder, found: Found) -> str:
     return ""
 
 
-def _tail(folder: Folder, found: Found, size: int) -> bytes:
+def _tail(folder: Folder, found: ListedFile, size: int) -> bytes:
     try:
         with folder.opened(found) as content:
             content.seek(max(0, content.seek(0, os.SEEK_END) - size))

@@ -15,7 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ml_assets.assets.raw_snapshot.readers.listing import Found, Refusal, leads_out, list_local
+from ml_assets.assets.raw_snapshot.readers.listing import (
+    ListedFile,
+    RefusedName,
+    leads_out,
+    list_local,
+)
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
 from ml_assets.errors import SourceError, quoted
 from ml_assets.spec.paths import VERSION_FIELD
@@ -31,9 +36,9 @@ _AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 class Place(Protocol):
     """A folder or a bucket, as far as a source reads it."""
 
-    def list(self, pattern: Pattern) -> Iterator[Found | Refusal]: ...
+    def list(self, pattern: Pattern) -> Iterator[ListedFile | RefusedName]: ...
 
-    def chunks(self, found: Found) -> Iterator[bytes]:
+    def chunks(self, found: ListedFile) -> Iterator[bytes]:
         """The content as it was when it was listed; another one is a SourceError."""
         ...
 
@@ -58,11 +63,11 @@ class Folder:
     name: str
     root: Path
 
-    def list(self, pattern: Pattern) -> Iterator[Found | Refusal]:
+    def list(self, pattern: Pattern) -> Iterator[ListedFile | RefusedName]:
         check_folder(self.name, pattern, self.root)
         return list_local(self.name, self.root, pattern)
 
-    def chunks(self, found: Found) -> Iterator[bytes]:
+    def chunks(self, found: ListedFile) -> Iterator[bytes]:
         file, left = self.root / found.path, found.bytes
         try:
             with self.opened(found) as content:
@@ -84,7 +89,7 @@ class Folder:
                 " it at the end."
             )
 
-    def opened(self, found: Found) -> BinaryIO:
+    def opened(self, found: ListedFile) -> BinaryIO:
         """Open what was listed: no link that took its place leads out, no pipe waits for a writer.
 
         Raises:
@@ -101,7 +106,7 @@ class Folder:
         return str(self.root / path)
 
 
-def _is(found: Found, state: os.stat_result) -> bool:
+def _is(found: ListedFile, state: os.stat_result) -> bool:
     """Whether it is the regular file that was listed."""
     now = (state.st_size, state.st_mtime_ns)
     return stat.S_ISREG(state.st_mode) and now == (found.bytes, found.modified_ns)
@@ -129,7 +134,7 @@ def check_folder(name: str, pattern: Pattern, root: Path) -> None:
         )
 
 
-def digest(place: Place, found: Found) -> str:
+def digest(place: Place, found: ListedFile) -> str:
     """SHA-256 of the content, chunk by chunk."""
     hasher = hashlib.sha256()
     for chunk in place.chunks(found):
@@ -137,7 +142,7 @@ def digest(place: Place, found: Found) -> str:
     return hasher.hexdigest()
 
 
-def content(place: Place, found: Found) -> bytes:
+def content(place: Place, found: ListedFile) -> bytes:
     """The whole content.
 
     Raises:

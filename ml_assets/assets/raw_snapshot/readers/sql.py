@@ -28,7 +28,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     type_text,
     type_values,
 )
-from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.settings.addresses import database_place
 from ml_assets.spec.partitions import PartitionWindow
@@ -181,7 +181,7 @@ def _frame(rows: Sequence[Any], source: SqlSource, title: str) -> pl.DataFrame:
     for column, dtype in source.columns.items():
         if dtype in ("date", "datetime") and {type(one) for one in values[column]} <= _TEXT:
             text = pl.DataFrame({column: pl.Series(values[column], dtype=pl.String)})
-            told = type_text(text, {column: dtype}, Written(_ZONE)).required(title, place)
+            told = type_text(text, {column: dtype}, TextFormat(_ZONE)).required(title, place)
             values[column] = told[column].to_list()
     return type_values(values, source.columns, SQL_VALUES).required(title, place)
 
