@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE
 from ml_assets.cli.groups import CommandGroup, of_extra
-from ml_assets.cli.output import aligned, hand_out, row_format, tell_page
+from ml_assets.cli.output import DONE, aligned, hand_out, row_format, tell_page
 from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.cli.tune_batch import tune_batch
 from ml_assets.errors import counted

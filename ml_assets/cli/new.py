@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.output import DONE, ERROR
 from ml_assets.errors import SpecError, TrainingFailed, counted
 from ml_assets.settings import ASKED_FOR, DEMO_PIPELINES, Settings, read_settings
 from ml_assets.spec.automation import duration_text, parse_duration

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.cli.groups import CommandGroup, of_extra
-from ml_assets.cli.output import aligned, tell
+from ml_assets.cli.output import DONE, ERROR, REFUSED, aligned, tell
 from ml_assets.cli.release_render import render
 from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.errors import counted, one_line
@@ -45,8 +44,8 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
     happened to which model, on which metric, why, and by whom.
     """
     from ml_assets.actions.history import document, history
-    from ml_assets.actions.repair import repair_projection
     from ml_assets.records.ledger.stages import stages
+    from ml_assets.records.tracking.projection import repair_projection
 
     of = opened(pipeline)
     if check:

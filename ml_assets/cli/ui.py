@@ -14,7 +14,7 @@ import click
 
 from ml_assets.actions.servers import Programs, free_port, stoppable
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.output import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings, read_settings
 from ml_assets.settings.addresses import beside, require_free

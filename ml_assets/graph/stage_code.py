@@ -99,7 +99,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.actions.quarantine": _SAID,
         "ml_assets.actions.note": _SAID,
         "ml_assets.actions.render": _SAID,
-        "ml_assets.actions.repair": _SAID,
+        "ml_assets.records.tracking.projection": _SAID,
         "ml_assets.actions.report_server": _SAID,
         "ml_assets.actions.check.spot": _SAID,
         "ml_assets.actions.data": _SAID,

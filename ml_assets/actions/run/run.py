@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from ml_assets.actions.repair import repair_projection
 from ml_assets.actions.run.data_stages import DataStages, failure_of
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
@@ -39,6 +38,7 @@ from ml_assets.records.ledger.stages import champion
 from ml_assets.records.recent_runs import rows
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
+from ml_assets.records.tracking.projection import repair_projection
 from ml_assets.settings import price_class
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.load import SPEC_FILE

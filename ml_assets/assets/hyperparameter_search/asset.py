@@ -131,7 +131,7 @@ def run_study(
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.study_memory import answering, held
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
-    from ml_assets.assets.trained_model.session_log import remember_session
+    from ml_assets.assets.trained_model.training_job import remember_session
 
     place = _place(pipeline, context)
     own = plan.search.own(plan.spec)

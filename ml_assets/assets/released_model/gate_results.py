@@ -4,10 +4,11 @@ The gates are told the champion, the audits of the data, and who used the holdou
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
-from ml_assets.assets.released_model.gates.decide import decide, policy_digest
+from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.assets.released_model.origins import require_made_here
 from ml_assets.assets.validated_table.audits import audits
 from ml_assets.errors import EvidenceError
@@ -20,6 +21,7 @@ from ml_assets.records.recalls import recalled_champion, sound_champion
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
     Audited,
+    Decision,
     EvaluationReport,
     Evidence,
     GateResult,
@@ -31,6 +33,27 @@ from ml_assets.spec.records import (
 from ml_assets.spec.stages import MADE_ELSEWHERE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import PipelineState
+
+
+def decide_now(state: PipelineState, run: str) -> Decision:
+    """What the gates decide on the stored report, by the evidence as it is; not yet written down.
+
+    Raises:
+        EvidenceError: the report is about another model than the one to release.
+        StorageError: there is no report, or the ledger is broken.
+    """
+    evidence = current_evidence(state, read(state.store, state.name, state.commit))
+    results = gate_results(state, evidence.champion)
+    return Decision(
+        pipeline=state.name,
+        evidence=evidence,
+        gates=results,
+        passed=passed(results),
+        reason=summary(results),
+        run=run,
+        time=datetime.now(UTC),
+        holdout=held_out(read_report(state)),
+    )
 
 
 def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:

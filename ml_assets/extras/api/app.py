@@ -18,8 +18,7 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.errors import EvidenceError, MlAssetsError, SpecError, UnknownModel, UnknownRun
 from ml_assets.extras.api import lists
-from ml_assets.extras.api.access import Caller, Operator, Reader
-from ml_assets.extras.api.bodies import Bodies
+from ml_assets.extras.api.access import Bodies, Caller, Operator, Reader
 from ml_assets.extras.api.overrides import NotAllowed, run_config
 from ml_assets.extras.api.shapes import (
     ModelRegistered,

@@ -15,9 +15,8 @@ from ml_assets.automation.housekeeping.inventory import objects
 from ml_assets.automation.housekeeping.inventory_s3 import objects_on_s3
 from ml_assets.automation.housekeeping.retention import Thing
 from ml_assets.errors import StoreAway
-from ml_assets.extras.cost.bill import By, Line, bill, group, whole
+from ml_assets.extras.cost.bill import NO_JOB, By, Line, Share, bill, group, shares, together, whole
 from ml_assets.extras.cost.estimate import TimeEstimate, estimate, estimated, planned_steps
-from ml_assets.extras.cost.shares import NO_JOB, Share, shares, together
 from ml_assets.records.data_steps import data_steps
 from ml_assets.records.experiments import folder_of, read
 from ml_assets.settings import Settings, price_class

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.cli.output import tell
+from ml_assets.cli.output import DONE, ERROR, tell
 from ml_assets.cli.run import run_pipeline
 from ml_assets.cli.session import working_session
 from ml_assets.errors import SourceError

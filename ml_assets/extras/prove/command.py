@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, REFUSED
+from ml_assets.cli.output import DONE, REFUSED
 from ml_assets.errors import counted
 
 if TYPE_CHECKING:
