@@ -31,7 +31,7 @@ SCHEMA = 1
     metavar="VERSION",
     help="A commit, a tag or a data version, or the beginning of one.",
 )
-@click.option("--limit", type=options.COUNT, metavar="N", help="The first N rows.")
+@click.option("--limit", type=options.COUNT, metavar="N", help="Only the first N rows.")
 @options.rows_out(default="table")
 def read(
     key: str,
@@ -43,16 +43,16 @@ def read(
 ) -> None:
     """Read any stored table, as it is or as it was.
 
-    KEY is the key of its asset; one that is not there is answered with those that are:
+    KEY is the key of the table's asset. For an unknown key, the command lists the known ones:
 
     \b
       PIPELINE/raw_snapshot/raw_SOURCE  a source as it was read
       PIPELINE/validated_table/SOURCE   the rows that meet the contract
       PIPELINE/quarantine/SOURCE        the rows that do not, each with its reason
-      PIPELINE/rejected/SOURCE          tables of which nothing was published
+      PIPELINE/rejected/SOURCE          tables that failed as a whole
       PIPELINE/derived_table/TABLE      a table of the team's own
       PIPELINE/feature_set              one row per decision
-      PIPELINE/online_features          the newest one of each entity
+      PIPELINE/online_features          the newest feature row of each entity
       PIPELINE/training_set             the rows trained on, each with its split
     """
     from ml_assets.actions.read_table import read_table
@@ -72,9 +72,9 @@ def read(
 def card(pipeline: str, table: str, partition: str | None, open_page: bool) -> None:
     """Write the data card of a table and say where it is.
 
-    What a table holds: distributions, missing values, repeated rows, labels by group and period, a
-    few rows. TABLE is a source (the rows that meet its contract), a table of the team's own,
-    feature_set or training_set.
+    A card shows what a table holds: distributions, missing values, repeated rows, labels by group
+    and period, and a few rows. TABLE is a source (the rows that meet its contract), a table of the
+    team's own, feature_set or training_set.
     """
     from ml_assets.actions.card_page import write_card
 
@@ -85,10 +85,10 @@ def card(pipeline: str, table: str, partition: str | None, open_page: bool) -> N
 @options.pipeline
 @options.as_json
 def drift(pipeline: str, as_json: bool) -> None:
-    """Tell how far new data is from what the release was trained on.
+    """Show how far new data is from the release's training data.
 
-    Prints the last drift report: what was judged, against what, and what stands. It is made by
-    itself when a period lands, and by `ml-assets run`.
+    Prints the last drift report: what was judged, against what, and with which result. The report
+    is made automatically when a period lands, and by `ml-assets run`.
     """
     from ml_assets.assets.drift_report.last_report import find_report
     from ml_assets.store.pipeline_context import open_pipeline
@@ -125,7 +125,7 @@ def _print_drift(report: "DriftReport") -> None:
 
 
 _at = click.option(
-    "--at", default="main", metavar="STATE", show_default=True, help="Which state of the data."
+    "--at", default="main", metavar="STATE", show_default=True, help="The state of the data."
 )
 
 
@@ -133,11 +133,16 @@ _at = click.option(
 @click.argument("key", required=False)
 @_at
 @click.option(
-    "--last", type=int, default=5, metavar="N", show_default=True, help="States without a name."
+    "--last",
+    type=int,
+    default=5,
+    metavar="N",
+    show_default=True,
+    help="How many states without a name to list.",
 )
 @options.as_json
 def list_(key: str | None, at: str, last: int, as_json: bool) -> None:
-    """List what a state holds, and which states have names.
+    """List the tables of a state, and the states that have names.
 
     KEY is a pipeline, a stage or the key of an asset.
     """
@@ -160,9 +165,9 @@ def list_(key: str | None, at: str, last: int, as_json: bool) -> None:
 @click.argument("after", default="main", metavar="[STATE]")
 @options.as_json
 def diff(before: str, after: str, as_json: bool) -> None:
-    """Show which tables two states hold differently.
+    """Show which tables differ between two states.
 
-    The second state is main where none is named.
+    The second state is main unless you name one.
     """
     from ml_assets.actions.data import differences, find_state
 
@@ -183,7 +188,7 @@ def diff(before: str, after: str, as_json: bool) -> None:
 @_at
 @options.as_json
 def tag(name: str, at: str, as_json: bool) -> None:
-    """Give a state a name for good; it is never collected."""
+    """Give a state a permanent name; it is then never collected."""
     from ml_assets.actions.data import find_state, name_state
 
     store = _store()
@@ -198,10 +203,10 @@ def tag(name: str, at: str, as_json: bool) -> None:
 @click.command
 @click.argument("name", metavar="TAG")
 def untag(name: str) -> None:
-    """Take the name of a state away; no state is deleted.
+    """Remove the name of a state; no state is deleted.
 
-    Of a release the name stays. One that somebody planted, whose commit no key that counts signed
-    or that the ledger does not tell of, goes: `release verify` and `ops gc` name it.
+    The name of a release cannot be removed. A planted name can: one whose commit no trusted key
+    signed, or that the ledger does not mention. `release verify` and `ops gc` list such names.
     """
     from ml_assets.assets.released_model.tags import take_away
 
@@ -211,12 +216,14 @@ def untag(name: str) -> None:
 @click.command
 @click.argument("state")
 @click.argument("key", required=False)
-@click.option("--into", type=options.FILE, required=True, metavar="FOLDER", help="Where to.")
+@click.option(
+    "--into", type=options.FILE, required=True, metavar="FOLDER", help="The folder to write to."
+)
 @options.as_json
 def checkout(state: str, key: str | None, into: Path, as_json: bool) -> None:
     """Write the tables of a state into a folder.
 
-    KEY is a pipeline, a stage or the key of an asset.  Without it: all tables.
+    KEY is a pipeline, a stage or the key of an asset; without it, all tables are written.
     """
     from ml_assets.actions.data import check_out, find_state
 
@@ -280,7 +287,7 @@ def _rows(each: "Difference") -> str:
 
 data = CommandGroup(
     "data",
-    help="""Tables: their rows, states, contracts and quarantine.
+    help="""Inspect tables: rows, states, contracts and quarantine.
 
     Every publish makes a state of all tables. A STATE is main, main~2 (two states before), a tag,
     release-3 (or PIPELINE-release-3), a day such as 2026-11-17 (its end, UTC), or six characters of
@@ -291,18 +298,18 @@ data.subject(
     "Rows",
     read,
     card,
-    of_extra("data lookup", "Look the newest features of an entity up."),
+    of_extra("data lookup", "Look up the newest features of an entity."),
     drift,
 )
 data.subject("States of the data", list_, diff, tag, untag, checkout)
 data.subject(
-    "What may not be used",
+    "Rejected and recalled data",
     contract,
     quarantine,
-    of_extra("data recall", "Take bad data back, with everything that it reached."),
+    of_extra("data recall", "Recall bad data and everything made from it."),
 )
 data.subject(
-    "The demo's outside world",
-    of_extra("data land-week", "Let the next week of the demo's flights arrive."),
+    "Data of the demo",
+    of_extra("data land-week", "Make the next week of the demo's flights arrive."),
     of_extra("data generate", "Make flights of any size, with drift and faults on demand."),
 )

@@ -26,16 +26,21 @@ _REASONS = 3
 @options.pipeline
 @click.argument("table")
 @options.partition
-@click.option("--out", type=options.FILE, metavar="FILE", help="[default: standard output]")
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option(
+    "--out",
+    type=options.FILE,
+    metavar="FILE",
+    help="The file to write.  [default: standard output]",
+)
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def propose(
     pipeline: str, table: str, partition: str | None, out: Path | None, force: bool
 ) -> None:
-    """Propose a first contract from what a table holds.
+    """Propose a first contract from the content of a table.
 
-    Profiles the raw snapshots of TABLE, a source of the pipeline, or, before it was ever read, what
-    lies there now (the newest twelve partitions); the contract passes on them. What
-    identifies a row, what is never missing, and means and labels are proposed as critical, ranges
+    Profiles the raw snapshots of TABLE, a source of the pipeline. If it was never read, it profiles
+    the source's present data (the newest twelve partitions). The contract passes on that data.
+    Unique keys, columns without missing values, means and labels are proposed as critical; ranges
     and sets as warnings. `ml-assets new` writes the same contract.
     """
     settings = prepared_settings()
@@ -58,14 +63,14 @@ def propose(
 @click.command
 @options.pipeline
 @click.argument("table", required=False)
-@click.option("--partition", metavar="KEY", help="One partition.  [default: the newest]")
+@click.option("--partition", metavar="KEY", help="Only this partition.  [default: the newest]")
 @options.open_page
 def docs(pipeline: str, table: str | None, partition: str | None, open_page: bool) -> None:
     """Write Great Expectations' Data Docs of a contract.
 
-    Judges the newest partition (or the one that is named) once more, by Great Expectations' own
-    engine: a minute for a million rows. Without TABLE: of every source. The pages load their styles
-    from the web.
+    Audits the newest partition (or the one you name) once more with Great Expectations' own engine,
+    which takes a minute for a million rows. Without TABLE it does so for every source. The pages
+    load their styles from the web.
     """
     settings = prepared_settings()
     from ml_assets.actions.contract import write_docs
@@ -80,7 +85,7 @@ def docs(pipeline: str, table: str | None, partition: str | None, open_page: boo
         tell_page(page, open_page=open_page)
 
 
-contract = CommandGroup("contract", help="Propose a table's first contract; make Data Docs of one.")
+contract = CommandGroup("contract", help="Propose a table's first contract, or write Data Docs.")
 contract.subject("Commands", propose, docs)
 
 
@@ -90,9 +95,9 @@ contract.subject("Commands", propose, docs)
 @options.partition
 @options.as_json
 def show(pipeline: str, table: str | None, partition: str | None, as_json: bool) -> None:
-    """Show what is kept back, since when, for which reasons.
+    """Show the rows in quarantine, since when, and for which reasons.
 
-    Without TABLE: of every source of the pipeline.
+    Without TABLE it shows every source of the pipeline.
     """
     settings = prepared_settings()
     from ml_assets.actions.contract import source_of
@@ -122,10 +127,11 @@ def show(pipeline: str, table: str | None, partition: str | None, as_json: bool)
 @options.author
 @options.reason
 def release(pipeline: str, table: str, partition: str | None, author: str, reason: str) -> None:
-    """Audit kept rows again, and publish those that pass now.
+    """Audit rows in quarantine again, and publish those that pass now.
 
-    After a fix of the contract: rows are held to the present one. Each partition becomes a new
-    version; rows that still fail stay. Author and reason are written down with it.
+    Use it after you fixed the contract: the rows are checked against the present one. Each
+    partition becomes a new version; rows that still fail stay in quarantine. Author and reason are
+    recorded with it.
     """
     with working_session("quarantine release", pipeline) as session:
         from ml_assets.actions.contract import source_of
@@ -150,7 +156,7 @@ def release(pipeline: str, table: str, partition: str | None, author: str, reaso
 
 
 quarantine = CommandGroup(
-    "quarantine", help="Show the rows that are kept back; release those that pass now."
+    "quarantine", help="Show rows in quarantine, or release those that pass now."
 )
 quarantine.subject("Commands", show, release)
 

@@ -31,7 +31,7 @@ _DEFAULTS = ", ".join(f"{name} {time.days}d" for name, time in asdict(Retention(
     in ML_ASSETS_RETENTION, e.g. "checkpoints=2d history=8w"; by default: {_DEFAULTS}.
     """
 )
-@click.option("--dry-run", is_flag=True, help="Delete nothing, only tell.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing; only list what would be deleted.")
 @options.as_json
 def gc(dry_run: bool, as_json: bool) -> None:
     """Collect garbage, and print what was freed and what is kept."""
@@ -112,14 +112,14 @@ def _size(number: float) -> str:
 
 @click.command
 @options.pipeline
-@click.option("--author", default="", metavar="NAME", help="Whoever answers for it.")
-@click.option("--reason", default="", metavar="TEXT", help="Why.")
-@click.option("--undo", is_flag=True, help="Let it run again.")
+@click.option("--author", default="", metavar="NAME", help="The person who answers for it.")
+@click.option("--reason", default="", metavar="TEXT", help="The reason.")
+@click.option("--undo", is_flag=True, help="Bring the pipeline back.")
 def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
-    """Retire a pipeline: its history stays, nothing is made again.
+    """Retire a pipeline and keep its history.
 
     Retires a pipeline in this state folder. It leaves the lineage, its sensors and schedules stop,
-    and no run makes anything of it. Its ledger, records and models stay and can be read and used.
+    and no run makes its assets. Its ledger, records and models stay and can be read and used.
     --undo brings it back.
     """
     from ml_assets.actions.reload import reload_ui
@@ -145,7 +145,7 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
 
 
 @click.command
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 def reset(yes: bool) -> int:
     """Delete the state folder: a clean start."""
     from ml_assets.store import home

@@ -27,31 +27,39 @@ settings:   environment variables, listed by `ml-assets ops --help`
 
 commands = CommandGroup(
     NAME,
-    help="Train, judge and release models as Dagster assets, with lineage.",
+    help="Train, evaluate and release models as Dagster assets, with lineage.",
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 click.version_option(package_name="ml_assets", message="%(prog)s %(version)s")(commands)
 commands.subject(
-    "Begin",
-    of_extra("demo", "Lay out real flights and run the whole pipeline on them."),
-    Later("new", "ml_assets.cli.new", "Make the folder of a new pipeline, which runs at once."),
+    "Start",
+    of_extra("demo", "Prepare a year of real flights and run the whole pipeline on them."),
+    Later("new", "ml_assets.cli.new", "Create the folder of a new pipeline, ready to run."),
     Later("check", "ml_assets.cli.new", "Report every mistake in a pipeline's folder."),
 )
 commands.subject(
     "Work",
-    Later("run", "ml_assets.cli.run", "Make what is due of a pipeline, and say what was skipped."),
-    Later("status", "ml_assets.cli.status", "Show what is made, from what, and what is released."),
+    Later("run", "ml_assets.cli.run", "Make every asset that is due, and say what was skipped."),
+    Later(
+        "status",
+        "ml_assets.cli.status",
+        "Show a pipeline's assets, their inputs and its release.",
+    ),
     Later("ui", "ml_assets.cli.ui", "Open Dagster in a browser, with MLflow and the reports."),
     Later("predict", "ml_assets.cli.predict", "Predict rows with the released model."),
     of_extra("serve", "Serve the released model over HTTP."),
 )
 commands.subject(
-    "Look closer",
-    Later("data", "ml_assets.cli.data", "Tables: their rows, states, contracts and quarantine."),
-    Later("models", "ml_assets.cli.models", "Runs and models: compared, judged, noted, priced."),
-    Later("release", "ml_assets.cli.release", "Releases: their ledger, moves, exports and proofs."),
-    Later("ops", "ml_assets.cli.ops", "Operation: logs, alerts, servers, house-keeping, settings."),
+    "More",
+    Later(
+        "data",
+        "ml_assets.cli.data",
+        "Inspect tables: rows, states, contracts and quarantine.",
+    ),
+    Later("models", "ml_assets.cli.models", "Compare, judge, annotate and price runs and models."),
+    Later("release", "ml_assets.cli.release", "Inspect, move, verify and export releases."),
+    Later("ops", "ml_assets.cli.ops", "Operate: logs, alerts, servers, house-keeping, settings."),
 )
 
 

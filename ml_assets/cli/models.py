@@ -44,17 +44,17 @@ def _prices(
 @click.option(
     "--utilization",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Share of a GPU's peak that the training is taken to reach.  [default: 0.3]",
+    help="The share of a GPU's peak that training is assumed to reach.  [default: 0.3]",
 )
 @click.option(
-    "--prices", callback=_prices, metavar="TYPE=N,...", help="The price of an hour of each type."
+    "--prices", callback=_prices, metavar="TYPE=N,...", help="The hourly price of each type."
 )
 @options.as_json
 def gpus(pipeline: str, utilization: float | None, prices: dict[str, float], as_json: bool) -> int:
     """Show on which types of GPU a training fits, and how long it would take.
 
-    Takes two steps of the real training program here, by one process, to count its operations and
-    its memory. No GPU is asked.
+    Runs two steps of the real training program here, in one process, to count its operations and
+    its memory. It needs no GPU.
     """
     from ml_assets.actions.gpus import UTILIZATION, measured_alone, on_gpus
 
@@ -92,16 +92,16 @@ VERDICTS = ("confirmed", "rejected", "open")
     default=20,
     metavar="N",
     show_default=True,
-    help="How many runs.",
+    help="The number of runs.",
 )
 @options.open_page
 @options.as_json
 def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> None:
     """Show the last runs side by side.
 
-    What was tried, why, and what came of it. Every run that trained or judged a model, refused and
-    failed too: metrics, loss, time, cost, data, decision, stage and its author's words. Writes a
-    page that sorts by any column, and prints the short form.
+    Shows what was tried, why, and with which result, for every run that trained or judged a model,
+    including refused and failed ones: metrics, loss, time, cost, data, decision, stage and its
+    author's words. Writes a page that sorts by any column, and prints the short form.
     """
     from ml_assets.actions.experiments import document, write_page
     from ml_assets.records.recent_runs import rows
@@ -127,10 +127,11 @@ def experiments(pipeline: str, last: int, open_page: bool, as_json: bool) -> Non
 @click.argument("after", metavar="[B]", required=False)
 @options.as_json
 def compare(pipeline: str, before: str | None, after: str | None, as_json: bool) -> None:
-    """Show what differs between two runs, models or releases.
+    """Show the differences between two runs, models or releases.
 
-    Spec, data, metrics and importance of A against B, each the beginning of a run's or model's id,
-    a stage, or latest. Without them: the last release against the one before it.
+    Compares spec, data, metrics and importance of A and B. Each is the beginning of a run's or
+    model's id, a stage, or latest. Without them it compares the last release with the one before
+    it.
 
     \b
       ml-assets models compare flight_delays 3fb92832 latest
@@ -156,9 +157,9 @@ def compare(pipeline: str, before: str | None, after: str | None, as_json: bool)
 @click.command
 @options.pipeline
 @click.argument("run", metavar="RUN|MODEL")
-@click.option("--verdict", type=click.Choice(VERDICTS), help="On the hypothesis.")
-@click.option("--note", "text", metavar="TEXT", help="What you make of it.")
-@click.option("--author", metavar="NAME", help="[default: the user of this machine]")
+@click.option("--verdict", type=click.Choice(VERDICTS), help="Your verdict on the hypothesis.")
+@click.option("--note", "text", metavar="TEXT", help="Your note on the run.")
+@click.option("--author", metavar="NAME", help="The author.  [default: the user of this machine]")
 def note(
     pipeline: str,
     run: str,
@@ -166,11 +167,11 @@ def note(
     text: str | None,
     author: str | None,
 ) -> None:
-    """Write down what came of a run.
+    """Record a verdict or a note on a run.
 
-    Adds a verdict on its hypothesis, or a note, to a run, with its author and the time. Notes are
-    only added; the newest is shown. No model, session or decision is changed by it. The run is
-    named by the beginning of its id or its model's, a stage, or latest.
+    Adds a verdict on the run's hypothesis, or a note, with its author and the time. Notes are only
+    added; the newest is shown. They change no model, session or decision. Name the run by the
+    beginning of its id or of its model's, by a stage, or by latest.
     """
     if not verdict and not (text or "").strip():
         raise click.UsageError("Say --verdict, --note, or both.")
@@ -205,8 +206,8 @@ def report(pipeline: str, open_page: bool) -> None:
 def suspects(pipeline: str, kind: str | None, target: Path | None) -> None:
     """List rows whose label may be wrong.
 
-    Rows of validation and holdout that the newest model is most wrong about, the highest loss
-    first: their key, label, prediction and loss.
+    Lists the rows of validation and holdout that the newest model is most wrong about, the highest
+    loss first: their key, label, prediction and loss.
     """
     from ml_assets.assets.evaluation_report.suspects import stored_suspects
 
@@ -219,10 +220,11 @@ def suspects(pipeline: str, kind: str | None, target: Path | None) -> None:
 @options.open_page
 @options.as_json
 def search(pipeline: str, open_page: bool, as_json: bool) -> None:
-    """Show what the last search found.
+    """Show the results of the last search.
 
-    The best trials, whether they are better than luck, what mattered, and where to search next.
-    Writes a page, and prints the short form. `ml-assets run PIPELINE --search` asks for a search.
+    Shows the best trials, whether they are better than luck, which fields mattered, and where to
+    search next. Writes a page, and prints the short form. `ml-assets run PIPELINE --search` starts
+    a search.
     """
     from ml_assets.assets.hyperparameter_search.learned import boundaries, verdict
     from ml_assets.assets.hyperparameter_search.page import (
@@ -267,12 +269,12 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
 _TRIALS = 10
 """Trials that are printed; the page has all."""
 
-models = CommandGroup("models", help="Runs and models: compared, judged, noted, priced.")
-models.subject("What was tried", experiments, compare, note, search)
-models.subject("How good a model is", report, suspects)
+models = CommandGroup("models", help="Compare, judge, annotate and price runs and models.")
+models.subject("Experiments", experiments, compare, note, search)
+models.subject("Evaluation", report, suspects)
 models.subject(
-    "What training takes",
-    of_extra("models cost", "Count machine hours and their cost, by what they were used for."),
+    "Cost and speed of training",
+    of_extra("models cost", "Show machine hours and their cost, by what they were used for."),
     tune_batch,
     gpus,
 )

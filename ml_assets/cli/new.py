@@ -41,42 +41,42 @@ _MANY_ALIKE = 8
     " sql:CONNECTION.table.",
 )
 @click.option("--label", metavar="COLUMN", help="What to predict (with --from).")
-@click.option("--ahead", metavar="TIME", help="Predict its value so much later: 6h, 1d.")
-@click.option("--key", metavar="COLUMN[,COLUMN]", help="What tells the rows apart.")
-@click.option("--time", metavar="COLUMN", help="When each prediction is made.")
+@click.option("--ahead", metavar="TIME", help="Predict the label's value this much later: 6h, 1d.")
+@click.option("--key", metavar="COLUMN[,COLUMN]", help="The columns that identify a row.")
+@click.option("--time", metavar="COLUMN", help="The column with the time of each prediction.")
 @click.option(
     "--task",
     type=click.Choice(("binary", "multiclass", "regression")),
-    help="What the label is.  [default: what its values show]",
+    help="The kind of label.  [default: derived from its values]",
 )
 @click.option(
     "--null",
     "nulls",
     multiple=True,
     metavar="TEXT",
-    help='A text that means "no value" in CSV, such as nil; as often as you need.',
+    help='A text that means "no value" in CSV, such as nil; may be repeated.',
 )
-@click.option("--network", is_flag=True, help="With a network of your own in network.py.")
-@click.option("--ci", is_flag=True, help="With a workflow of GitHub that holds it to its word.")
+@click.option("--network", is_flag=True, help="Also write a network of your own, network.py.")
+@click.option("--ci", is_flag=True, help="Also write a GitHub workflow that checks the pipeline.")
 @click.option(
     "--timezone",
     "zone",
     default="UTC",
     show_default=True,
     metavar="ZONE",
-    help="Of times that are written without one, and of days: Europe/Berlin.",
+    help="Zone of days, and of times written without one: Europe/Berlin.",
 )
 @click.option(
     "--dates",
     type=click.Choice(DATE_ORDERS),
-    help="What comes first in days such as 03/04/2023.  [default: what the values show]",
+    help="What comes first in dates such as 03/04/2023.  [default: derived from the values]",
 )
 @click.option(
     "--into",
     type=options.FILE,
     metavar="FOLDER",
-    help="Where the folder is made.  [default: your first of ML_ASSETS_PIPELINES, else"
-    " ./pipelines]",
+    help="Where to create the folder.  [default: your first folder of "
+    "ML_ASSETS_PIPELINES, else ./pipelines]",
 )
 def new(
     name: str,
@@ -93,14 +93,14 @@ def new(
     ci: bool,
     into: Path | None,
 ) -> int:
-    """Make the folder of a new pipeline, which runs at once.
+    """Create the folder of a new pipeline, ready to run.
 
-    Finds in what you have (--from) the types, the key, the times, the texts that mean "no value"
-    and, in the names of files, the months or days that they are; says what it took for what; and
-    writes defs.yaml, features.py and a contract; with --network also a network, with --ci also what
-    CI does with it: beside its room. Without --from you get 600 made-up orders. On a terminal it
-    asks what it cannot tell. Everything in it can be changed. NAME has lower-case letters, digits
-    and underscores.
+    Reads your data (--from) and finds its types, its key, its times, the texts that mean "no
+    value", and the months or days in the names of files. Reports its assumptions and writes
+    defs.yaml, features.py and a contract, all of which you can change. --network adds a network,
+    and --ci a workflow beside the folder of pipelines. Without --from you get 600 made-up orders.
+    On a terminal it asks what it cannot decide. NAME has lower-case letters, digits and
+    underscores.
 
     \b
       ml-assets new spoilage --from batches.csv --label spoiled
@@ -317,24 +317,24 @@ def _known(settings: Settings, folder: Path) -> str:
 
 @click.command
 @options.any_pipeline
-@click.option("--deep", is_flag=True, help="Hold its network to what training asks of one, too.")
+@click.option("--deep", is_flag=True, help="Also check the network against what training requires.")
 @click.option(
     "--steps",
     type=options.Whole(min=3),  # a line needs more than two points
     metavar="N",
-    help="Train so many steps on its newest training set, too.",
+    help="Also train this many steps on the newest training set.",
 )
 def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
     """Report every mistake in a pipeline's folder.
 
-    Without PIPELINE: in the folders of all of them. A mistake is told by file, line, key, value,
-    rule and remedy. No data is read: the functions are called on tables without rows. It warns of
-    drift that could never alarm, and of numbers that the model would take for words. It asks the
-    cluster of the settings whether it would let us train. With --deep the network is built and
-    tried on made-up rows by two processes, in a minute: shapes, state, determinism, rows apart,
-    shards, resumes. With --steps its training begins, in a session that is deleted: a loss that is
-    no number, losses that do not converge and a model that is not whole are mistakes, too. Exit
-    code 1: there are mistakes.
+    Without PIPELINE it checks the folders of all pipelines. Each mistake has its file, line, key,
+    value, rule and remedy. No data is read: the functions are called on tables without rows. The
+    command also warns of drift that could never alarm and of numbers that the model would treat as
+    words, and asks the cluster in the settings whether it would let us train. --deep builds the
+    network and tries it on made-up rows in two processes, which takes a minute: shapes, state,
+    determinism, independent rows, shards, resumes. --steps starts a training in a session that is
+    deleted; a loss that is not a number, losses that do not converge and an incomplete model are
+    then mistakes, too. Exit code 1: there are mistakes.
     """
     from ml_assets.actions.check.check import (
         all_mistakes,

@@ -27,13 +27,13 @@ _SHELLS = ("bash", "zsh", "fish")
 
 @click.command
 @click.argument("run")
-@click.option("--follow", is_flag=True, help="Go on until the run ends.")
+@click.option("--follow", is_flag=True, help="Keep printing until the run ends.")
 def logs(run: str, follow: bool) -> int:
-    """Print everything that a run said.
+    """Print the whole log of a run.
 
-    RUN is its id, a unique beginning of it, or latest. Events and messages of a Dagster run, what
-    its steps printed, and what every rank of the training program printed, in the order of time
-    (UTC). Exit code 1: the run failed.
+    RUN is its id, the unique beginning of one, or latest. The log has the events and messages of
+    the Dagster run, the output of its steps, and the output of every rank of the training program,
+    in the order of time (UTC). Exit code 1: the run failed.
 
     \b
       ml-assets ops logs latest --follow
@@ -65,16 +65,15 @@ def logs(run: str, follow: bool) -> int:
     default=30,
     metavar="N",
     show_default=True,
-    help="How far back.",
+    help="The number of days to look back.",
 )
 @options.as_json
 def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
-    """Count what ran by itself, and how much of it ended well.
+    """Count the automatic runs, and how many of them ended well.
 
-    Counts what schedules and sensors asked for, of one pipeline or of every one, and says why the
-    rest did not end well. A success ends
-    well, and so does a model that a gate refused; a failure does not, nor does a tick that never
-    came. What was tried several times for one thing counts once.
+    Counts the runs that schedules and sensors asked for, of one pipeline or of all, and says why
+    the others did not end well. A success ends well, and so does a model that a gate refused. A
+    failure does not, nor does a missed tick. Several attempts at the same thing count once.
     """
     settings = prepared_settings()
     from ml_assets.actions.reliability import reliability
@@ -134,7 +133,7 @@ def _reliability_document(found: "Reliability") -> dict[str, Any]:
 def alerts_test() -> int:
     """Send a test to each address of ML_ASSETS_ALERTS.
 
-    Exit code 1: one of them did not take it.
+    Exit code 1: one of them did not accept it.
     """
     from ml_assets.automation.alerts.delivery import deliver
     from ml_assets.automation.alerts.message import Cause, Message
@@ -162,9 +161,9 @@ def alerts_test() -> int:
 
 @click.command("list")
 def alerts_list() -> None:
-    """List what is wrong, since when, and who was told.
+    """List open problems, since when, and who was notified.
 
-    As the sensor `alerts` last saw it.
+    Shows what the sensor `alerts` last saw.
     """
     settings = prepared_settings()
     from ml_assets.adapters.runs import open_instance
@@ -181,19 +180,19 @@ def alerts_list() -> None:
         print("nothing was wrong when the sensor looked last")
 
 
-alerts = CommandGroup("alerts", help="Send a test alert, or list what is wrong and who was told.")
+alerts = CommandGroup("alerts", help="Send a test alert, or list open problems.")
 alerts.subject("Commands", alerts_test, alerts_list)
 
 
 @click.command
 @options.pipeline
 def drill(pipeline: str) -> int:
-    """Kill a short training, and see it end in the same weights.
+    """Kill a short training, and check that it ends in the same weights.
 
-    Trains the newest training set for a few steps, twice; one process of the second training is
-    killed at a random step. Both have to end in the same weights, bit for bit; exit code 1 if not.
-    The outcome is the check resume_drill on checkpoints. What is trained for it is deleted;
-    sessions and models of the pipeline are not touched.
+    Trains the newest training set for a few steps, twice. One process of the second training is
+    killed at a random step. Both trainings have to end in the same weights, bit for bit; exit code
+    1 if they do not. The outcome is the check resume_drill on checkpoints. The drill's trainings
+    are deleted; sessions and models of the pipeline are not touched.
     """
     with working_session(f"drill {pipeline}", pipeline) as session:
         from ml_assets.adapters.execute import execute
@@ -214,19 +213,28 @@ def drill(pipeline: str) -> int:
     type=click.Choice(["train", "score", "sanity"]),
     default="train",
     show_default=True,
-    help="What the Job does.",
+    help="The Job's task.",
 )
-@click.option("--nodes", type=int, metavar="N", help="Of a training that goes on with fewer nodes.")
 @click.option(
-    "--attempt", type=int, default=1, metavar="N", show_default=True, help="Which attempt."
+    "--nodes", type=int, metavar="N", help="Show a training that continues with fewer nodes."
 )
-@click.option("--json", "as_json", is_flag=True, help="One List instead of YAML documents.")
+@click.option(
+    "--attempt",
+    type=int,
+    default=1,
+    metavar="N",
+    show_default=True,
+    help="The number of the attempt.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON List instead of YAML documents."
+)
 def render(pipeline: str, verb: "Verb", nodes: int | None, attempt: int, as_json: bool) -> None:
-    """Print the Job that a training is on a cluster.
+    """Print the Kubernetes Job of a training.
 
-    Nothing is created. Prints what the Kubernetes launcher would create, the Job and its Service as
-    YAML; no cluster is asked. The digest in the names stands for that of the data. Try it on a
-    cluster:
+    Prints the Job and its Service as YAML, as the Kubernetes launcher would create them. Nothing is
+    created, and no cluster is contacted. The digest in the names is a placeholder for that of the
+    data. To try it on a cluster:
 
     \b
       ml-assets ops render PIPELINE | kubectl apply --dry-run=server -f -
@@ -248,7 +256,7 @@ def render(pipeline: str, verb: "Verb", nodes: int | None, attempt: int, as_json
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands and pipelines.
+    """Print a script that lets a shell complete commands and pipelines.
 
     \b
       bash  eval "$(ml-assets ops completion bash)"            in ~/.bashrc
@@ -278,42 +286,42 @@ environment:
                        the lakeFS server, and the keys to it
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
-  ML_ASSETS_STUDIES    folder or SQLAlchemy URL of what searches remember (default: state folder)
+  ML_ASSETS_STUDIES    folder or SQLAlchemy URL of the memory of searches (default: state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
-                       who signs what is written, and whose word counts (default: nobody)
-  ML_ASSETS_STORE      a name that is signed with each state: no other store of the key is read
-  ML_ASSETS_ALERTS     who is told of trouble: URLs of webhooks, Slack, mail servers (see alerts)
-  ML_ASSETS_EVENTS     who is told when a release moves: URLs of webhooks
+                       the key that signs all writes, and further trusted keys (default: none)
+  ML_ASSETS_STORE      a name signed with each state: stores of other names are not read
+  ML_ASSETS_ALERTS     recipients of alerts: URLs of webhooks, Slack, mail servers (see alerts)
+  ML_ASSETS_EVENTS     URLs of webhooks that are called when a release moves
   ML_ASSETS_WEBHOOK_SECRET
-                       what is sent to webhooks is signed with it (default: nothing is)
+                       the secret that signs messages to webhooks (default: none are signed)
   ML_ASSETS_REGISTER_FROM
-                       where models that were made elsewhere may lie (default: nowhere)
+                       where to accept models that were made elsewhere (default: nowhere)
   ML_ASSETS_SERVE_TOKENS, ML_ASSETS_API_READERS, ML_ASSETS_API_OPERATORS
-                       who may ask `serve` (default: this machine) and `ops api` (default: nobody)
-  ML_ASSETS_LAUNCHER   local or kubernetes; of a cluster also (see docs/operate.md)
+                       tokens for `serve` (default: this machine only) and `ops api` (default: none)
+  ML_ASSETS_LAUNCHER   local or kubernetes; for a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
   ML_ASSETS_PULL_SECRET, ML_ASSETS_SPOT_SELECTOR, ML_ASSETS_SPOT_TOLERATION
-  ML_ASSETS_PRICES     what a GPU-hour costs, and more: "spot=1.10,on-demand=3.75,node=0.40"
-  ML_ASSETS_CAPACITY   how machines that are not spot are bought: on-demand or reserved
+  ML_ASSETS_PRICES     prices of a GPU-hour, and more: "spot=1.10,on-demand=3.75,node=0.40"
+  ML_ASSETS_CAPACITY   how machines other than spot are bought: on-demand or reserved
   MLFLOW_TRACKING_URI  MLflow server (default: a database in the state folder)
 """
 
 ops = CommandGroup(
     "ops",
-    help="Operation: logs, alerts, servers, house-keeping, settings.",
+    help="Operate: logs, alerts, servers, house-keeping, settings.",
     epilog=_SETTINGS,
 )
-ops.subject("What goes on", logs, reliability, alerts)
+ops.subject("Monitoring", logs, reliability, alerts)
 ops.subject("Machines", render, drill)
 ops.subject(
     "Servers",
     of_extra("ops api", "Serve the REST API: runs, experiments, models."),
     of_extra(
         "ops data-model",
-        "Bring the SQL views up to date: pipelines, experiments, runs, model_versions.",
+        "Update the SQL views: pipelines, experiments, runs, model_versions.",
     ),
     serve_reports,
 )
 ops.subject("House-keeping", gc, forget, reset)
-ops.subject("This command", completion)
+ops.subject("Command line", completion)

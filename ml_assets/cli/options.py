@@ -45,13 +45,17 @@ def _pipelines(_context: click.Context, _parameter: click.Parameter, incomplete:
 pipeline = click.argument("pipeline", shell_complete=_pipelines)
 any_pipeline = click.argument("pipeline", required=False, shell_complete=_pipelines)
 """One pipeline, or all of them where none is named."""
-verbose = click.option("--verbose", is_flag=True, help="A line for each partition and check.")
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document, for a program.")
+verbose = click.option("--verbose", is_flag=True, help="Print a line for each partition and check.")
+as_json = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document, for a program."
+)
 open_page = click.option("--open", "open_page", is_flag=True, help="Open it in a browser.")
-author = click.option("--author", required=True, metavar="NAME", help="Whoever answers for it.")
-reason = click.option("--reason", required=True, metavar="TEXT", help="Why.")
+author = click.option(
+    "--author", required=True, metavar="NAME", help="The person who answers for it."
+)
+reason = click.option("--reason", required=True, metavar="TEXT", help="The reason.")
 partition = click.option(
-    "--partition", metavar="KEY", help="One partition.  [default: all of them]"
+    "--partition", metavar="KEY", help="Only this partition.  [default: all of them]"
 )
 
 
@@ -61,7 +65,7 @@ def rows_out(default: str) -> Callable[[F], F]:
         "--format",
         "kind",
         type=click.Choice(FORMATS),
-        help=f"How rows are written.  [default: by the extension of --output, else {default}]",
+        help=f"The format of the rows.  [default: by the extension of --output, else {default}]",
     )
     target = click.option(
         "--output", "target", type=FILE, metavar="FILE", help="Write a .csv, .jsonl or .parquet."

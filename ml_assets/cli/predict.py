@@ -31,26 +31,26 @@ def predict(
 ) -> None:
     """Predict rows with the released model.
 
-    Holds the model to its digest first. FILE holds the rows as Parquet, CSV with a header, JSON
-    lines, or one JSON object; - reads standard input. The rows are of one of two kinds, told apart
-    by their columns:
+    Checks the model against its digest first. FILE has the rows as Parquet, CSV with a header, JSON
+    lines, or one JSON object; - reads standard input. The rows may be of two kinds, which the
+    command recognizes by their columns:
 
     \b
       rows of a source   the columns of the source that features.subject of the
-                         spec names, as they land. The pipeline's own feature
+                         spec names, as they arrive. The pipeline's own feature
                          function makes their features from the published tables
-                         with these rows among them. The label may be absent.
+                         and these rows. The label may be absent.
       feature rows       the columns of the feature set: every feature of the
                          model. The key, the time of the decision and the label
                          are carried along, or may be absent.
 
-    What goes out has a row for each row that came in, in the same order: its key and 'probability'
-    (a binary label), 'prediction' and 'probability_<class>' for each class, 'prediction' (a number)
-    or 'score' (a ranking). What could not be predicted is null there, and standard error says why.
-    It also counts values that the contract warns of, words that no training row had, and numbers
-    outside the range of the training set. CSV on standard output has predictions of six digits;
-    JSON lines, Parquet and files have all digits. Starting torch costs a few seconds, however few
-    the rows.
+    The output has one row for each input row, in the same order: its key and 'probability' (a
+    binary label), 'prediction' and 'probability_<class>' for each class, 'prediction' (a number) or
+    'score' (a ranking). A row that could not be predicted is null, and standard error says why.
+    Standard error also counts values that the contract warns of, words that no training row had,
+    and numbers outside the range of the training set. CSV on standard output has predictions of six
+    digits; JSON lines, Parquet and files have all digits. Starting torch takes a few seconds, even
+    for one row.
 
     \b
       ml-assets predict flight_delays tomorrow.csv --output late.parquet

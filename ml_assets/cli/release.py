@@ -34,14 +34,14 @@ _HEAD = ("when (UTC)", "model", "what", "metric", "author", "why")
 @click.option(
     "--check",
     is_flag=True,
-    help="Whether the ledger tells a possible story: one champion at every moment, each by a"
-    " decision or by somebody's word.  (exit code 1: it does not)",
+    help="Check that the ledger is consistent: one champion at every moment, each by a "
+    "decision or by a person.  (exit code 1: it is not)",
 )
 def history(pipeline: str, as_json: bool, check: bool) -> int:
     """List every decision and move of a pipeline's models.
 
-    The ledger of a pipeline, newest first: decisions, refusals, moves, overrides, rollbacks; what
-    happened to which model, on which metric, why, and by whom.
+    Shows the ledger of a pipeline, newest first: decisions, refusals, moves, overrides, rollbacks;
+    for each one the model, the metric, the reason and the author.
     """
     from ml_assets.actions.history import document, history
     from ml_assets.records.ledger.stages import stages
@@ -94,14 +94,15 @@ def _cells(one: "Happened") -> tuple[str, ...]:
     required=True,
     callback=options.moment,
     metavar="TIME",
-    help="With a time zone: 2026-03-01T12:00Z, 2026-03-01T13:00+01:00; or a day: 2026-03-01 (its"
-    " beginning, UTC).",
+    help="A time with its zone: 2026-03-01T12:00Z, 2026-03-01T13:00+01:00; or a day: "
+    "2026-03-01 (its beginning, UTC).",
 )
 @options.as_json
 def was_serving(pipeline: str, at: datetime, as_json: bool) -> None:
-    """Tell which model was in production at a time.
+    """Show which model was in production at a given time.
 
-    Asks the ledger which model was in the stage that the pipeline releases to, and by whose word.
+    Reads from the ledger which model was in the stage that the pipeline releases to, and on whose
+    authority.
     """
     from ml_assets.actions.history import was_serving
 
@@ -128,15 +129,15 @@ def _said(entry: "LedgerEntry") -> str:
 
 @click.command
 @options.pipeline
-@click.option("--gate", required=True, metavar="NAME", help="As the spec names it.")
-@click.option("--bound", required=True, type=float, metavar="X", help="To hold it to.")
+@click.option("--gate", required=True, metavar="NAME", help="The gate's name in the spec.")
+@click.option("--bound", required=True, type=float, metavar="X", help="The other bound.")
 @options.as_json
 def what_if(pipeline: str, gate: str, bound: float, as_json: bool) -> None:
-    """Tell what would have been released under another bound.
+    """Show what would have been released under another bound.
 
-    Repeats the decisions of the ledger with the values that were measured and another bound of one
-    gate. Where another model would have been champion, a comparison with the one that was is taken
-    as it was, and marked. Nothing is changed.
+    Repeats the decisions of the ledger with the recorded measurements and another bound of one
+    gate. If another model would have been champion, comparisons with the recorded champion are used
+    as they are, and marked. Nothing is changed.
 
     \b
       ml-assets release what-if flight_delays --gate floor --bound 0.7
@@ -196,7 +197,7 @@ def _replay_document(found: "Replay") -> dict[str, object]:
 @click.option(
     "--model",
     metavar="DIGEST",
-    help="The model: its digest, or six characters of its beginning or more.  [default: the one"
+    help="The model: at least the first six characters of its digest.  [default: the one"
     " that was decided on last]",
 )
 @options.author
@@ -205,10 +206,10 @@ def _replay_document(found: "Replay") -> dict[str, object]:
 def override(pipeline: str, model: str | None, author: str, reason: str, as_json: bool) -> None:
     """Answer, by name and reason, for a model that the gates refused.
 
-    Writes a line into the ledger against the newest decision on a model, where that refused it; the
-    next `ml-assets run` releases it. The line says who and why, shows in red wherever the release
-    does, and counts for exactly that decision: another one makes it void. Exit code 3: there is no
-    refusal to override.
+    Writes a line into the ledger against the newest decision on a model, if that decision refused
+    it. The next `ml-assets run` releases the model. The line names the author and the reason, shows
+    in red wherever the release does, and applies to exactly that decision: another decision makes
+    it void. Exit code 3: there is no refusal to override.
     """
     from ml_assets.actions.override import override_refusal
 
@@ -229,19 +230,18 @@ def override(pipeline: str, model: str | None, author: str, reason: str, as_json
 @click.option(
     "--to",
     metavar="VERSION",
-    help="The model: its digest, or six characters of its beginning or more.  [default: the one"
-    " that was there before]",
+    help="The model: at least the first six characters of its digest.  [default: the previous one]",
 )
 @options.author
 @options.reason
 @options.as_json
 def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: bool) -> None:
-    """Put a model back that was released before.
+    """Put back a model that was released before.
 
-    Puts a model back in its stage that was there before. Its files are held to its digest and it
-    predicts a few rows first; then one line of the ledger moves it. The model that it takes the
-    place of comes back by another rollback only. Exit code 3: there is nothing to go back to, or
-    somebody else was first.
+    Returns an earlier model to its stage. First its files are checked against its digest and it
+    predicts a few rows; then one line of the ledger moves it. The model that it replaces can come
+    back only by another rollback. Exit code 3: there is nothing to go back to, or somebody else was
+    first.
 
     \b
       ml-assets release rollback flight_delays --author ada --reason "complaints from Denver"
@@ -275,14 +275,14 @@ def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: b
     "--to",
     type=options.FILE,
     metavar="FOLDER",
-    help="Where to.  [default: ./PIPELINE-MODEL]",
+    help="The folder to write to.  [default: ./PIPELINE-MODEL]",
 )
 def export(pipeline: str, to: Path | None) -> None:
     """Write the released model to a folder that proves itself.
 
-    Weights, configuration and preprocessing, the certificate of the decision that released it, the
-    ledger line that it is about, the public key, a model card. `ml-assets release verify FOLDER`
-    holds all of it to the certificate, on any machine, without a store.
+    The folder has the weights, configuration and preprocessing, the certificate of the decision
+    that released the model, its ledger line, the public key and a model card. `ml-assets release
+    verify FOLDER` checks all of it against the certificate, on any machine, without a store.
     """
     from ml_assets.actions.export import export_release
     from ml_assets.records.loading import refusal_since
@@ -296,20 +296,28 @@ def export(pipeline: str, to: Path | None) -> None:
 
 @click.command
 @click.argument("subject", metavar="[PIPELINE|FOLDER]", required=False)
-@click.option("--key", metavar="PUBLIC", help="Of a folder: base64, or a file with it.")
-@click.option("--head", metavar="SEQ:SHA256", help="Of a pipeline: a head that was noted before.")
+@click.option(
+    "--key",
+    metavar="PUBLIC",
+    help="For a folder: the trusted public key in base64, or a file with it.",
+)
+@click.option(
+    "--head",
+    metavar="SEQ:SHA256",
+    help="For a pipeline: a head of the ledger that you noted before.",
+)
 @options.as_json
 def verify(subject: str | None, key: str | None, head: str | None, as_json: bool) -> int:
-    """Hold releases to their certificates; works offline.
+    """Check releases against their certificates; works offline.
 
     \b
       PIPELINE  its ledger, every certificate, and the model in each of its stages
-      FOLDER    what `ml-assets release export` wrote; no store is needed
+      FOLDER    the output of `ml-assets release export`; no store is needed
       (none)    every pipeline that has a ledger
 
-    A signature counts if its key does: --key, ML_ASSETS_TRUSTED_KEYS, or that of
-    ML_ASSETS_SIGNING_KEY. Without any of these digests and the chain are verified, not who wrote
-    them. Exit code 0: everything holds; 3: something was refused, each with its reason.
+    A signature counts if its key is trusted: --key, ML_ASSETS_TRUSTED_KEYS, or the key of
+    ML_ASSETS_SIGNING_KEY. Without any of these, only digests and the chain are verified, not the
+    author. Exit code 0: every check passes; 3: something was refused, with its reason.
     """
     from ml_assets.actions.verify import verify_folder, verify_pipelines
     from ml_assets.spec.load import pipeline_folders
@@ -345,18 +353,18 @@ def _verified_document(found: "list[Verification]") -> dict[str, object]:
     }
 
 
-release = CommandGroup("release", help="Releases: their ledger, moves, exports and proofs.")
+release = CommandGroup("release", help="Inspect, move, verify and export releases.")
 release.subject("The ledger", history, was_serving, what_if)
 release.subject(
     "Move a model",
-    of_extra("release promote", "Judge the model in canary, and move it up if it passes."),
+    of_extra("release promote", "Judge the model in canary, and promote it if it passes."),
     rollback,
     override,
 )
 release.subject(
-    "Hold it to its word",
+    "Check and hand over",
     verify,
-    of_extra("release prove", "Make a model again from its record: is it the same?"),
+    of_extra("release prove", "Rebuild a model from its record, and compare the two."),
     export,
     render,
 )

@@ -18,20 +18,21 @@ _UNHELD = (
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--for", "platform", type=click.Choice(["kserve", "argo"]), required=True)
 @click.option(
-    "--storage", required=True, metavar="URI", help="Where exported folders were put, all of them."
+    "--storage", required=True, metavar="URI", help="The place that holds all exported folders."
 )
 @click.option(
     "--crd",
     type=click.File(),
-    help="kserve: the cluster's definition of InferenceService, which says which canary it takes.",
+    help="kserve: the cluster's definition of InferenceService, which determines the "
+    "form of the canary.",
 )
-@click.option("--key", metavar="PUBLIC", help="Whose signature counts, as of `release verify`.")
+@click.option("--key", metavar="PUBLIC", help="The trusted public key, as for `release verify`.")
 @click.option("--image", default="", help="argo: the server's image.")
 @click.option(
     "--prometheus",
     default="http://prometheus.monitoring:9090",
     show_default=True,
-    help="argo: what the analysis asks.",
+    help="argo: the Prometheus that the analysis queries.",
 )
 def render(
     folder: Path,
@@ -44,7 +45,7 @@ def render(
 ) -> None:
     """Print an exported release as objects of a serving platform.
 
-    FOLDER is what `ml-assets release export` wrote; the rollout is that of its spec
+    FOLDER is the output of `ml-assets release export`. The rollout is the one in its spec
     (`release.rollout`).
 
     \b

@@ -31,13 +31,13 @@ _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkp
 
 @click.command
 @options.pipeline
-@click.option("--as-of", metavar="PARTITION", help="Last partition of the holdout.")
+@click.option("--as-of", metavar="PARTITION", help="The last partition of the holdout.")
 @click.option("--through", type=click.Choice(_THROUGH), help="Stop after this stage.")
 @click.option(
     "--fresh/--no-fresh",
     default=None,
-    help="Train again from nothing. Interrupted, the next run goes on with it, and --no-fresh"
-    " drops it.",
+    help="Train again from nothing. If interrupted, the next run continues it, and "
+    "--no-fresh drops it.",
 )
 @click.option(
     "--epochs",
@@ -48,15 +48,16 @@ _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkp
 @click.option(
     "--search",
     is_flag=True,
-    help="Look for a better setting first: the study of search.yaml, which is asked once.",
+    help="First search for a better setting: the study of search.yaml, which runs only once.",
 )
 @click.option(
     "--experiment",
     metavar="TEXT",
-    help="What the run belongs to, for `ml-assets models experiments`. No result hangs on it.",
+    help="The experiment that the run belongs to, for `ml-assets models experiments`. It"
+    " changes no result.",
 )
-@click.option("--hypothesis", metavar="TEXT", help="What you expect of it, and why.")
-@click.option("--goal", metavar="TEXT", help="When it is a success.")
+@click.option("--hypothesis", metavar="TEXT", help="What you expect of the run, and why.")
+@click.option("--goal", metavar="TEXT", help="The result that would be a success.")
 @options.verbose
 def run(
     pipeline: str,
@@ -68,10 +69,10 @@ def run(
     verbose: bool,
     **words: str | None,
 ) -> None:
-    """Make what is due of a pipeline, and say what was skipped.
+    """Make every asset that is due, and say what was skipped.
 
-    Compares every asset with what it would be made from now, makes what differs, and says what it
-    skipped and why. Interrupted work is taken up where it stopped.
+    Compares every asset with its current inputs and code, makes each one that is out of date, and
+    says what it skipped and why. Interrupted work continues where it stopped.
 
     \b
       ml-assets run flight_delays

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @options.pipeline
 @options.as_json
 def status(pipeline: str, as_json: bool) -> None:
-    """Show what is made, from what, and what is released.
+    """Show a pipeline's assets, their inputs and its release.
 
     \b
-      ml-assets status flight_delays --json   every version, and what it was made from
+      ml-assets status flight_delays --json   every version, and its inputs
     """
     settings = read_settings()
     if _is_begun(settings):

@@ -39,28 +39,31 @@ def _limit(context: click.Context, parameter: click.Parameter, value: str | None
     "--batch",
     callback=options.numbers,
     metavar="N,N",
-    help="Rows of a step.  [default: a third of the spec's, the spec's, thrice the spec's]",
+    help="Rows per step.  [default: a third of the spec's, the spec's, three times the spec's]",
 )
 @click.option(
     "--processes",
     callback=options.numbers,
     metavar="N,N",
-    help="Processes that train together.  [default: 1 and all cores]",
+    help="Numbers of processes to try.  [default: 1 and all cores]",
 )
 @click.option(
     "--threads",
     callback=options.numbers,
     metavar="N,N",
-    help="Threads of each.  [default: the spec's]",
+    help="Threads per process.  [default: the spec's]",
 )
 @click.option(
-    "--steps", type=options.COUNT, metavar="N", help="Measured with each setting.  [default: 8]"
+    "--steps",
+    type=options.COUNT,
+    metavar="N",
+    help="Steps to measure with each setting.  [default: 8]",
 )
 @click.option(
     "--largest",
     callback=_limit,
     metavar="MB|gpu",
-    help="Find the largest batch instead, to 5 %: in so much memory of all processes, or a GPU's.",
+    help="Find the largest batch instead, to 5 %: within this memory of all processes, or a GPU's.",
 )
 @options.as_json
 def tune_batch(
@@ -72,12 +75,11 @@ def tune_batch(
     largest: float | None,
     as_json: bool,
 ) -> int:
-    """Measure which batch size and workers train fastest here.
+    """Measure which batch size and number of processes train fastest here.
 
-    Takes a few steps of the real training program with each setting, on the pipeline's last
-    training set. Nothing is kept of them: no model, no run, no line in MLflow. `data` and `others`
-    are the shares of a step spent waiting for data and for other processes. Do nothing else on the
-    machine meanwhile.
+    Runs a few steps of the real training program with each setting, on the pipeline's last training
+    set. Keeps nothing: no model, no run, no line in MLflow. `data` and `others` are the shares of a
+    step spent waiting for data and for other processes. Leave the machine otherwise idle meanwhile.
     """
     from ml_assets.actions.tune_batch import STEPS, best, document, largest_of, open_sweep
 

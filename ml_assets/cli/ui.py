@@ -26,24 +26,23 @@ _PORT = options.Whole(1, 65535)
 @click.option(
     "--port",
     type=_PORT,
-    help="Dagster's port; the reports and MLflow take the next two that are free, where their"
-    " addresses are not set.  [default: that of ML_ASSETS_UI_URL]",
+    help="Dagster's port. The reports and MLflow use the next two free ones, unless "
+    "their addresses are set.  [default: that of ML_ASSETS_UI_URL]",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="There is no login: keep it local. The names that a browser may ask it by are in"
-    " ML_ASSETS_UI_HOSTS.",
+    help="The address to listen on. There is no login, so keep it local. "
+    "ML_ASSETS_UI_HOSTS lists the names that a browser may use.",
 )
 def ui(port: int | None, host: str) -> int:
     """Open Dagster in a browser, with MLflow and the reports.
 
-    Serves a first page with the state of each pipeline and the evaluation reports at
-    http://127.0.0.1:3001, the Dagster UI at http://127.0.0.1:3000 and MLflow's pages, so that the
-    links between them open. Ctrl-C ends all three. Addresses: ML_ASSETS_UI_URL,
-    ML_ASSETS_MLFLOW_URL, ML_ASSETS_REPORTS_URL; one that is not of this machine is taken to be
-    served already.
+    Serves the Dagster UI at http://127.0.0.1:3000, MLflow's pages, and at http://127.0.0.1:3001 a
+    first page with the state of each pipeline and the evaluation reports, so that the links between
+    them work. Ctrl-C stops all three. ML_ASSETS_UI_URL, ML_ASSETS_MLFLOW_URL and
+    ML_ASSETS_REPORTS_URL set the addresses; one on another machine is assumed to be served already.
     """
     from ml_assets.actions.servers import SOCKET, dagster_programs, is_local, mlflow_program
     from ml_assets.adapters.instance import refuse_second_daemon  # Dagster takes a second to import
@@ -89,12 +88,12 @@ def _tell(here: str, settings: Settings, *, links_here: bool) -> None:
 
 
 @click.command
-@click.option("--port", type=_PORT, default=3001, show_default=True, help="On 127.0.0.1.")
+@click.option("--port", type=_PORT, default=3001, show_default=True, help="The port on 127.0.0.1.")
 def serve_reports(port: int) -> None:
-    """Serve the reports alone, to a proxy on this machine.
+    """Serve only the reports, to a proxy on this machine.
 
-    Serves the evaluation reports, experiments and data cards on the loopback address, as the proxy
-    at ML_ASSETS_REPORTS_URL asks for them. Nothing is changed.
+    Serves the evaluation reports, experiments and data cards on the loopback address, for the proxy
+    at ML_ASSETS_REPORTS_URL. It changes nothing.
     """
     settings = prepared_settings()
     with stoppable(), _serving(settings, port):

@@ -24,9 +24,9 @@ def api(port: int, host: str) -> None:
     """Serve the REST API: runs, experiments, models.
 
     Launches runs through the Dagster at ML_ASSETS_UI_URL, reads experiments, runs and model
-    versions, and moves what the evidence allows; /docs has the routes. While it runs it keeps the
-    views of `ml-assets ops data-model` fresh. Nobody is let in without a
-    token: ML_ASSETS_API_READERS and ML_ASSETS_API_OPERATORS hold NAME=TOKEN, separated by spaces.
+    versions, and makes the moves that the evidence allows; /docs lists the routes. While it runs,
+    it keeps the views of `ml-assets ops data-model` fresh. Every request needs a token:
+    ML_ASSETS_API_READERS and ML_ASSETS_API_OPERATORS hold NAME=TOKEN, separated by spaces.
 
     \b
       export ML_ASSETS_API_OPERATORS="ada=$(openssl rand -hex 32)"
@@ -66,12 +66,12 @@ def api(port: int, host: str) -> None:
 
 
 @click.command
-@click.option("--follow", is_flag=True, help="Stay, and keep them fresh within a minute.")
+@click.option("--follow", is_flag=True, help="Stay, and refresh the views within a minute.")
 def data_model(follow: bool) -> int:
-    """Bring the SQL views up to date: pipelines, experiments, runs, model_versions.
+    """Update the SQL views: pipelines, experiments, runs, model_versions.
 
-    Views to read, over what the snapshot store and the ledger say: in a SQLite file of the state
-    folder, or in the database at ML_ASSETS_DATA_MODEL, a SQLAlchemy URL.
+    The views show the content of the snapshot store and the ledger. They lie in a SQLite file of
+    the state folder, or in the database at ML_ASSETS_DATA_MODEL, a SQLAlchemy URL.
 
     \b
       ml-assets ops data-model

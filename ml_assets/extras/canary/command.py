@@ -12,11 +12,11 @@ from ml_assets.errors import SpecError
 @click.command
 @options.pipeline
 def promote(pipeline: str) -> None:
-    """Judge the model in canary, and move it up if it passes.
+    """Judge the model in canary, and promote it if it passes.
 
-    For pipelines whose spec asks for it (release.canary): scores the model in canary and the
-    champion on the first partitions behind the holdout, decides by the declared gate, and moves the
-    model to production if it passes. `ml-assets run` does it, too. Exit code 3: the rows are not
+    For pipelines whose spec asks for it (release.canary). Scores the model in canary and the
+    champion on the first partitions after the holdout, decides by the declared gate, and moves the
+    model to production if it passes. `ml-assets run` does this, too. Exit code 3: the rows are not
     there yet, or the model did not pass.
     """
     with working_session(f"promote {pipeline}", pipeline) as session:

@@ -28,16 +28,20 @@ _BY = ("pipeline", "owner", "job", "month")
 @click.command
 @options.any_pipeline
 @click.option(
-    "--by", type=click.Choice(_BY), default="pipeline", show_default=True, help="What a line is of."
+    "--by",
+    type=click.Choice(_BY),
+    default="pipeline",
+    show_default=True,
+    help="What each line adds up.",
 )
 @options.as_json
 def cost(pipeline: str | None, by: "By", as_json: bool) -> None:
-    """Count machine hours and their cost, by what they were used for.
+    """Show machine hours and their cost, by what they were used for.
 
     Adds up the node-hours and GPU-hours that every training, scoring and examination held, split
-    into useful, recomputed, stalled, queued, failed and refused; holds estimates made before
-    against what was taken, and says what lies in the stores and what a schedule costs in a year.
-    Prices come from ML_ASSETS_PRICES. Without PIPELINE: of every one.
+    into useful, recomputed, stalled, queued, failed and refused. Compares earlier estimates with
+    the actual hours, and shows the content of the stores and the yearly cost of a schedule. Prices
+    come from ML_ASSETS_PRICES. Without PIPELINE it covers all of them.
     """
     from ml_assets.extras.cost.account import account
     from ml_assets.spec.load import pipeline_folders

@@ -36,18 +36,20 @@ what to do next{first}:
 
 @click.command
 @click.argument("pipeline", type=click.Choice([PIPELINE, CODE]), default=PIPELINE)
-@click.option("--plant", type=click.Choice(FAULTS), help="Plant this fault, and see it caught.")
+@click.option(
+    "--plant", type=click.Choice(FAULTS), help="Plant this fault, and see which guard catches it."
+)
 def demo(pipeline: str, plant: str | None) -> int:
-    """Lay out real flights and run the whole pipeline on them.
+    """Prepare a year of real flights and run the whole pipeline on them.
 
-    Lays out 51 weeks of real flights, their arrivals and the weather as a user would have them,
-    then runs the pipeline flight_delays. Offline; safe to repeat.
+    Writes 51 weeks of real flights, their arrivals and the weather to a folder of sources, then
+    runs the pipeline flight_delays. Works offline, and is safe to repeat.
 
-    `demo code_lm` trains a language model on the Python sources of this interpreter instead; from
-    then on `ml-assets ui` shows that pipeline, too.
+    `demo code_lm` trains a language model on the Python sources of this interpreter instead. From
+    then on `ml-assets ui` also shows that pipeline.
 
-    With --plant it plants a fault in a copy instead, and shows what catches it: exit code 0 if the
-    guard held, 1 if not. The demo's own release is not touched.
+    With --plant it plants a fault in a copy instead, and shows which guard catches it: exit code 0
+    if the guard worked, 1 if not. The demo's own release is not touched.
     """
     if plant:
         return _plant(plant)
@@ -97,13 +99,15 @@ def _first() -> str:
 
 
 @click.command
-@click.option("--weeks", type=options.COUNT, default=1, show_default=True, help="How many weeks.")
+@click.option(
+    "--weeks", type=options.COUNT, default=1, show_default=True, help="The number of weeks."
+)
 def land_week(weeks: int) -> None:
-    """Let the next week of the demo's flights arrive.
+    """Make the next week of the demo's flights arrive.
 
-    Drops the next week of flights, arrivals and weather where the demo reads them. While `ml-assets
-    ui` runs, its sensor takes the week in and the model is made again; otherwise `ml-assets run
-    flight_delays` does. Two weeks can land.
+    Puts the next week of flights, arrivals and weather where the demo reads them. If `ml-assets ui`
+    is running, its sensor ingests the week and a new model is trained; otherwise `ml-assets run
+    flight_delays` does it. Two weeks can arrive.
     """
     from ml_assets.actions.reload import reload_ui
     from ml_assets.extras.demo.outside_world import demo_world, land
@@ -122,42 +126,42 @@ _KNOBS: Mapping[str, tuple[str, _Reader, str]] = {
     "drift": (
         "COLUMN=SIGMA",
         lambda what, much: {"column": what, "sigma": float(much)},
-        "A number is moved by so many standard deviations.",
+        "Move a number by this many standard deviations.",
     ),
     "nulls": (
         "COLUMN=SHARE",
         lambda what, much: {"column": what, "share": float(much)},
-        "A share of a column's values is missing.",
+        "Remove a share of a column's values.",
     ),
     "category": (
         "COLUMN=VALUE:SHARE",
         lambda what, much: {"column": what, **_category(much)},
-        "A share of the flights has a value never seen before.",
+        "Give a share of the flights a value never seen before.",
     ),
     "concept": (
         "SHARE",
         lambda _, much: {"share": float(much)},
-        "A share of the outcomes is shuffled: nothing tells of them.",
+        "Shuffle a share of the outcomes, so that nothing predicts them.",
     ),
     "label_delay": (
         "HOURS",
         lambda _, much: {"hours": float(much)},
-        "Outcomes become known so many hours later.",
+        "Make outcomes known this many hours later.",
     ),
     "volume": (
         "FACTOR",
         lambda _, much: {"factor": float(much)},
-        "So many times as many flights.",
+        "Multiply the number of flights by this factor.",
     ),
     "duplicates": (
         "TABLE=SHARE",
         lambda what, much: {"table": what, "share": float(much)},
-        "A share of a table's rows is there twice.",
+        "Duplicate a share of a table's rows.",
     ),
     "schema": (
         "TABLE.COLUMN=CHANGE",
         lambda what, much: {**_column(what), "change": much},
-        "A column is added, removed, text, or moved (to the end).",
+        "Change a column: added, removed, text (its type), or moved (to the end).",
     ),
 }
 """Option -> how it is written; the values of its knob by what stands before and after ``=``; what
@@ -175,20 +179,22 @@ def _knob_options(command: options.F) -> options.F:
 
 @click.command
 @click.argument("folder", type=options.FILE)
-@click.option("--weeks", type=int, default=51, show_default=True, help="How many weeks.")
+@click.option("--weeks", type=int, default=51, show_default=True, help="The number of weeks.")
 @click.option(
     "--start",
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="MONDAY",
-    help="The first of them.  [default: 2012-12-31]",
+    help="The first week.  [default: 2012-12-31]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="What all is drawn by.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="The seed of all random draws."
+)
 @click.option(
     "--scale",
     type=float,
     default=1.0,
     show_default=True,
-    help="Flights of a week against the real one's.",
+    help="The size of a week, relative to the real one.",
 )
 @_knob_options
 def generate(
@@ -201,13 +207,13 @@ def generate(
 ) -> None:
     """Make flights of any size, with drift and faults on demand.
 
-    Lays weeks of flights out in FOLDER (new, empty, or one to go on with) as the demo's outside
-    world has them: a landing folder of schedules, the arrivals, a weather database and the
-    reference tables. They are drawn from the real year by seed and week: the same options give the
-    same bytes, whichever weeks are asked for and in whatever order. Point ML_ASSETS_SOURCES at the
-    folder to run a pipeline on them.
+    Writes weeks of flights to FOLDER (new, empty, or begun by an earlier call) in the layout of the
+    demo's sources: a landing folder of schedules, the arrivals, a weather database and the
+    reference tables. They are drawn from the real year by seed and week, so the same options give
+    the same bytes, whichever weeks you ask for and in whatever order. Point ML_ASSETS_SOURCES at
+    the folder to run a pipeline on them.
 
-    What goes wrong is said by options that may be repeated. Each may end in @MONDAY (from that week
+    These options add drift and faults, and may be repeated. Each may end in @MONDAY (from that week
     on), @MONDAY..MONDAY (those weeks) or @..MONDAY (up to that week):
 
     \b

@@ -16,10 +16,10 @@ from ml_assets.settings import read_settings
 @click.argument("entity", nargs=-1, required=True, metavar="COLUMN=VALUE...")
 @options.as_json
 def lookup(pipeline: str, entity: tuple[str, ...], as_json: bool) -> None:
-    """Look the newest features of an entity up.
+    """Look up the newest features of an entity.
 
     Prints the newest feature row of one entity, as a service gets it from the online store
-    (ML_ASSETS_ONLINE). Exit code 1 where there is no such entity.
+    (ML_ASSETS_ONLINE). Exit code 1: there is no such entity.
 
     \b
       ml-assets data lookup flight_delays carrier=UA flight=1545 origin=EWR

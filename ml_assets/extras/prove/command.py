@@ -27,23 +27,23 @@ _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not co
 @click.option(
     "--despite-code",
     is_flag=True,
-    help="Go on where code, lock, functions or contracts are not what they were.",
+    help="Continue even if code, lock, functions or contracts have changed.",
 )
 @click.option(
     "--from-snapshots",
     is_flag=True,
-    help="Do not read the sources again: begin with what was read from them then.",
+    help="Begin with the stored snapshots instead of reading the sources again.",
 )
 @click.option(
     "--keep",
     type=options.FILE,
     metavar="FOLDER",
-    help="An empty folder for the clean home; it stays.",
+    help="An empty folder for the clean home, which is then kept.",
 )
 @click.option(
     "--study",
     is_flag=True,
-    help="Make one trial of the newest search again: the best, or the number that is given.",
+    help="Make one trial of the newest search again: the best, or the one with the given number.",
 )
 @options.as_json
 def prove(
@@ -55,14 +55,15 @@ def prove(
     study: bool,
     as_json: bool,
 ) -> int:
-    """Make a model again from its record: is it the same?
+    """Rebuild a model from its record, and compare the two.
 
     Makes a run or a model again in a clean home from its run record: sources, tables, features,
     training set, weights, report, decision. Prints a verdict for each: equal (the same bytes),
     equal~ (another kind of device: every metric within 0.5 %, not bits), or the first that differs.
-    Exit code 0: equal; 3: it differs, or other code would make it. The state folder is only read.
+    Exit code 0: equal; 3: it differs, or the present code is not the code that made it. The state
+    folder is only read.
 
-    It is a pipeline (its release); or the beginning of a run's id, of a session's name or of a
+    Name a pipeline (for its release); or the beginning of a run's id, of a session's name or of a
     model's digest, six characters or more; or latest.
 
     \b

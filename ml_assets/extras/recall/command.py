@@ -21,10 +21,14 @@ SCHEMA = 1
 
 @click.command
 @click.argument("snapshot", required=False)
-@click.option("--lift", metavar="ID", help="Let what this recall reached be used again.")
-@click.option("--author", metavar="NAME", help="Who says so.")
-@click.option("--reason", metavar="TEXT", help="Why.")
-@click.option("--dry-run", is_flag=True, help="List what it reached; write nothing.")
+@click.option(
+    "--lift",
+    metavar="ID",
+    help="Lift this recall, so that everything it reached may be used again.",
+)
+@click.option("--author", metavar="NAME", help="The person who answers for it.")
+@click.option("--reason", metavar="TEXT", help="The reason.")
+@click.option("--dry-run", is_flag=True, help="List what it reached, and write nothing.")
 @options.as_json
 def recall(
     snapshot: str | None,
@@ -34,11 +38,12 @@ def recall(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Take bad data back, with everything that it reached.
+    """Recall bad data and everything made from it.
 
     Lists every table, feature set, training set, checkpoint, model and stage that a snapshot
-    reached, in every pipeline; quarantines them, so that reading and loading refuse; and prints the
-    cheapest way to make them again. Recorded and signed; --lift undoes it, recorded too.
+    reached, in every pipeline; quarantines them, so that nothing can read or load them; and prints
+    the cheapest way to make them again. The recall is recorded and signed. --lift undoes it, which
+    is recorded too.
 
     SNAPSHOT is a data version or a commit (six characters or more), or
     pipeline/stage/name/partition@version.

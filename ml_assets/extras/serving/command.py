@@ -16,24 +16,33 @@ _SECONDS = click.FloatRange(min=0.0)
 @click.command(context_settings={"show_default": True})
 @options.pipeline
 @click.option("--port", type=options.Whole(1, 65535), default=8080)
-@click.option("--host", default="127.0.0.1", help=f"Another one needs a token in {SERVE_TOKENS}.")
 @click.option(
-    "--batch-rows", type=options.COUNT, default=256, help="Most rows that are computed together."
+    "--host", default="127.0.0.1", help=f"Any other address needs a token in {SERVE_TOKENS}."
+)
+@click.option("--batch-rows", type=options.COUNT, default=256, help="The most rows in a batch.")
+@click.option(
+    "--batch-wait",
+    type=_SECONDS,
+    default=0.0,
+    help="How long an idle model waits for more rows, in milliseconds.",
 )
 @click.option(
-    "--batch-wait", type=_SECONDS, default=0.0, help="Milliseconds an idle model waits for more."
+    "--queue-rows",
+    type=options.COUNT,
+    default=4096,
+    help="The most rows that may wait; further requests get a 429.",
 )
 @click.option(
-    "--queue-rows", type=options.COUNT, default=4096, help="Most rows that wait; then it is a 429."
-)
-@click.option(
-    "--drain", type=_SECONDS, default=0.0, help="Seconds it answers on after SIGTERM, not ready."
+    "--drain",
+    type=_SECONDS,
+    default=0.0,
+    help="Seconds to keep answering after SIGTERM, while not ready.",
 )
 @click.option(
     "--follow",
     type=click.FloatRange(min=0.1),
     default=1.0,
-    help="Seconds between looks at the ledger.",
+    help="Seconds between reads of the ledger.",
 )
 def serve(
     pipeline: str,
@@ -47,9 +56,9 @@ def serve(
 ) -> None:
     """Serve the released model over HTTP.
 
-    Verifies the release as `predict` does, tries it on golden vectors, and answers: rows by column
-    name at /predict, the Open Inference Protocol at /v2, Prometheus at /metrics. A release or a
-    rollback is followed by itself. SIGTERM ends it when all are answered.
+    Verifies the release as `predict` does, tries it on golden vectors, and then answers: rows by
+    column name at /predict, the Open Inference Protocol at /v2, Prometheus at /metrics. The server
+    follows releases and rollbacks by itself. On SIGTERM it answers all pending requests and stops.
 
     \b
       ml-assets serve flight_delays --port 8080
