@@ -52,8 +52,8 @@ long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faul
 chaos: $(VENV)/.installed-test ## kill training a hundred times at random (ARGS="-k seed-117" repeats one)
 	@$(BIN)/python -m pytest -q -s -m chaos $(ARGS) ml_assets_tests/chaos
 
-faults: $(VENV)/.installed-test ## the fault matrix: hours of faults, then docs/faults.md (ARGS="--minutes 20 --page")
-	@$(BIN)/python -m ml_assets_tests.faults $(or $(ARGS),--page)
+faults: $(VENV)/.installed-test ## the fault matrix: hours of faults, added to docs/faults.md (ARGS="--minutes 20 --side-by-side 2")
+	@$(BIN)/python -m ml_assets_tests.faults $(ARGS)
 
 check: $(VENV)/.installed-test ## lint, types, layers
 	@$(BIN)/ruff check .

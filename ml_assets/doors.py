@@ -1,8 +1,8 @@
-"""The doors of the extras: what a spec or a command asks for, and the module that answers.
+"""The doors of the extras: which field of a spec, or which command, loads which module.
 
-The core imports no extra by name: it asks here, and an extra is imported when it is asked for. To
-take one out, delete its folder below ``extras/``, its lines here, and the field or the command that
-asks for it. ``graph/stage_code.py`` says where the code of its stages begins.
+The core imports no extra by name: it asks here, and an extra is imported on demand. To remove one,
+delete its folder below ``extras/``, its lines here, and its field or command.
+``graph/stage_code.py`` says where the code of its stages begins.
 """
 
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""What people do: one file for each action; the command line parses and calls them."""
+"""One file for each user action. The command line parses and calls them."""

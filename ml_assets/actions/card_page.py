@@ -1,4 +1,4 @@
-"""Data cards on demand: the statistics of a table from the store, and the page that shows them."""
+"""Writes data cards on demand, from the stored statistics of a table."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What differs between any two runs, models or releases: spec, data, metrics, importance."""
+"""Compares any two runs, models or releases: spec, data, metrics, importance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What people do about a table's contract: a first one from what was read, and pages of it."""
+"""Proposes a table's first contract from its data, and writes pages of a contract."""
 
 import json
 import os

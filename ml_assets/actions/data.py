@@ -1,6 +1,6 @@
-"""States of the snapshot store by names that people can say: what they hold, and how they differ.
+"""Names states of the snapshot store, lists their content, and compares them.
 
-A name is ``main``, ``main~2`` (two states before), a tag (``irises-release-3``; ``release-3`` where
+A name is ``main``, ``main~2`` (two states before), a tag (``irises-release-3``; ``release-3`` if
 one pipeline has it), a day (``2026-11-17``: as it was at its end, UTC), or the first six characters
 of a commit.
 """

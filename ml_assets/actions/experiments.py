@@ -1,8 +1,8 @@
-"""The last runs of a pipeline side by side, from their records and the ledger.
+"""Shows the last runs of a pipeline side by side, from their records and the ledger.
 
-The page has what MLflow, to which each run leads, cannot show: what was decided, where the model is
-now, why it was run and what was made of it, metrics with their intervals on the run's own holdout,
-cost, data, and what changed between releases.
+The page shows what MLflow cannot: the decision, the model's present stage, the purpose and verdict
+of the run, metrics with their intervals on the run's own holdout, cost, data, and what changed
+between releases. Each run links to MLflow.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A release as a folder to hand on: verified when it is written, and by whoever gets it."""
+"""Writes a release to a folder, verified when it is written and again by its receiver."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""On which types of GPU a training fits, and how long it would take there: no GPU is asked.
+"""Shows on which types of GPU a training fits, and how long it would take, without a GPU.
 
-The operations of a row and the memory are those of a few steps of the real program on this machine.
-What share of a card's peak a training reaches depends on the network: it is stated, never known.
+The operations of a row and the memory are measured in a few steps of the real program on this
+machine. The share of a card's peak that a training reaches depends on the network, so the caller
+states it.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What happened to a pipeline's models, from its ledger: all of it, or who served at a time."""
+"""Reads from the ledger what happened to a pipeline's models, or which one served at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

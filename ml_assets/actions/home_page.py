@@ -1,6 +1,6 @@
-"""The first page: each pipeline, what is in production and by whose word, and where to go on.
+"""Renders the first page: each pipeline, its model in production and who decided it, and links.
 
-It says what the ledger and the records say; nothing of it is stored.
+The page shows the ledger and the records; nothing of it is stored.
 """
 
 from collections.abc import Mapping

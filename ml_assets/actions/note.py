@@ -1,4 +1,4 @@
-"""Writing down what somebody made of a run: in its records, and as tags of its MLflow run."""
+"""Records a person's verdict on a run: in its records, and as tags of its MLflow run."""
 
 from datetime import UTC, datetime
 

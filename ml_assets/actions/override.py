@@ -1,6 +1,6 @@
-"""An override: a person answers, by name and reason, for a model that the gates refused.
+"""Records an override: a person answers, by name and reason, for a model that the gates refused.
 
-It is set against one decision line; when another decision is made, it says nothing any more.
+It applies to one decision line; another decision makes it void.
 """
 
 from collections.abc import Mapping

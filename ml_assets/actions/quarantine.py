@@ -1,8 +1,7 @@
-"""The quarantine: which rows are kept back, since when, for which reasons, and who let go.
+"""Shows the rows in quarantine, since when and why, and releases those that pass now.
 
-Rows that were kept back are audited again under the present contract, and those that pass go on. A
-release is a run of the table's own asset, with author and reason: it goes through the contract like
-everything else, and what still fails stays in quarantine.
+Rows in quarantine are audited again under the present contract, and those that pass are published.
+A release is a run of the table's own asset, with author and reason; rows that still fail stay.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Any stored table by its asset key, as it is now or as it was at a commit or data version.
+"""Reads any stored table by its asset key, as it is now or as it was at a commit or data version.
 
 In a notebook::
 

@@ -1,8 +1,7 @@
-"""How reliably things run by themselves: what ended well, of all that was to run.
+"""Counts how many of the automatic runs ended well.
 
-A piece of work is what a schedule or a sensor asked for, with everything that was tried for it. It
-ends well with a success and with a model that a gate refused: the gate did its work. It does not
-with a failure, and with a tick that never came.
+A piece of work is what a schedule or a sensor asked for, with all attempts at it. It ends well with
+a success or with a model that a gate refused. It does not with a failure or a missed tick.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Asking a Dagster UI that runs to read the definitions again."""
+"""Asks a running Dagster UI to read the definitions again."""
 
 import json
 import urllib.request

@@ -1,4 +1,5 @@
-"""What a pipeline's training, scores and examinations are on a cluster, before there is one."""
+"""Prints the Kubernetes Job of a pipeline's training, scores and sanity checks, without a
+cluster."""
 
 from typing import Any, Literal
 

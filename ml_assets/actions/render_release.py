@@ -1,6 +1,5 @@
-"""A handed-over release as objects of a serving platform: KServe, in both forms of its canary, or
-Argo Rollouts. Pure: what a folder says, as the platform takes it.
-"""
+"""Renders an exported release as objects of a serving platform: KServe, in both forms of its
+canary, or Argo Rollouts. Pure functions of the folder."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

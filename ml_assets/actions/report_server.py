@@ -1,7 +1,7 @@
-"""The first page and the evaluation reports over HTTP, to this machine alone, and nothing else.
+"""Serves the first page and the evaluation reports over HTTP, to this machine only.
 
-A browser does not open a file from a link, so `ml-assets ui` serves what the links lead to; on a
-cluster `ml-assets ops serve-reports` does, to the login beside it.
+A browser does not open a file from a link, so `ml-assets ui` serves the linked pages. On a cluster
+`ml-assets ops serve-reports` serves them to the login beside it.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""A rollback from the command line: it builds no definitions and holds no lock of the folder."""
+"""Rolls back from the command line, without building definitions or locking the state folder."""
 
 from ml_assets.adapters.runs import open_instance
 from ml_assets.assets.released_model.page import rolled_back

@@ -1,7 +1,7 @@
-"""Programs that serve beside each other until one signal ends them all, or one that is needed ends.
+"""Runs programs side by side until one signal, or the end of a required one, ends them all.
 
-Each stands behind a supervisor, so that none is left behind, even by a kill of this process. Those
-of ``ml-assets ui`` are Dagster in three parts, and MLflow.
+Each has a supervisor, so that none is left behind, even when this process is killed. The programs
+behind ``ml-assets ui`` are Dagster in three parts, and MLflow.
 """
 
 import json

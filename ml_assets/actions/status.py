@@ -1,4 +1,5 @@
-"""What is there: every stage's version and inputs, and what is released, as one JSON document."""
+"""Reports a pipeline's state as one JSON document: every stage's version and inputs, and its
+release."""
 
 from typing import Any
 

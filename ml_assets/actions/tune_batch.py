@@ -1,4 +1,5 @@
-"""Which batch size, processes and threads train fastest here: short runs of the real program."""
+"""Measures which batch size, processes and threads train fastest here, with short runs of the real
+program."""
 
 import math
 import os

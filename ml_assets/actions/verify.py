@@ -1,4 +1,4 @@
-"""Whether what is said about releases holds: a pipeline in its store, or an exported folder."""
+"""Verifies the claims about releases: of a pipeline in its store, or of an exported folder."""
 
 import re
 from collections.abc import Iterator, Sequence

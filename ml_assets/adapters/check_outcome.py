@@ -1,7 +1,7 @@
-"""What a check said of an asset: one evaluation in a run, of however many partitions.
+"""Reports a check as one evaluation per run, however many partitions the run has.
 
-An event of its own for each partition would cost more than the check: a range of a year has
-thousands. So the worst partition is in front, and a table in the metadata names all of them.
+An event for each partition would cost more than the check: a range of a year has thousands. So the
+worst partition comes first, and a table in the metadata names all of them.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

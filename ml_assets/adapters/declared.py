@@ -1,4 +1,4 @@
-"""How an asset of a pipeline is declared to Dagster: key, group, partitions, pool, version."""
+"""Declares a pipeline's assets to Dagster: key, group, partitions, pool, version."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Running part of the graph in this process, with its progress told while it happens."""
+"""Runs part of the graph in this process and reports its progress."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""How the steps of a run that the UI or the daemon launched are executed: here, or a pod each."""
+"""Chooses how the steps of a run from the UI or the daemon are executed: here, or a pod each."""
 
 import dagster as dg
 

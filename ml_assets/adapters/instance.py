@@ -2,11 +2,10 @@
 
 import logging
 import os
-import sqlite3
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -26,6 +25,12 @@ _LOG = logging.getLogger("dagster")
 
 class Instance(dg.DagsterInstance):
     """Dagster's own instance that lies in the state folder and serves one daemon at a time."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        from ml_assets.adapters.open_databases import hold_open
+
+        super().__init__(*given, **named)
+        hold_open(Path(self.root_directory))
 
     @staticmethod
     def config_schema() -> Mapping[str, Any]:
@@ -61,13 +66,6 @@ class Instance(dg.DagsterInstance):
             _LOG.error("%s", error)
             raise SystemExit(1) from error
         super().add_daemon_heartbeat(daemon_heartbeat)
-
-    def handle_new_event(self, event: Any, *, batch_metadata: Any = None) -> None:
-        """Store an event, with the logs that it goes into kept open for the next one."""
-        super().handle_new_event(event, batch_metadata=batch_metadata)
-        path_of = getattr(self.event_log_storage, "path_for_shard", None)
-        if path_of is not None:  # SQLite; a server keeps its connections itself
-            _open_logs.keep(path_of("index"), path_of(event.run_id))
 
 
 def refuse_second_daemon(dagster_home: Path) -> None:
@@ -130,35 +128,3 @@ class _Daemons:
 
 
 _daemons = _Daemons()
-
-
-class _OpenLogs:
-    """One reader of Dagster's index and one of the newest run's log, in this process.
-
-    Dagster opens a file of SQLite for each event and closes it. The last one that closes it copies
-    the write-ahead log into the file, with several syncs: while a reader stays, none is the last.
-    """
-
-    def __init__(self) -> None:
-        self._readers: dict[str, sqlite3.Connection] = {}
-        self._opening = threading.Lock()
-
-    def keep(self, *paths: str) -> None:
-        """Read these files, and no others any more."""
-        if self._readers.keys() == set(paths):
-            return
-        with self._opening:
-            for path in self._readers.keys() - set(paths):
-                self._readers.pop(path).close()
-            for path in set(paths) - self._readers.keys():
-                with suppress(sqlite3.Error):  # it is only slower
-                    self._readers[path] = _reader(path)
-
-
-def _reader(path: str) -> sqlite3.Connection:
-    reader = sqlite3.connect(f"file:{path}?mode=rw", uri=True, check_same_thread=False)
-    reader.execute("SELECT 1 FROM sqlite_master").fetchone()  # only now is the log opened
-    return reader
-
-
-_open_logs = _OpenLogs()

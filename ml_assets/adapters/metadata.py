@@ -1,4 +1,4 @@
-"""What the asset pages show: row counts, schemas, previews, links."""
+"""Builds the metadata of asset pages: row counts, schemas, previews, links."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Making one or many partitions in a step: each is published and reported on its own."""
+"""Makes one or many partitions in a step; each is published and reported on its own."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

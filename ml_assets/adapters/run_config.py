@@ -1,7 +1,7 @@
-"""What a run may be configured with: plain values, and nothing that names a variable.
+"""The configuration that a run may have: plain values, and no names of variables.
 
-The fields of a ``dg.Config`` also take ``{env: NAME}``, which the run's process looks up in its own
-environment: there lie the keys and passwords of whoever runs it.
+The fields of a ``dg.Config`` also accept ``{env: NAME}``, which the run's process looks up in its
+own environment, where its keys and passwords are.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""What each step of the model's stages adds to the record of its run, whether it ends well or not.
+"""Adds each step of the model's stages to the record of its run, whether it ends well or not.
 
 A run's words (experiment, hypothesis, goal) come with its tags, or with the configuration of its
-training: the command line and the UI say them in the same way.
+training: the command line and the UI set them in the same way.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
-"""Everything that one Dagster run said, in the order of time.
+"""Collects the whole log of one Dagster run, in the order of time.
 
-Three tongues: the run's own events and messages, what its steps printed, and what the training
-program printed (each line with its rank). What was printed has no times of its own: a line stands
-at the moment that its file last grew, which while it is followed is the moment it was written.
+It has three sources: the run's own events and messages, the output of its steps, and the output of
+the training program (each line with its rank). Output has no times of its own: a line gets the time
+at which its file last grew, which while it is followed is the moment it was written.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""Runs of a pipeline, whoever started them: what one makes, which are at work, how one failed."""
+"""Looks at the runs of a pipeline, whoever started them: what one makes, which are at work, how one
+failed."""
 
 import os
 import re

@@ -1,9 +1,9 @@
-"""The guard before the pages that are served: what another site's page may ask of them.
+"""Guards the served pages against requests from other sites.
 
-None of these servers asks who is there, and a browser lets any page send requests to this machine.
-So a request has to name one of our hosts, for a name of the attacker's could lead here too; what
-changes something has to come from our own page, or from a program that is no browser; and it has to
-be a POST of JSON, which no form and no link can send.
+None of these servers has a login, and a browser lets any page send requests to this machine. So a
+request has to name one of our hosts, since an attacker's name could lead here too. A request that
+changes something has to come from our own page, or from a program that is no browser, and has to be
+a POST of JSON, which no form and no link can send.
 """
 
 from collections.abc import Iterable

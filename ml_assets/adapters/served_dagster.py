@@ -1,6 +1,7 @@
-"""Runs through the Dagster that is served: its queue, pools, launcher and tags, as for everybody.
+"""Launches runs through the served Dagster, with the same queue, pools, launcher and tags as any
+run.
 
-A run is launched by the UI's GraphQL, which knows the code location; how it fares is read from the
+The UI's GraphQL, which knows the code location, launches a run; its progress is read from the
 instance.
 """
 

@@ -1,4 +1,4 @@
-"""A step of the graph: what Dagster gives it, by names of the walk's logic, and how it fails."""
+"""A step of the graph: what Dagster passes to it, under our own names, and how it fails."""
 
 import inspect
 from collections.abc import Callable, Iterator

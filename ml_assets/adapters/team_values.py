@@ -1,7 +1,8 @@
-"""What teams' own assets are given: a place for the values they return, and an MLflow run.
+"""Keeps the values that teams' own assets return, for their downstream assets; ours return none.
 
-They are data: plain values as JSON, frames as Parquet. A pickle, which Dagster would write, runs
-code when it is read, and whoever writes the state folder could put one there.
+Values are data: plain values as JSON, frames as Parquet. Dagster would write a pickle, which runs
+code when it is read, and anyone who can write the state folder could put one there. A team's asset
+may ask for an MLflow run, too.
 """
 
 import io

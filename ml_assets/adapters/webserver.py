@@ -1,6 +1,7 @@
 """Dagster's own web server behind our guard: ``python -m ml_assets.adapters.webserver``.
 
-Its options are those of ``dagster-webserver``; ``adapters/same_origin.py`` says whom it answers.
+Its options are those of ``dagster-webserver``; ``adapters/same_origin.py`` says which requests it
+accepts.
 """
 
 from typing import Any

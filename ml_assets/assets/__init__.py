@@ -1,1 +1,1 @@
-"""The walk, in the words of the lineage: a folder for each kind of asset."""
+"""The walk, named as in the lineage: a folder for each kind of asset."""

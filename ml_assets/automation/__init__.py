@@ -1,1 +1,1 @@
-"""What runs by itself: one planner, and the sensors, schedules and alerts that ask it."""
+"""Automation: one planner, and the sensors, schedules and alerts that use it."""

@@ -1,7 +1,7 @@
-"""What a sensor does at a tick: what has landed in the sources, and code that differs.
+"""The ticks of the data sensors: what has arrived in the sources, and code that differs.
 
 Both look at the state of the store at every tick and ask for one step of the walk at a time:
-sources, derived tables, features, then the model. Nothing is asked for while a run is at work.
+sources, derived tables, features, then the model. They ask for nothing while a run is at work.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What the drift sensor does at a tick: has each new period judged, and trains where drift stands;
-searches, where the search says so, when the gates refuse what it trained.
+"""The tick of the drift sensor: has each new period judged, and trains if drift stands; or
+searches, if the search says so, when the gates refuse the retrained models.
 
-What it asks for is decided by ``drift_report.verdict``; a training that would change nothing is not
+``drift_report.verdict`` decides what it asks for. A training that would change nothing is never
 asked for, whatever the alarm.
 """
 

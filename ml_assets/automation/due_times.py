@@ -1,4 +1,4 @@
-"""When a schedule is due, as Dagster's daemon counts it: in a clock change too."""
+"""Computes when a schedule is due, as Dagster's daemon counts it, also at clock changes."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo

@@ -1,6 +1,6 @@
-"""Whether the data itself is recent: a check on each validated table whose source has a bound.
+"""Checks whether data is recent, on each validated table whose source has a bound.
 
-Nothing is made where nothing arrives, so a sensor asks again as time passes, and reports the check
+Nothing runs if nothing arrives, so a sensor repeats the check as time passes, and reports it
 whenever its answer changes.
 """
 

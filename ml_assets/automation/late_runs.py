@@ -1,6 +1,6 @@
-"""Whether what was to run by itself has begun: a failed check where a run or a tick never came.
+"""Reports runs that never began: a failed check for a late run or a missed tick.
 
-A run that fails is red by itself; one that never starts leaves no trace. This leaves one.
+A run that fails is red by itself; one that never starts would leave no trace.
 """
 
 from collections.abc import Sequence

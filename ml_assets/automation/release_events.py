@@ -1,8 +1,8 @@
-"""Whoever serves is told when a release moves: a CloudEvent over HTTP for each move of the ledger.
+"""Notifies other servers of each move in the ledger, with a CloudEvent over HTTP.
 
-The ledger is the outbox: Dagster's storage keeps, for each address, which line it has taken. A line
-that is not taken is sent again at the next tick, and no later one of its pipeline before it. A kill
-between the answer and that note sends one again, with the same id.
+The ledger is the outbox: for each address, Dagster's storage keeps the last line that it accepted.
+A line that was not accepted is sent again at the next tick, and no later one of its pipeline before
+it. A kill between the answer and that note sends one again, with the same id.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The rollback of a pipeline as a job: a form in the UI, with who and why."""
+"""The rollback of a pipeline as a job: a form in the UI, with author and reason."""
 
 import dagster as dg
 from pydantic import Field

@@ -1,7 +1,7 @@
-"""From candidate runs to run requests: each is asked for once; what failed waits for a change.
+"""Turns candidate runs into run requests: each is made once, and a failed one waits for a change.
 
-The cursor holds what was asked for and is still due; one that came true is forgotten, so that
-the same one may be asked for again. Losing the cursor costs one repeated attempt, no more.
+The cursor holds requests that are still due; a fulfilled one is forgotten, so that the same request
+may be made again. Losing the cursor costs one repeated attempt, no more.
 """
 
 from collections.abc import Iterator, Sequence, Set

@@ -1,4 +1,4 @@
-"""The refresh schedule: the model made again on the newest published window, when it is due."""
+"""The refresh schedule: trains on the newest published window, when it is due."""
 
 from collections.abc import Callable
 

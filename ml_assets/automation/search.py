@@ -1,6 +1,7 @@
-"""When a study is asked for by itself: on its schedule, or when gates refuse what drift trained.
+"""Decides when a study starts automatically: on its schedule, or when gates refuse retrained
+models.
 
-Either way only where its study would be another one by then. A retraining never searches.
+Either way only if the study would differ from the last one. A retraining never searches.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""The sensors of a pipeline, as they are declared; what they do at a tick is imported then.
+"""Declares the sensors of a pipeline; the code of their ticks is imported when they run.
 
-One watches what lands in the sources, one for code that differs from the published, one for drift.
+One watches what arrives in the sources, one watches for code that differs from the published, one
+for drift.
 """
 
 from datetime import UTC, datetime

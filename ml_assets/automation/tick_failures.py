@@ -1,4 +1,4 @@
-"""Ticks that could not look: nothing runs then, and nothing fails, so an alert tells of it."""
+"""Reports ticks that could not look: then nothing runs and nothing fails, so an alert says it."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""ml-assets data: the rows of tables, states of all of them, and what is kept back or recalled."""
+"""ml-assets data: rows of tables, named states, quarantine and recalls."""
 
 import json
 from dataclasses import asdict

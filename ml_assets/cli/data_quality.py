@@ -1,4 +1,4 @@
-"""Data that may not be used: what contracts keep back, and what is taken back later."""
+"""ml-assets data contract and quarantine: contracts, and the rows that they keep back."""
 
 import json
 import sys

@@ -1,4 +1,5 @@
-"""Groups of commands: shown by subject, imported when asked for, helpful where a name is off."""
+"""Groups of commands: listed by subject, imported on demand, with suggestions for mistyped
+names."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""ml-assets: the command line. What a stranger sees first, and errors as exit codes."""
+"""ml-assets: the top of the command line, and errors as exit codes."""
 
 import _thread
 import os
@@ -112,6 +112,20 @@ def interrupts_kept() -> Iterator[None]:
         sys.unraisablehook = print_it
 
 
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """SIGTERM interrupts a command as Ctrl-C does; a handler of the caller's stays."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class _Seen:
     """A text stream to a terminal, through which no escape sequence of the data comes.
 
@@ -134,7 +148,11 @@ def _seen(stream: TextIO) -> TextIO:
 
 def _run(arguments: list[str]) -> int:
     try:
-        with interrupts_kept(), commands.make_context(NAME, arguments) as context:
+        with (
+            _told_to_end(),
+            interrupts_kept(),
+            commands.make_context(NAME, arguments) as context,
+        ):
             return commands.invoke(context) or DONE
     except click.exceptions.Exit as asked_for_help:
         return asked_for_help.exit_code

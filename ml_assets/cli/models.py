@@ -1,5 +1,5 @@
-"""ml-assets models: runs and models side by side, what was made of them, what they cost,
-and which GPUs they fit."""
+"""ml-assets models: runs and models side by side, verdicts on them, their cost, and the GPUs that
+they fit."""
 
 import getpass
 import json

@@ -1,4 +1,4 @@
-"""A pipeline's folder: ml-assets new makes one, ml-assets check finds every mistake in it."""
+"""ml-assets new creates a pipeline's folder; ml-assets check finds every mistake in it."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""ml-assets ops: what went well or wrong, servers and the cluster, house-keeping, the settings."""
+"""ml-assets ops: monitoring, servers and the cluster, house-keeping, the settings."""
 
 import json
 import time

@@ -1,4 +1,5 @@
-"""ml-assets release: the ledger of a pipeline, what moves its models, and what a release proves."""
+"""ml-assets release: the ledger of a pipeline, the moves of its models, and the proofs of a
+release."""
 
 import json
 import sys

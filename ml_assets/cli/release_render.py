@@ -1,4 +1,4 @@
-"""ml-assets release render: a release as a serving platform takes it."""
+"""ml-assets release render: a release as objects of a serving platform."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO

@@ -1,7 +1,7 @@
-"""ml-assets run: make what is due of a pipeline, and show the work.
+"""ml-assets run: make every due asset of a pipeline, and show the progress.
 
-Bars on a terminal, short lines elsewhere. Lines come as ``adapters/execute.py`` tells them.
-Warnings and what failed are always shown.
+It is shown as bars on a terminal, as short lines elsewhere, every line with --verbose.
+``adapters/execute.py`` supplies the lines. Warnings and failures are always shown.
 """
 
 import re

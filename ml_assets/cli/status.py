@@ -1,4 +1,4 @@
-"""ml-assets status: what is made, from what, and what is released."""
+"""ml-assets status: a pipeline's assets, their inputs and its release."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""The version of a stage's code: of what it runs, and of the part of the spec that decides it."""
+"""Computes the code version of a stage: the code it runs, and the part of the spec that decides
+it."""
 
 import hashlib
 import json

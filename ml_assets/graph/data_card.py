@@ -1,4 +1,4 @@
-"""What a data card is made of, stage by stage: whose labels, grouped by what."""
+"""The content of a data card, stage by stage: whose labels, grouped by what."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which exact version of each input a step reads: resolved once, read by commit, written down."""
+"""Resolves the exact version of each input of a step: once, read by commit, and recorded."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""How a step hands over its result: one record and its files, published together or not at all."""
+"""Publishes a step's result: one record and its files, together or not at all."""
 
 import tempfile
 from collections.abc import Mapping, Sequence

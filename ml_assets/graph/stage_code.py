@@ -1,6 +1,7 @@
-"""Which code decides what a stage makes: where it begins, and where it is followed no further.
+"""Lists the code that decides a stage's result: where it begins, and where it is followed no
+further.
 
-What is not named in ``NOT_DECIDING`` counts: code in a new place makes too much again, never too
+Everything not named in ``NOT_DECIDING`` counts: code in a new place makes too much again, never too
 little.
 """
 

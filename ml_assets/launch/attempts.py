@@ -1,7 +1,7 @@
 """The attempts of one session, whoever runs them: created or adopted, followed, made again.
 
-What runs an attempt, processes here or a Job on a cluster, is a runner's business. When another
-attempt is made, on what, and what is said of it, is decided here for both.
+A runner starts an attempt: processes here, or a Job on a cluster. This module decides for both when
+another attempt is made, on what, and what is reported.
 """
 
 import time

@@ -1,6 +1,6 @@
 """The resume drill: train a little twice, kill a part of the second one, compare the weights.
 
-Killed is what may go at any time: a process of this machine, or a pod of a cluster.
+It kills what may die at any time: a process of this machine, or a pod of a cluster.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""A launcher for what nobody asks for again: a prediction, a measurement, a drill.
+"""A launcher for work that nobody asks for again: a prediction, a measurement, a drill.
 
-It goes where the settings say; what it needs and makes lies in a place of its own, which is deleted
-when the work is over. Where it cannot be, house-keeping does it. Nothing of it is signed.
+It runs where the settings say. Its inputs and outputs lie in a place of their own, which is deleted
+when the work is over; if that fails, house-keeping deletes it. Nothing of it is signed.
 """
 
 import tempfile

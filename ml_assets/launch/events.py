@@ -1,4 +1,4 @@
-"""The event stream's reader: typed, in order, each event once, whatever was read before."""
+"""Reads the event stream: typed, in order, each event once."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,6 @@
-"""How an attempt ended, wherever it ran: what happens next, and a sentence that helps a person.
+"""Classifies how an attempt ended, wherever it ran: what happens next, and a sentence for people.
 
-The table is of what the program says of itself; what a cluster can do to it is in
+The table has the program's own exit codes; what a cluster can do to it is in
 ``launch.kubernetes.causes``.
 """
 

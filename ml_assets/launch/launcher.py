@@ -1,4 +1,4 @@
-"""The launcher's port: what is asked for, and what comes back."""
+"""The launcher's port: its requests and results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -147,5 +147,5 @@ class Launcher(Protocol):
         ...
 
     def known_sanity(self, job: SanityJob) -> SanityResult | None:
-        """How that examination ended, if it ever did; nothing is started."""
+        """How those sanity checks ended, if they ever did; nothing is started."""
         ...

@@ -1,4 +1,4 @@
-"""What follows an attempt that ended without a result: another one, a smaller one, or none."""
+"""Decides what follows an attempt without a result: another one, a smaller one, or none."""
 
 import signal
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""One session on disk: who works on it, its attempts, whole checkpoints and finished result."""
+"""One session on disk: its lock, its attempts, whole checkpoints and finished result."""
 
 import fcntl
 import json
@@ -198,7 +198,7 @@ class SessionFolder:
         return next(self._results(MeasureResult), None)
 
     def finished_sanity(self, keys: Keys) -> SanityResult | None:
-        """The newest signed_result result of an examination."""
+        """The newest signed result of a sanity check."""
         return next(self._results(SanityResult, keys), None)
 
     def _results(self, kind: type[ResultT], keys: Keys | None = None) -> Iterator[ResultT]:

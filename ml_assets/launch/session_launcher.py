@@ -1,4 +1,4 @@
-"""A launcher: what is asked for becomes a session, and a runner runs its attempts."""
+"""A launcher: a request becomes a session, and a runner runs its attempts."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,7 +58,7 @@ class SessionLauncher:
     Args:
         objects: where sessions lie.
         runner: runs their attempts.
-        keys: what a score or an examination counts by.
+        keys: the keys that make a score or a sanity check count.
         budgets: how often an attempt is made again.
         checkpoints: a folder or ``s3://bucket/prefix`` for all sessions; None: each beside its own.
     """
@@ -259,7 +259,7 @@ def measure_request(
 def sanity_request(
     job: SanityJob, folder: SessionFolder, number: int, world: World
 ) -> SanityRequest:
-    """An examination of a training before it runs."""
+    """The sanity checks of a training before it runs."""
     return SanityRequest(
         **_asked(job, folder, number, world),
         training=job.training,

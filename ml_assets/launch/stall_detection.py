@@ -1,4 +1,4 @@
-"""Notices an attempt that stands still: the heartbeats of its ranks stopped, all of them."""
+"""Detects a stalled attempt: the heartbeats of all its ranks stopped."""
 
 import time
 from collections.abc import Callable

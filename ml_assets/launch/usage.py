@@ -1,5 +1,5 @@
-"""Keeps what each attempt used beside its events, and reads it again; what no one kept is told by
-the events themselves."""
+"""Keeps what each attempt used beside its events, and reads it again; the events themselves tell
+what was not kept."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress

@@ -1,1 +1,1 @@
-"""What happened: run records, the ledger and its certificates, what MLflow is shown."""
+"""The past: run records, the ledger and its certificates, and the projection in MLflow."""

@@ -1,4 +1,4 @@
-"""What differs between a model and the one released before it: spec, data, metrics, importance."""
+"""Compares a model with the previous release: spec, data, metrics, importance."""
 
 import json
 from collections.abc import Iterator, Mapping

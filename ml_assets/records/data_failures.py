@@ -1,4 +1,4 @@
-"""The partitions of data stages that could not be made, until they are: for whoever looks later.
+"""Records the partitions of data stages that could not be made, until they are made.
 
 A file for each asset, ``failures/<asset key>.json`` in the snapshot store, holds the newest ones. A
 partition whose record is newer than its failure has been made since.

@@ -1,4 +1,4 @@
-"""How long the data steps of a pipeline took: from the states of ``main`` that they published, and
+"""Finds how long a pipeline's data steps took: from the states of ``main`` that they published, and
 from the records of runs, which outlive those."""
 
 import re

@@ -1,7 +1,7 @@
-"""The runs of a pipeline as people compare them: what was tried, why, and what came of it.
+"""The runs of a pipeline for people to compare: what was tried, why, and with which result.
 
 Each run has a folder of records in the snapshot store, ``experiments/<pipeline>/<begun>-<run>/``.
-Files are only ever added to it. No name of a session, a model or a piece of work hangs on them.
+Files are only ever added to it. No name of a session, a model or a unit of work depends on them.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The one way to a released model: whole files, a decision that passed, and its certificate.
+"""The one way to load a released model: whole files, a decision that passed, and its certificate.
 
-Whoever predicts, compares with, begins with, exports or puts back a release comes through here;
-what is missing, stale, foreign or altered is refused with a sentence.
+Predictions, comparisons, initial weights, exports and rollbacks all come through here; anything
+missing, stale, foreign or altered is refused with a sentence.
 """
 
 from collections.abc import Sequence

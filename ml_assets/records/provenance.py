@@ -1,4 +1,4 @@
-"""What a model was made from, gathered from signed records and held to the evidence about it."""
+"""Gathers what a model was made from, out of signed records, and checks it against the evidence."""
 
 from pydantic import ValidationError
 

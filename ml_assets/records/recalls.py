@@ -1,7 +1,7 @@
-"""Recalls in the snapshot store, and the question that every loader asks: may this be used?
+"""Recalls in the snapshot store, and the check that every loader makes: may this be used?
 
-A recall lists what it reached. What was made again since, with the same content, from inputs that
-no recall reaches, may be used: content is judged by what it was made from.
+A recall lists what it reached. The same content, made again from inputs that no recall reaches, may
+be used: content is judged by its inputs.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Finds the runs of a pipeline: the last ones, one by its name, those that came to a model."""
+"""Finds the runs of a pipeline: the last ones, one by its name, those with a model."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""Everything that ``main`` ever held of what was made: stage records and run records, in one pass.
+"""Every record that ``main`` ever held, of stages and of runs, in one pass.
 
-The table of a record that was replaced since is still there at the commit that it was found at.
+The table of a record that was replaced since is still at the commit where it was found.
 """
 
 from collections.abc import Iterator

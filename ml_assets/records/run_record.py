@@ -1,4 +1,4 @@
-"""The run record: all that is needed to make a model again, and to say where a repeat differed.
+"""The run record: everything needed to make a model again, and to say where a repeat differed.
 
 Code, environment, configuration, exact inputs, seed, machine and outputs, as one JSON document.
 """

@@ -1,4 +1,4 @@
-"""What a run used: its training's time, machines and losses, and the attempts of its sessions.
+"""The usage of a run: its training's time, machines and losses, and the attempts of its sessions.
 
 They lie beside the run's other records, and outlive the folders of its sessions.
 """

@@ -1,1 +1,1 @@
-"""What people look at: SVG drawings and the parts that pages are put together from."""
+"""The building blocks of pages: SVG drawings, templates and their parts."""

@@ -1,4 +1,4 @@
-"""The data card: what a table holds, from its statistics, as pictures and as one HTML page."""
+"""The data card: the content of a table, from its statistics, as pictures and as one HTML page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

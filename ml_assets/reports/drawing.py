@@ -1,7 +1,8 @@
-"""Charts as SVG: lines, columns and bars, drawn here: a page needs nothing from outside.
+"""Draws charts as SVG: lines, columns and bars, without anything from outside.
 
 Colours are CSS variables (``templates/drawing.css``), so one drawing reads in light and in dark,
-inside a page and as a picture of an asset page. What it writes, it escapes; pages take it as it is.
+inside a page and as a picture of an asset page. It escapes what it writes, and pages insert it
+unchanged.
 """
 
 import html

@@ -1,6 +1,6 @@
 """Pictures so small that Dagster shows them on the asset page itself, not behind a button.
 
-It renders Markdown there that is shorter than ``INLINE``, the picture's own bytes included.
+Dagster renders Markdown there that is shorter than ``INLINE``, the picture's own bytes included.
 """
 
 import html

@@ -1,4 +1,5 @@
-"""Pages: data in, HTML out. Each is a template in ``templates/``; no HTML is made elsewhere."""
+"""Renders pages: data in, HTML out. Each is a template in ``templates/``; no HTML is made
+elsewhere."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""One run as a row: what is known of it, in short on an asset page, and as JSON."""
+"""One run as a row: its main facts, short on an asset page, and as JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

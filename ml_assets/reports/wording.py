@@ -1,4 +1,4 @@
-"""How metrics, values and decisions are called, and how any text is written in Markdown."""
+"""The names of metrics, values and decisions, and the escaping of text in Markdown."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a repository needs so that its CI holds a pipeline to its word: ``ml-assets new --ci``."""
+"""The files with which a repository's CI checks a pipeline: ``ml-assets new --ci``."""
 
 import shutil
 from importlib.metadata import version

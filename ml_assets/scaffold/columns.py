@@ -1,4 +1,5 @@
-"""What columns of text hold: numbers, times, words, and the texts that mean "no value"."""
+"""Recognizes the content of text columns: numbers, times, words, and the texts that mean "no
+value"."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How CSV files are written: separator, decimal sign, encoding, and what comes first in a day."""
+"""Detects how CSV files are written: separator, decimal sign, encoding, and the order in dates."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Which partition each file is of, by the date in its name."""
+"""Finds the partition of each file by the date in its name."""
 
 import re
 import string

@@ -1,4 +1,4 @@
-"""A new pipeline's folder: spec, feature function, contract, and what it reads, to run at once."""
+"""Writes a new pipeline's folder: spec, feature function, contract and data, ready to run."""
 
 import json
 import os

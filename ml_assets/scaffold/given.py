@@ -1,4 +1,4 @@
-"""What a person has: a file, a folder or a pattern of files, or a table of a database."""
+"""A person's data: a file, a folder or a pattern of files, or a table of a database."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What of its own past a new time series looks at: lags, trailing means, and its season."""
+"""The history features of a new time series: lags, trailing means, and its season."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A table with a label, and what each of its columns is taken for."""
+"""A table with a label, and how each of its columns is understood."""
 
 import itertools
 import random

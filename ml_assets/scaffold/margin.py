@@ -1,4 +1,5 @@
-"""The champion's margin of a new pipeline: what its holdout can tell apart, in words, too."""
+"""The champion's margin of a new pipeline: the difference that its holdout can detect, also in
+words."""
 
 from dataclasses import dataclass
 from math import floor, inf, log10, sqrt

@@ -1,4 +1,4 @@
-"""When the rows of a table are: the column that says it, the key with it, and the step between."""
+"""Finds when the rows of a table are: the time column, the key with it, and the step between."""
 
 import itertools
 import re

@@ -1,5 +1,4 @@
-"""What the servers read of the environment: tokens that let a request in, and which places they
-may use."""
+"""The servers' settings: tokens that admit requests, and the places they may use."""
 
 import base64
 import binascii

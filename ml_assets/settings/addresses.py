@@ -1,7 +1,5 @@
-"""Addresses in the environment: of pages, S3 and a lakeFS server; none holds a password.
-
-And whether a server of ours can listen at one of this machine, and where a database URL leads to.
-"""
+"""Addresses in the environment: of pages, S3 and a lakeFS server, without passwords; whether a
+server of ours can listen at one; and where a database URL leads."""
 
 import os
 import re

@@ -1,6 +1,7 @@
-"""The cluster that trains: where its objects go, and what every pod is given. No secret is here.
+"""The settings of the training cluster: where its objects go, and what every pod gets. No secret is
+here.
 
-Names, labels and quantities are checked as Kubernetes takes them, so that mistakes are found here.
+Names, labels and quantities follow Kubernetes' syntax, so that mistakes are found here.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""What runs by itself: when a model is made again, what is watched, and how old things may get."""
+"""The automatic parts of a pipeline: when it trains, what is watched, and how old things may
+get."""
 
 import re
 from datetime import timedelta

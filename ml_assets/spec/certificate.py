@@ -1,4 +1,4 @@
-"""The certificate of a decision: what was decided about which model, from what, and by whose word.
+"""The certificate of a decision: what was decided about which model, from what, and by whom.
 
 In the spirit of an in-toto statement, in a DSSE envelope (github.com/secure-systems-lab/dsse).
 """

@@ -1,10 +1,10 @@
-"""What a piece of code runs: the functions, classes and constants that it reaches, by their syntax.
+"""Finds the code that an entry point runs: functions, classes and constants, by their syntax.
 
-From its entries it follows names and imports, also those inside functions, through this package and
-one team's folder; of that also all that importing a file runs. Comments, formatting and docstrings
-count for nothing, unless a team's code reads them, and neither does what is not reached. What is
-looked up while it runs (``getattr``, ``importlib``, a data file) is not seen: it has to be an entry
-of its own. Nothing is imported: a changed file counts as it is now.
+It follows names and imports from its entries, also those inside functions, through this package and
+one team's folder; for the folder also everything that importing a file runs. Comments, formatting
+and docstrings do not count (unless a team's code reads them), nor does code that is not reached.
+Run-time look-ups (``getattr``, ``importlib``, a data file) are not seen: each has to be an entry of
+its own. Nothing is imported: a changed file counts as it is now.
 """
 
 import ast

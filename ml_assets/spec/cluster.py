@@ -1,7 +1,7 @@
-"""The machines of a cluster that a training asks for; on a laptop they are not looked at.
+"""The machines of a cluster that a training asks for; a laptop ignores them.
 
-How the work is spread decides no number that comes out, so nothing here is part of a session's name
-or of a code version: to change it trains nothing again.
+The distribution of the work changes no result, so nothing here is part of a session's name or of a
+code version: a change trains nothing again.
 """
 
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ class ClusterSpec(Frozen):
     """Nodes, what each has, and how long to wait for them.
 
     ``training.processes`` is the number of processes in all, wherever they run: each node runs
-    ``processes / nodes`` of them, one to a GPU. Scores and examinations take one pod without a GPU.
+    ``processes / nodes`` of them, one to a GPU. Scores and sanity checks use one pod and no GPU.
     """
 
     nodes: Annotated[int, Field(gt=0, le=MAX_NODES)] = 1

@@ -1,4 +1,4 @@
-"""Whether loss, weights, baselines and gates of a spec fit its task and each other."""
+"""Checks that loss, weights, baselines and gates of a spec fit its task and each other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

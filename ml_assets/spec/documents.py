@@ -1,6 +1,6 @@
-"""The one way to read YAML and JSON that people write: nothing in it is silently lost.
+"""The one way to read YAML and JSON that people write, without silent losses.
 
-A key that stands twice would leave the last one, and a document may be made to hurt its reader:
+A duplicate key would keep only its last value, and a document may be made to hurt its reader:
 anchors that multiply, nesting that ends the process. Both are an error with its line, found in one
 pass over the text's events, before any value is made.
 """
@@ -78,7 +78,8 @@ def read_json(text: str | bytes) -> Any:
 
 def half_a_sign(text: str, value: object) -> bool:
     """Whether a value that was read from JSON holds what no UTF-8 can say."""
-    if not _SURROGATE.search(text):
+    plain = text.isascii() and "\\ud" not in text and "\\uD" not in text  # most are: no search
+    if plain or not _SURROGATE.search(text):
         return False
     try:
         json.dumps(value, ensure_ascii=False).encode()

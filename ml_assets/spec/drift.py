@@ -1,4 +1,4 @@
-"""What is watched after a release: how far new data may be from what the release was trained on."""
+"""What is watched after a release: how far new data may be from the release's training data."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta

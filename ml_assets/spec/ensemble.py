@@ -1,4 +1,4 @@
-"""Several weights as one model, and a network that learns from such a one."""
+"""Several weights as one model, and a network that learns from such an ensemble."""
 
 from typing import Annotated, Self
 

@@ -1,4 +1,4 @@
-"""How a model is judged: on its holdout, and by a spec's wish on holdouts before it, too."""
+"""How a model is judged: on its holdout and, if a spec asks, on earlier holdouts."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

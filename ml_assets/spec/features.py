@@ -1,4 +1,4 @@
-"""What a team's functions make: tables of its own, the features, what is served of them."""
+"""The results of a team's functions: its own tables, the features, and the online features."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Self

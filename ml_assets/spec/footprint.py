@@ -1,4 +1,4 @@
-"""What a network's training needs of memory, at least, and how long its state takes to save.
+"""Estimates a network's minimum training memory, and how long its state takes to save.
 
 Arithmetic on the spec: nothing is built.
 """

@@ -1,4 +1,4 @@
-"""The baselines a model is held against, and the policy that decides whether it is released."""
+"""The baselines for comparison with a model, and the policy that decides its release."""
 
 from collections.abc import Mapping
 from math import inf

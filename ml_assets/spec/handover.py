@@ -1,4 +1,4 @@
-"""What whoever serves a release is handed beside its weights: a document for programs."""
+"""The hand-over document for other servers, beside a release's weights."""
 
 from typing import Literal
 

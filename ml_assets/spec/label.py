@@ -1,4 +1,4 @@
-"""What is predicted: a column of the features' rows, or its value a while later."""
+"""The label: a column of the features' rows, or its value a while later."""
 
 from datetime import timedelta
 from typing import Any, Self, assert_never

@@ -1,4 +1,4 @@
-"""The guards against leaks: which there are, how strict a pipeline has them, and how one ended."""
+"""The guards against leaks: their names, how strict a pipeline has them, and how one ended."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Annotated, Literal

@@ -1,8 +1,8 @@
-"""The code of a team's network: its files, and what they import from elsewhere.
+"""The code of a team's network: its files, and their imports from elsewhere.
 
-It goes with every request that runs the network, so that a pod has what the pipeline's folder had.
-Its digest is of the files' syntax, and of the versions of the installed packages that they import:
-a comment or another layout is the same code.
+It goes with every request that runs the network, so that a pod has the code of the pipeline's
+folder. Its digest is of the files' syntax, and of the versions of the installed packages that they
+import: a comment or another layout is the same code.
 """
 
 import ast

@@ -1,5 +1,5 @@
-"""What people decide about data: a recall of what is bad and of all that it reached; its lifting;
-rows that were kept back and are published after all."""
+"""A recall: bad data, everything that it reached, and its author; the lifting of one; and rows in
+quarantine that are published after all."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""What happened: the records stored beside the data, from the receipt of a source to the ledger."""
+"""The records stored beside the data, from the receipt of a source to the ledger."""
 
 from typing import Annotated, Any, Literal
 

@@ -1,4 +1,5 @@
-"""How a model in canary meets traffic: whose requests it answers, and when it is out at once."""
+"""How a model in canary meets traffic: whose requests it answers, and when it is taken out at
+once."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated

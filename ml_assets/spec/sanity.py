@@ -1,4 +1,4 @@
-"""The checks of a network before it is trained: which there are, and how one ended."""
+"""The checks of a network before it is trained: their names, and how one ended."""
 
 from typing import Literal
 

@@ -1,7 +1,7 @@
 """``search.yaml`` beside a spec: which fields of the spec are searched, how, and for how much.
 
-A file of its own: what is asked of a search changes often, and is no part of what a model's record
-says that it was trained by. The winner's values are.
+It is a file of its own because a search changes often, and only the winner's values are part of a
+model's record.
 """
 
 from collections.abc import Mapping, Sequence

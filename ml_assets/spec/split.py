@@ -1,4 +1,4 @@
-"""How the rows of a training set are parted: by time, by chance, and by entity."""
+"""How the rows of a training set are split: by time, by chance, and by entity."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""Whether memory, messages and axes of a step, as a spec has them, fit its network."""
+"""Checks that memory, messages and axes of a step, as a spec has them, fit its network."""
 
 from collections.abc import Iterator
 

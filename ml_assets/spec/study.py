@@ -1,4 +1,4 @@
-"""What a study came to: every trial with its evidence, the winner, and what was learned."""
+"""The result of a study: every trial with its evidence, the winner, and the lessons."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal

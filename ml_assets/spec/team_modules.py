@@ -1,4 +1,4 @@
-"""Importing a team's files, each with what lies beside it, from as many folders as there are.
+"""Imports a team's files, each with the modules beside it, from any number of folders.
 
 Every state of a folder is a package of its own: ``import helpers`` in one pipeline finds its own
 ``helpers.py`` and no other's, and an edited file is imported anew.

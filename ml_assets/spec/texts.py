@@ -1,4 +1,4 @@
-"""Texts for a language model: what a spec says of them, how they are cut, what they are held to."""
+"""Texts for a language model: their spec, their tokenization, and their checks."""
 
 from typing import Annotated, Any, Literal
 

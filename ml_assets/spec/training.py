@@ -1,4 +1,4 @@
-"""The model and how it is trained: what the training program is asked for."""
+"""The model and its training: the request to the training program."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self, assert_never

@@ -1,4 +1,4 @@
-"""What a session's events have told so far: curves, first rows, what was lost."""
+"""The story of a session so far, from its events: curves, first rows, losses of processes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

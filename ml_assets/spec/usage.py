@@ -1,4 +1,4 @@
-"""What an attempt of a session used: which machines, how long, and how far its steps came."""
+"""The usage of a session's attempt: which machines, how long, and how far its steps came."""
 
 from typing import Annotated, Literal
 

@@ -1,1 +1,1 @@
-"""Where state lies: snapshots, objects and checkpoints, on this machine, S3 or lakeFS."""
+"""The storage of all state: snapshots, objects and checkpoints, on this machine, S3 or lakeFS."""

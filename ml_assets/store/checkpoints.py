@@ -1,7 +1,7 @@
-"""Where a session's checkpoints lie: the port, and which of them count.
+"""The port of a session's checkpoints, and the rule which of them count.
 
 A checkpoint exists when its manifest does, and that is written last. An attempt claims the session
-before it writes; what an older one adds later is there, and does not count.
+before it writes; later checkpoints of an older one exist, and do not count.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""What a disk refuses - it is full, or nobody may write to it - in one sentence of ours.
+"""Turns a disk's refusals (it is full, or not writable) into one sentence of ours.
 
-Adapters that write use ``told``. Dagster's own databases, whose errors are SQLAlchemy's, are told
-where its calls end: ``refusal`` looks for the disk's answer along the causes of any error.
+Adapters that write use ``told``. For Dagster's own databases, whose errors are SQLAlchemy's, the
+caller uses ``refusal``, which searches the causes of any error for the disk's answer.
 """
 
 import errno

@@ -1,4 +1,5 @@
-"""Where a stage's table, record and files lie in the snapshot store, and how they are read back."""
+"""The places of a stage's table, record and files in the snapshot store, and how they are read
+back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

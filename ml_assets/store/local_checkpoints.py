@@ -1,4 +1,4 @@
-"""From an address to a session's checkpoints: a folder, written where they stay, or S3."""
+"""Opens a session's checkpoints at an address: a folder, or S3."""
 
 import os
 import shutil

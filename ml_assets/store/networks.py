@@ -1,7 +1,7 @@
-"""The code of teams' networks, kept by digest: a release is scored by the code that it is of.
+"""The code of teams' networks, kept by digest, so that a release is scored by its own code.
 
-Code is run only where something that is trusted names its digest: the pipeline's folder, or the
-manifest of a model that a certificate or the ledger vouches for.
+Code is run only if a trusted record names its digest: the pipeline's folder, or the manifest of a
+model that a certificate or the ledger covers.
 """
 
 from pydantic import ValidationError

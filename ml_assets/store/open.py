@@ -1,7 +1,7 @@
-"""From a location to its adapter: the snapshot store and the object store, here or on a server.
+"""Opens the snapshot store and the object store at a location, here or on a server.
 
-What a location does not ask for is not imported. A store on S3 knows every snapshot store that uses
-it, so that house-keeping deletes nothing that the records of another one reach.
+Adapters that a location does not need are not imported. Every snapshot store that uses an object
+store on S3 leaves its name there, and with two names house-keeping deletes nothing.
 """
 
 import os

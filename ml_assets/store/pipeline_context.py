@@ -1,4 +1,4 @@
-"""One pipeline: its spec, its folder, the settings, and the stores that hold what it made."""
+"""One pipeline: its spec, its folder, the settings, and the stores with its results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
-"""How a store is asked again: a few tries for one call, or for as long as a store may be away.
+"""The retries of a store: a few tries for one call, or for as long as a store may be down.
 
-Both wait longer and longer, each time by chance up to a half shorter: others ask, too.
+Waits grow, and each is randomly shortened by up to half, because others ask, too.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Applies what was fitted on the training split: from the numbers of rows to what a model reads.
+"""Applies the values fitted on the training split: from the numbers of rows to a model's inputs.
 
 The step that lays a set out, the training program and the server share this arithmetic, to the bit.
 """

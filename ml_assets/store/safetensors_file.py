@@ -1,4 +1,4 @@
-"""Whether a file is exactly a safetensors file, told from its header: nothing of it is loaded.
+"""Checks from its header that a file is exactly a safetensors file, without loading it.
 
 The format: https://github.com/huggingface/safetensors#format. Stricter than its own reader where
 that leaves a choice: no key twice, no gap, nothing behind the last tensor.

@@ -1,4 +1,5 @@
-"""How the rows of a shard lie in its files, so that some can be fetched and verified by themselves.
+"""The layout of a shard's rows in its files, so that some can be fetched and verified by
+themselves.
 
 The step that lays a set out and the training program share it.
 """

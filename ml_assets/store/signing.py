@@ -1,7 +1,7 @@
-"""Who vouches for a state: ed25519 signatures (RFC 8032) and the keys they are checked with.
+"""Signs and verifies states: ed25519 signatures (RFC 8032) and their keys.
 
 What is signed is DSSE's pre-authentication encoding (https://github.com/secure-systems-lab/dsse):
-the type of the content stands before it, so that a signature of one kind is none of another.
+it begins with the type of the content, so a signature of one kind is none of another.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""What is known of a table without its rows: statistics that two partitions can be added by.
+"""Statistics of a table that add up over partitions, without its rows.
 
-``merge(survey(a), survey(b))`` counts what ``survey(a and b)`` counts, in any order: histograms
-are exact by construction, means and variances to the last bits (Chan, Golub and LeVeque, 1979).
+``merge(survey(a), survey(b))`` counts what ``survey(a and b)`` counts, in any order: histograms are
+exact by construction, means and variances to the last bits (Chan, Golub and LeVeque, 1979).
 """
 
 from collections import Counter

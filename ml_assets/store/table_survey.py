@@ -1,6 +1,7 @@
-"""The statistics of a table from its rows: two streaming passes of Polars, no row kept but a few.
+"""Computes a table's statistics in two streaming passes of Polars, keeping only a few rows.
 
-The first tells counts, ranges and the sample, the second counts the bins that the ranges allow.
+The first pass finds counts, ranges and the sample, the second counts the bins that the ranges
+allow.
 """
 
 from collections.abc import Mapping, Sequence

@@ -167,7 +167,7 @@ def _refusal(wanted: Program, here: Program, said: str) -> str:
 
 
 def _gpus(request: Request) -> list[str]:
-    """The GPUs that this node's processes compute on: trees, scores and examinations need none."""
+    """The GPUs that this node's processes compute on: trees, scores and sanity checks need none."""
     if not isinstance(request, TrainRequest | MeasureRequest):
         return []
     if isinstance(request.model, Boosted):

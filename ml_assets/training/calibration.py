@@ -1,10 +1,11 @@
-"""Probabilities that are frequencies again, after weights, oversampling or a focal loss moved them.
+"""Turns probabilities back into frequencies, after weights, oversampling or a focal loss moved
+them.
 
-What is known beforehand is undone exactly: a focal loss by its link (Charoenphakdee et al., "On
-Focal Loss for Class-Posterior Probability Estimation", 2021), weights and draws by the odds that
-they lent each class (Elkan, "The Foundations of Cost-Sensitive Learning", 2001). The rest is fitted
-to the validation split: Platt's sigmoid (1999; by Newton's method as Lin, Lin and Weng, 2007); for
-several classes temperature and bias (Alexandari et al., 2020).
+Known effects are undone exactly: a focal loss by its link (Charoenphakdee et al., "On Focal Loss
+for Class-Posterior Probability Estimation", 2021), weights and draws by the odds that they added to
+each class (Elkan, "The Foundations of Cost-Sensitive Learning", 2001). The rest is fitted to the
+validation split: Platt's sigmoid (1999; by Newton's method as Lin, Lin and Weng, 2007); for several
+classes temperature and bias (Alexandari et al., 2020).
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""Names what ailed a training, from its history, with the fix that fits: pure functions.
+"""Names the problems of a training, from its history, each with a fix: pure functions.
 
-A name is given only where nothing healthy looks so; the bounds say why they are where they are.
+A name is given only for patterns that no healthy training shows; the bounds give their reasons.
 """
 
 from collections.abc import Callable, Mapping, Sequence

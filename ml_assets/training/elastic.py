@@ -1,12 +1,12 @@
-"""torchrun, whose ranks are forks of it: torch and the program are loaded once on each node.
+"""torchrun with forked ranks: torch and the program are loaded once on each node.
 
 ``python -m ml_assets.training.elastic [ARGUMENTS...]`` takes torchrun's arguments and is its own
-agent, but for how a rank begins: as a fork of this process, not as an interpreter that loads for
-seconds what is loaded here, at the start and after each loss. Where there is a GPU, whose driver
-allows no fork, or the system is not Linux, a rank is an interpreter of its own.
+agent, except for how a rank begins: as a fork of this process, not as a new interpreter that would
+load everything for seconds, at the start and after each loss. On a GPU, whose driver allows no
+fork, or if the system is not Linux, a rank is an interpreter of its own.
 
-Without arguments they come as a line on standard input, ``{"arguments": [], "variables": {}}``.
-All is loaded meanwhile: in that time the pod fetches its data and waits for the others.
+Without arguments, they come as a line on standard input, ``{"arguments": [], "variables": {}}``.
+Everything is loaded meanwhile, while the pod fetches its data and waits for the others.
 """
 
 import gc

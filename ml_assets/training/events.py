@@ -1,6 +1,6 @@
 """Writes the event stream: one JSON object a line, numbered within the attempt.
 
-Rank 0 tells the story. Another rank writes only why it failed, into a file of its own beside it,
+Rank 0 writes the story. Another rank writes only why it failed, into a file of its own beside it,
 so that no two processes share a sequence.
 """
 

@@ -1,11 +1,11 @@
-"""The loss of each row and what it weighs, task by task: training and validation divide the sums.
+"""The loss and the weight of each row, task by task; training and validation divide the sums.
 
 A ranking's loss is one of each query: ListNet's (Cao et al., 2007), with NDCG's gain as the target.
 It is the cross entropy between the rows' shares of the gain and the softmax of their scores. Here a
 row's loss is ``-log softmax`` and its weight the share; the shares of a query add up to one.
 
 A language model answers with the nats of a window's targets: its loss is that of one target, its
-weight how many there are.
+weight is their number.
 """
 
 from collections.abc import Sequence

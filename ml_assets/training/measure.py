@@ -1,6 +1,6 @@
-"""The ``measure`` verb: a few steps of a training, and how fast they were. Nothing is kept.
+"""The ``measure`` verb: runs a few steps of a training and times them. Nothing is kept.
 
-The sanity step asks here for the pace of one process by itself.
+The sanity step uses it for the pace of one process by itself.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Measures a training step by step over all ranks, and says when it is time to report."""
+"""Measures a training step by step over all ranks, and decides when to report."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""The model as it is released: weights, configuration, preprocessing. Nothing is pickled."""
+"""Writes the released model: weights, configuration, preprocessing. Nothing is pickled."""
 
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Tells a process about its peers: which start of the attempt this is, who failed, who is alive.
+"""Informs a process about its peers: which start of the attempt this is, who failed, who is alive.
 
-torchrun starts all processes again when one fails, whatever its reason. What a restart cannot mend
-is in the attempt's events: the new processes read it and end at once as the old ones did.
+torchrun restarts all processes when one fails, whatever its reason. A fault that a restart cannot
+fix is in the attempt's events: the new processes read it and end at once as the old ones did.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The ``score`` verb: predictions for every row of a split, and how long one row takes.
+"""The ``score`` verb: predictions for every row of a split, and the time of one row.
 
-Each family's predictor is imported where it is asked for: a boosted model loads no torch.
+Each family's predictor is imported on demand: a boosted model loads no torch.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""One global step over all ranks: forward, backward, sums, and the update; and what it needs."""
+"""One global step over all ranks: forward, backward, sums, and the update; and its inputs."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -1,4 +1,5 @@
-"""The reasons to stop before the program is done: exceptions with exit codes, and the notice."""
+"""The reasons to stop before the program is done: exceptions with exit codes, and the stop
+notice."""
 
 import signal
 import traceback

@@ -1,7 +1,7 @@
 """The teacher of a distillation: a released model, asked for each row that a step learns from.
 
-It answers for the rows as the step sees them, changed and mixed. They are encoded for this
-training; the teacher may know other words and means, so they are encoded for it again.
+It gets the rows as the step sees them, changed and mixed. They are encoded for this training; the
+teacher may have other words and means, so they are encoded for it again.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""A training measures itself here: where the time of its steps goes, its speed, its memory.
+"""Measures a training: where the time of its steps goes, its speed, its memory.
 
-This loads no torch: boosted trees use it too. ``meter`` adds up what all ranks measured.
+This loads no torch: boosted trees use it too. ``meter`` adds up the measurements of all ranks.
 """
 
 import ctypes

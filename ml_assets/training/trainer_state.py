@@ -1,4 +1,4 @@
-"""The state that a training goes on from besides model and optimizer, and its result.
+"""The trainer's state besides model and optimizer, and its result.
 
 The scale of fp16 losses is a pure function of which steps overflowed. Small gradients vanish in
 fp16 and large ones overflow: the loss is multiplied by a scale that is halved when a gradient

@@ -1,7 +1,7 @@
-"""The metrics of the validation split, which networks and trees are told by alike. No torch.
+"""The metrics of the validation split, the same for networks and trees. No torch.
 
-They are what ``validation_metrics`` of the spec names: a search may judge its trials by one. They
-choose no weights.
+They are the ones that ``validation_metrics`` of the spec names: a search may judge its trials by
+one. They select no weights.
 """
 
 from collections.abc import Callable

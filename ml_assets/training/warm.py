@@ -1,6 +1,6 @@
 """python -m ml_assets.training.warm --model FOLDER --digest SHA256: a model that stays loaded.
 
-It predicts what comes on standard input until that ends, or until its parent does; see
+It predicts the questions on standard input until that ends, or until its parent does; see
 ``spec.program.warm`` for the frames. Nothing else is written to standard output.
 """
 

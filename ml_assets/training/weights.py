@@ -1,7 +1,7 @@
-"""A network's weights as safetensors: exported, loaded for scoring, or what a training begins with.
+"""A network's weights as safetensors: exported, loaded for scoring, or as initial weights.
 
-At a warm start inputs and words are matched by name, so that a model of another day's vocabulary
-fits; every other tensor has to have its shape. Numbers are encoded with the mean and width of now.
+At a warm start inputs and words are matched by name, so that a model with another day's vocabulary
+fits; every other tensor has to have its shape. Numbers are encoded with the present mean and width.
 """
 
 import hashlib

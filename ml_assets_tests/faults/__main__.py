@@ -1,29 +1,33 @@
-"""``python -m ml_assets_tests.faults``: rounds of faults for some minutes, then docs/faults.md."""
+"""``python -m ml_assets_tests.faults``: rounds of faults for some minutes, then docs/faults.md.
+
+Campaigns add up: each adds its rounds to a file of results, and the page is written from all.
+"""
 
 import argparse
 import itertools
+import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import psutil
-
-from ml_assets_tests.faults.campaign import Strike, play, recall, remember
-from ml_assets_tests.faults.matrix import SELDOM
+from ml_assets_tests.faults.campaign import play
+from ml_assets_tests.faults.matrix import TURNS
 from ml_assets_tests.faults.page import write_page
 from ml_assets_tests.faults.places import PLACES
+from ml_assets_tests.faults.results import RESULTS, Played, recall, remember
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "build" / "faults.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
-CRASH = "no fault"
+CRASH = "the round itself ended"
 CRASHES = 3
 """Rounds of a place that may end in an error of the matrix itself before it is left out."""
 
@@ -31,42 +35,50 @@ CRASHES = 3
 def main() -> int:
     """Play rounds, print each, and write the page; 1 where something did not hold."""
     asked = _arguments()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
     until = time.monotonic() + asked.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
     beside = [_beside(asked, one) for one in range(1, asked.side_by_side)]
-    seeds = itertools.count(asked.seed, asked.stride or asked.side_by_side)
+    about = _commit(), f"{datetime.now(UTC):%Y-%m-%d}", _machine()
     broken, crashed = False, Counter[str]()
-    for number, seed in enumerate([asked.seed] if asked.only_seed else seeds):
-        drawn = [one for one in PLACES if number % 4 == 0 or one not in SELDOM]
-        for arena in asked.arena or drawn:
-            if crashed[arena] == CRASHES:
-                continue
-            strikes = _played(arena, seed, folder, asked.fault)
-            crashed[arena] += any(strike.fault == CRASH for strike in strikes)
-            remember(RESULTS, strikes)
-            _print(strikes, arena, seed, folder)
-            broken = broken or any(strike.broken for strike in strikes)
+    for arena, seed in _turns(asked):
+        if crashed[arena] == CRASHES:
+            continue
+        played = _played(arena, seed, folder, asked.fault)
+        crashed[arena] += any(what.startswith(CRASH) for what in played.broken)
+        played.commit, played.day, played.machine = about
+        remember(asked.results, played)
+        _print(played, folder)
+        broken = broken or not played.held
         if time.monotonic() > until:
             break
     if not broken:
         shutil.rmtree(folder, ignore_errors=True)
-    for other in beside:
-        other.wait()
-    strikes = recall(RESULTS)
+    broken = any([broken, *(other.wait() for other in beside)])
     if asked.page:
-        PAGE.write_text(write_page(strikes, _when()))
-        print(f"{PAGE.relative_to(ROOT)}: {len(strikes)} faults")
-    return int(any(strike.broken for strike in strikes))
+        PAGE.write_text(write_page(recall(asked.results)))
+        print(f"{PAGE.relative_to(ROOT)} is written")
+    return int(broken)
 
 
-def _played(arena: str, seed: int, folder: Path, only: str | None) -> list[Strike]:
+def _turns(asked: argparse.Namespace) -> Iterator[tuple[str, int]]:
+    """Places and seeds; each process of those side by side begins at another place."""
+    arenas = asked.arena or TURNS
+    if asked.only_seed:
+        yield from ((arena, asked.seed) for arena in dict.fromkeys(arenas))
+        return
+    stride = asked.stride or asked.side_by_side
+    for number, seed in enumerate(itertools.count(asked.seed, stride)):
+        yield arenas[(number + asked.turn * len(arenas) // stride) % len(arenas)], seed
+
+
+def _played(arena: str, seed: int, folder: Path, only: str | None) -> Played:
     """A round; one that ends in an error of its own is told as what it is, and others follow."""
     try:
         return play(arena, seed, folder, only)
     except Exception as error:
         traceback.print_exc()
-        said = f"the round itself ended: {type(error).__name__}: {error}"
-        return [Strike(CRASH, arena, seed, 0.0, broken=[said[:500]])]
+        return Played(arena, seed, [], [f"{CRASH}: {type(error).__name__}: {error}"[:500]])
 
 
 def _beside(asked: argparse.Namespace, number: int) -> "subprocess.Popen[bytes]":
@@ -74,6 +86,7 @@ def _beside(asked: argparse.Namespace, number: int) -> "subprocess.Popen[bytes]"
     too, so that what it says of seconds lost is of the faults."""
     command = [sys.executable, "-m", __spec__.name, "--minutes", str(asked.minutes)]
     command += ["--seed", str(asked.seed + number), "--stride", str(asked.side_by_side)]
+    command += ["--turn", str(number), "--results", str(asked.results), "--no-page"]
     for arena in asked.arena or ():
         command += ["--arena", arena]
     return subprocess.Popen([*command, *(["--fault", asked.fault] if asked.fault else [])])
@@ -86,39 +99,44 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only-seed", action="store_true", help="this round and no other")
     parser.add_argument("--side-by-side", type=int, default=1, help="so many rounds at once (1)")
     parser.add_argument("--stride", type=int, help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--arena",
-        action="append",
-        choices=[*PLACES],
-        help="all by default; those with a daemon each fourth time",
-    )
+    parser.add_argument("--turn", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--arena", action="append", choices=[*PLACES], help="all by default")
     parser.add_argument("--fault", help="this fault alone, by its name in docs/faults.md")
-    parser.add_argument("--page", action="store_true", help="write docs/faults.md of all results")
+    parser.add_argument(
+        "--page", action=argparse.BooleanOptionalAction, default=True, help="write docs/faults.md"
+    )
+    parser.add_argument("--results", type=Path, default=RESULTS, help=f"added to ({RESULTS.name})")
     return parser.parse_args()
 
 
-def _print(strikes: list[Strike], arena: str, seed: int, folder: Path) -> None:
-    names = "; ".join(f"{strike.fault} at {strike.at:.1f} s" for strike in strikes) or "nothing"
-    broken = list(dict.fromkeys(what for strike in strikes for what in strike.broken))
-    print(f"{arena} {seed}: {names}: {_end(broken, folder / f'{arena}-{seed}')}", flush=True)
-    for what in broken:
+def _print(played: Played, folder: Path) -> None:
+    where = f"{played.arena} {played.seed}"
+    names = "; ".join(f"{one.fault} at {one.at:.1f} s" for one in played.strikes) or "nothing"
+    print(f"{where}: {names}: {'held' if played.held else 'DID NOT HOLD'}", flush=True)
+    for strike in played.strikes:
+        for what in strike.broken:
+            print(f"    after {strike.fault}: {what}", flush=True)
+    for what in played.broken:
         print(f"    {what}", flush=True)
+    if not played.held:
+        print(f"    see {folder / f'{played.arena}-{played.seed}'}", flush=True)
 
 
-def _end(broken: list[str], folder: Path) -> str:
-    return f"DID NOT HOLD (see {folder})" if broken else "held"
+def _commit() -> str:
+    """The commit of this tree; with a + where files of it have changed since."""
+    names = ("ml_assets", "ml_assets_tests")
+    commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
+    return commit + ("+" if _git("status", "--porcelain", "--", *names) else "")
 
 
-def _when() -> str:
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.strip()
-    machine = f"{psutil.cpu_count()} cores of {platform.machine()}, {platform.system()}"
-    return f"the last at commit {commit or 'unknown'} on {datetime.now(UTC):%Y-%m-%d}, on {machine}"
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores of {platform.machine()}, {platform.system()}"
 
 
 if __name__ == "__main__":

@@ -1,53 +1,47 @@
-"""One round: a pipeline runs to its release while faults strike, and is held to the invariants."""
+"""One round: the work goes on to its release while faults strike, and is held to the invariants."""
 
 import contextlib
-import json
 import random
 import re
 import shutil
 import signal
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ml_assets_tests.faults.history import History, violations
-from ml_assets_tests.faults.injections import Work, below
+from ml_assets_tests.faults.history import History
+from ml_assets_tests.faults.injections import Harm, Work, below
+from ml_assets_tests.faults.invariants import result, violations
 from ml_assets_tests.faults.matrix import ARENAS
 from ml_assets_tests.faults.places import PLACES, Place
+from ml_assets_tests.faults.progress import Pace, Progress
+from ml_assets_tests.faults.results import Played, Strike
 
-ASKED_AT_MOST = 8
+GROUPS = 7
+"""Moments of a round at which faults strike: one, or two."""
+PAIRS = 0.35
+"""Share of them at which a second one strikes while the first is being survived."""
+STRIKES = 10
+"""Faults that a round draws; those that find nothing to harm before its end do not strike."""
+ASKED_AT_MOST = 3 * STRIKES
 """Times that the command is given: a person, or a schedule, gives it again."""
 PATIENCE = 300.0
-"""Seconds that one command may take."""
+"""Seconds in which the work has to get on, or is ended and begun again."""
+SILENT = "(a signal came before it said a word)"
+_YOUNG = 2.0
+"""Seconds in which the interpreter itself begins, and no program can answer a signal."""
+_BETWEEN_LOOKS = 0.1
+_WAITS_FOR_A_HIT = 5.0
+"""Seconds."""
 _EXPLAINS = re.compile(
     r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space"
     r"|stopped|signal|full|evicted|preempted|another command|is away|already)\b"
 )
-_MEASURED = {"latency", "throughput", "memory"}
-"""Gates whose values are those of the machine, at that moment."""
-
-
-@dataclass
-class Strike:
-    """One fault that struck."""
-
-    fault: str
-    arena: str
-    seed: int
-    at: float
-    """Seconds after the command that it struck was begun."""
-    together: int = 1
-    """Faults that struck in this round."""
-    seconds: float | None = None
-    """That the round took longer than an undisturbed one; None where several struck."""
-    broken: list[str] = field(default_factory=list)
-    """What did not hold at the end of its round."""
-    seen: str = ""
-    """The sentence that people were shown."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +50,7 @@ class Undisturbed:
 
     result: dict[str, Any]
     seconds: float
+    pace: Pace
 
 
 @cache
@@ -67,35 +62,19 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
     """
     with PLACES[arena](folder / f"undisturbed-{arena}") as place:
         began = time.monotonic()
-        _ask_until_released(place, random.Random(0), [], 0)
-        assert len(place.said()) == 1, place.said()[0][-3000:]
+        one = Round(place, random.Random(0))
+        one.go_on(lambda: False)
+        assert len(place.said()) == 1 and not one.broken, place.said()[0][-3000:]
         took = time.monotonic() - began
         found = violations(_settled(place))
         assert found == [], found
-        return Undisturbed(result(place.history()), took)
+        pace = Pace()
+        pace.learn(one.progress.reached)
+        return Undisturbed(result(place.history()), took, pace)
 
 
-def result(history: History) -> dict[str, Any]:
-    """What is the same however it was reached: versions of the data, the model, the gates."""
-    versions = {
-        path: history.file(path)["data_version"]
-        for path in history.below("records/")
-        if path.split("/")[2] not in ("evaluation_report", "released_model", "checkpoints")
-    }
-    decided = [line["decision"]["gates"] for line in history.ledgers["irises"] if line["decision"]]
-    gates = [
-        {
-            gate["name"]: (gate["value"], gate["passed"])
-            for gate in each
-            if gate["name"] not in _MEASURED
-        }
-        for each in decided[-1:]
-    ]
-    return {"versions": versions, "gates": gates}
-
-
-def play(arena: str, seed: int, folder: Path, only: str | None = None) -> list[Strike]:
-    """One round; the faults and their moments are drawn by the seed.
+def play(arena: str, seed: int, folder: Path, only: str | None = None) -> Played:
+    """One round; the faults, their moments and whom they strike are drawn by the seed.
 
     Args:
         folder: for this campaign; the round's own is deleted when nothing broke.
@@ -103,21 +82,18 @@ def play(arena: str, seed: int, folder: Path, only: str | None = None) -> list[S
     """
     measure = undisturbed(arena, folder)
     draw = random.Random(f"{arena} {seed}")
-    names = [only] if only else draw.sample(sorted(ARENAS[arena]), draw.choice([1, 1, 2, 3]))
-    moments = sorted(draw.uniform(0, measure.seconds) for _ in names)
+    names = sorted(ARENAS[arena])
+    drawn = [only] if only else draw.sample(names, min(STRIKES, len(names)))
     place_folder = folder / f"{arena}-{seed}"
     with PLACES[arena](place_folder) as place:
-        began = time.monotonic()
-        struck = _ask_until_released(place, draw, list(zip(moments, names, strict=True)), seed)
-        took = time.monotonic() - began
-        broken = _broken(place, measure)
-    for strike in struck:
-        strike.together = len(struck)
-        strike.broken = [*strike.broken, *broken]
-        strike.seconds = max(0.0, took - measure.seconds) if len(struck) == 1 else None
-    if not any(strike.broken for strike in struck):
+        one = Round(place, draw, drawn)
+        one.play(measure)
+        broken = [*one.broken, *_broken(place, measure)]
+    one.judge(measure.pace)
+    played = Played(arena, seed, one.struck, broken)
+    if played.held:
         shutil.rmtree(place_folder, ignore_errors=True)
-    return struck
+    return played
 
 
 def _broken(place: Place, measure: Undisturbed) -> list[str]:
@@ -142,107 +118,246 @@ def _settled(place: Place, seconds: float = 45) -> History:
         quiet = not history.processes and not place.left_in_cluster()
         if quiet or time.monotonic() > until:
             return history
-        time.sleep(0.5)
+        time.sleep(0.2)
 
 
-def _ask_until_released(
-    place: Place, draw: random.Random, planned: list[tuple[float, str]], seed: int
-) -> list[Strike]:
-    """Give the command until it ends well; the faults strike on the way."""
-    struck: list[Strike] = []
-    said = ""
-    for _ in range(ASKED_AT_MOST):
-        work = Work(
+@dataclass
+class _Group:
+    """Faults that strike at one time: one, or a second one while the first is being survived."""
+
+    said: tuple[int, int]
+    """Where the output was before: command and byte."""
+    again: int
+    """Steps taken again until then."""
+    strikes: list[Strike] = field(default_factory=list)
+    harms: list[Harm] = field(default_factory=list)
+
+
+class Round:
+    """The work of one place, from its first command to its release.
+
+    Args:
+        waiting: faults that are to strike, in this order, each when there is what it harms.
+    """
+
+    def __init__(self, place: Place, draw: random.Random, waiting: list[str] | None = None) -> None:
+        self.place, self._draw, self._waiting = place, draw, list(waiting or ())
+        self.struck: list[Strike] = []
+        self.broken: list[str] = []
+        self._asked = 0
+        self._moments: list[float] = []
+        self.progress = Progress(place.world.root / "state", place.published)
+        self._began = time.monotonic()
+        self._begin()
+
+    def play(self, measure: Undisturbed) -> None:
+        """Strike again and again, each time when the work has got over what struck before.
+
+        The moments are drawn from the way that the work goes, not from the time that it takes.
+        """
+        end = measure.seconds
+        moments = [self._draw.uniform(0, end) for _ in range(GROUPS if self._waiting[1:] else 1)]
+        for moment in sorted(moments):
+            group = self._struck_at(measure, moment)
+            if not group.strikes:
+                return
+            if self._draw.random() < PAIRS and self._pause(self._draw.uniform(0, 3)):
+                self._strike(group)
+            if not self._got_over(group):
+                return
+        self.go_on(lambda: False)
+
+    def _struck_at(self, measure: Undisturbed, moment: float) -> _Group:
+        """Go on to this moment, and to the next one at which a fault finds what it harms.
+
+        Returns:
+            what struck; nothing where all was made before.
+        """
+        group, way = _Group(self._heard(), self.progress.again), measure.pace.way
+        self.go_on(
+            lambda: (
+                bool(self._waiting)
+                and self.progress.position(way) >= moment
+                and self._strike(group)
+            )
+        )
+        return group
+
+    @property
+    def _released(self) -> bool:
+        return "ended" in self.progress.reached
+
+    def _pause(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        return self.go_on(lambda: time.monotonic() > until)
+
+    def go_on(self, until: Callable[[], bool]) -> bool:
+        """Let the work go on until then; a command that ended badly is given again.
+
+        Returns:
+            whether there is still work: False once all is made.
+        """
+        while not until():
+            if self._work.over() and self._ended():
+                return False
+            self.progress.look()
+            since = max(self.progress.newest, self._begun, *self._moments[-1:])
+            if time.monotonic() - since > PATIENCE:
+                self.broken.append(f"nothing went on for {PATIENCE:.0f} s")
+                self._kill()
+            time.sleep(_BETWEEN_LOOKS)
+        return not self._released
+
+    def _begin(self) -> None:
+        self._begun = time.monotonic()
+        self._asked += 1
+        place = self.place
+        self._work = Work(
             place.world,
             place.begin(),
-            draw,
+            self._draw,
             place.cluster,
             place.store,
             place.lake,
             place.database,
-            made=place.made if place.serves else None,
+            made=_seldom(place.made) if place.serves else None,
         )
-        file = place.outputs()[-1]
-        now = _strike(work, place.arena, planned, seed)
-        code = _end(work)
-        planned = planned[len(now) :]
-        if code == -signal.SIGKILL and not file.stat().st_size:
-            file.write_text("(killed before it said a word)\n")
-        said = file.read_text(errors="replace")
-        if now:
-            now[-1].broken += work.broken
-        for strike in now:
-            strike.seen = _sentence(said)
-        half = violations(place.history(), midway=True)
-        struck += now
-        if half and struck:
-            struck[-1].broken += [f"{name}: {what}" for name, what in half]
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def _strike(self, group: _Group) -> bool:
+        """Do the first of the waiting faults that finds what it harms; whether one did harm."""
+        self.progress.look()
+        for name in self._waiting:
+            now = time.monotonic()
+            harm = ARENAS[self.place.arena][name](self._work)
+            if not harm:
+                continue
+            harm = harm if isinstance(harm, Harm) else Harm()
+            self._waiting.remove(name)
+            if not self._hits(harm, now + _WAITS_FOR_A_HIT):
+                harm.end()
+                return False
+            group.strikes.append(Strike(name, round(now - self._began, 2)))
+            group.harms.append(harm)
+            self.struck.append(group.strikes[-1])
+            self._moments.append(now)
+            return True
+        return False
+
+    def _hits(self, harm: Harm, until: float) -> bool:
+        self.go_on(lambda: harm.hit() or time.monotonic() > until)
+        return harm.hit()
+
+    def _got_over(self, group: _Group) -> bool:
+        """Wait until the work is further than it ever was, and hold it to what always holds.
+
+        Returns:
+            whether there is still work.
+        """
+        last = self._moments[-1]
+
+        def over() -> bool:
+            return all(harm.over() for harm in group.harms) and self.progress.newest > last
+
+        goes_on = self.go_on(over)
+        for harm in group.harms:
+            harm.end()
+        for strike in group.strikes:
+            strike.together = len(group.strikes)
+            strike.seen = _sentence(self._said_since(group.said))
+            if strike.together == 1:
+                strike.steps = self.progress.again - group.again
+        self._look_midway()
+        return goes_on
+
+    def judge(self, pace: Pace) -> None:
+        """Say what each fault cost that struck alone; learn from where nothing struck."""
+        reached = self.progress.reached
+        for strike, moment in zip(self.struck, self._moments, strict=True):
+            lost = pace.lost(reached, moment) if strike.together == 1 else None
+            strike.seconds = None if lost is None else round(lost, 1)
+        pace.learn(reached, self._moments)
+
+    def _look_midway(self) -> None:
+        history = self.place.history()
+        spoken = tuple(text for text in history.said if text)  # one that begins says nothing yet
+        found = violations(replace(history, said=spoken), midway=True)
+        broken = [*self._work.broken, *(f"{name}: {what}" for name, what in found)]
+        self._work.broken.clear()
+        if self.struck:
+            self.struck[-1].broken += [one for one in broken if one not in self.struck[-1].broken]
+
+    # --- commands ---------------------------------------------------------------------------------
+
+    def _ended(self) -> bool:
+        """Take note of a command that ended; begin it again unless all is made."""
+        file = self.place.outputs()[-1]
+        code = self._end()
         if code == 0:
-            return struck
-    if struck:
-        struck[-1].broken.append(f"{ASKED_AT_MOST} commands did not release a model: {said[-300:]}")
-    return struck
+            self.progress.look()
+            self.progress.ended()
+            return True
+        young = self._begun + _YOUNG > (self._moments or [0.0])[-1]
+        silent = signal.SIGKILL, *((signal.SIGTERM, signal.SIGINT) if young else ())
+        if not file.stat().st_size and -code in silent:
+            file.write_text(f"{SILENT}\n")
+        self._look_midway()
+        if self._asked == ASKED_AT_MOST:
+            said = file.read_text(errors="replace")[-300:]
+            self.broken.append(f"{ASKED_AT_MOST} commands did not release a model: {said}")
+            self.progress.ended()
+            return True
+        self._begin()
+        return False
 
+    def _end(self) -> int:
+        """Wait for what works beside the command, too; a server that made all is told to end."""
+        work, made = self._work, bool(self._work.made and self._work.made())
+        for command in [work.command, *work.others]:
+            if work.made is not None:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    command.terminate()
+            try:
+                command.wait(PATIENCE)
+            except psutil.TimeoutExpired:
+                self._kill(command)
+        return 0 if made else work.command.wait() or int(work.made is not None)
 
-def _strike(work: Work, arena: str, planned: list[tuple[float, str]], seed: int) -> list[Strike]:
-    """Strike each fault at its moment, or as soon as there is what it harms."""
-    began, struck = time.monotonic(), []
-    for moment, name in planned:
-        while not work.over() and time.monotonic() - began < PATIENCE:
-            passed = time.monotonic() - began
-            if passed >= moment and ARENAS[arena][name](work):
-                struck.append(Strike(name, arena, seed, round(passed, 2)))
-                break
-            time.sleep(0.05)
-        else:
-            return struck
-    return struck
-
-
-def _end(work: Work) -> int:
-    """Wait for the command and those beside it; what works for too long is killed."""
-    if work.made is not None:
-        return _end_of_server(work)
-    codes = []
-    for command in [work.command, *work.others]:
-        try:
-            codes.append(command.wait(PATIENCE))
-        except psutil.TimeoutExpired:
+    def _kill(self, *commands: psutil.Popen) -> None:
+        for command in commands or (self._work.command,):
             for process in [command, *below(command)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGKILL)
-            codes.append(command.wait())
-    return codes[0]
+            command.wait()
+
+    # --- what people see --------------------------------------------------------------------------
+
+    def _heard(self) -> tuple[int, int]:
+        outputs = self.place.outputs()
+        return len(outputs) - 1, outputs[-1].stat().st_size
+
+    def _said_since(self, at: tuple[int, int]) -> str:
+        first, *later = self.place.outputs()[at[0] :]
+        texts = [first.read_bytes()[at[1] :], *(file.read_bytes() for file in later)]
+        return b"\n".join(texts).decode(errors="replace")
 
 
-def _end_of_server(work: Work) -> int:
-    """Let it serve until its work is made, then tell it to end; 0: the work is made."""
-    until = time.monotonic() + PATIENCE
-    while not work.over() and time.monotonic() < until:
-        time.sleep(1)
-    assert work.made is not None
-    made = work.made()
-    for command in [work.command, *work.others]:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            command.terminate()
-    for command in [work.command, *work.others]:
-        command.wait(60)
-    return 0 if made else work.command.wait() or 1
+def _seldom(ask: Callable[[], bool], seconds: float = 1.0) -> Callable[[], bool]:
+    """What is asked at most once in so many seconds, and answered as before in between."""
+    known = [-seconds, False]
+
+    def answer() -> bool:
+        if time.monotonic() - known[0] > seconds:
+            known[:] = time.monotonic(), ask()
+        return bool(known[1])
+
+    return answer
 
 
 def _sentence(said: str) -> str:
     """The last line that explains it; empty where people had to be told nothing."""
     lines = [line.strip() for line in said.splitlines()]
-    shown = (line for line in lines if not line.startswith(("[pass]", ">", "warning: overfitting")))
-    return ([line for line in shown if _EXPLAINS.search(line)] or [""])[-1][:300]
-
-
-def remember(file: Path, struck: list[Strike]) -> None:
-    """Append what struck to a file of results, a line each."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a") as results:
-        results.writelines(json.dumps(vars(strike)) + "\n" for strike in struck)
-
-
-def recall(file: Path) -> list[Strike]:
-    return [Strike(**json.loads(line)) for line in file.read_text().splitlines()]
+    beside = ("[pass]", ">", "warning: overfitting", SILENT)
+    shown = (line for line in lines if not line.startswith(beside))
+    return ([line for line in shown if _EXPLAINS.search(line)] or [""])[-1][:200]

@@ -5,10 +5,12 @@ import json
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,8 +56,23 @@ class Work:
         return [p for p in below(self.command) if all(word in command_line(p) for word in words)]
 
 
-Fault = Callable[[Work], bool]
-"""False: what it harms is not there yet."""
+@dataclass(frozen=True)
+class Harm:
+    """A fault that was done: it counts once it has hit something, and lasts until it is over."""
+
+    hit: Callable[[], bool] = lambda: True
+    over: Callable[[], bool] = lambda: True
+    end: Callable[[], object] = lambda: None
+    """Takes away what is left of it."""
+
+
+Fault = Callable[[Work], Harm | bool]
+"""False: what it harms is not there now."""
+
+
+def lasting(seconds: float) -> Harm:
+    until = time.monotonic() + seconds
+    return Harm(over=lambda: time.monotonic() > until)
 
 
 def below(command: psutil.Popen) -> list[psutil.Process]:
@@ -178,8 +195,14 @@ def rolled_back(work: Work) -> bool:
     return True
 
 
-def recalled_and_lifted(work: Work) -> bool:
+def recalled_and_lifted(work: Work) -> Harm:
     """Somebody takes the oldest data back, sees that it was sound, and takes that back."""
+    person = threading.Thread(target=_recall_and_lift, args=[work], daemon=True)
+    person.start()
+    return Harm(over=lambda: not person.is_alive())
+
+
+def _recall_and_lift(work: Work) -> None:
     home = work.world.root / "state"
     commits = read_home(home).commits
     records = [p for c in commits for p in c.tree if p.startswith("records/irises/raw_snapshot/")]
@@ -190,15 +213,15 @@ def recalled_and_lifted(work: Work) -> bool:
     history = read_home(home)
     for name in history.file("recalls/active.json")["ids"] if history.below("recalls/") else ():
         work.others.append(begin(work.world, "data", "recall", "--lift", name, *_SIGNED))
-    return True
 
 
 _SIGNED = ("--author", "ann", "--reason", "complaints")
 
 
-def both_at_once(work: Work) -> bool:
+def both_at_once(work: Work) -> Harm:
     """A rollback to a model that is being recalled."""
-    return rolled_back(work) and recalled_and_lifted(work)
+    rolled_back(work)
+    return recalled_and_lifted(work)
 
 
 def later(seconds: float, do: Callable[[], object]) -> None:
@@ -210,7 +233,7 @@ def later(seconds: float, do: Callable[[], object]) -> None:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def damaged_checkpoint(work: Work) -> bool:
+def damaged_checkpoint(work: Work) -> Harm | bool:
     """A byte of the newest checkpoint flips, and a rank dies: the one before it has to do."""
     saved = work.world.root.glob("state/objects/sessions/*-train-*/checkpoints/*/manifest.json")
     try:
@@ -224,7 +247,7 @@ def damaged_checkpoint(work: Work) -> bool:
     return to_a_rank(signal.SIGKILL)(work)
 
 
-def full_disk(work: Work) -> bool:
+def full_disk(work: Work) -> Harm | bool:
     """The disk of the home is full for two seconds; it has to be a disk of its own."""
     state = work.world.root / "state"
     if not state.is_mount():
@@ -238,10 +261,10 @@ def full_disk(work: Work) -> bool:
             except OSError:
                 continue
     later(2, filler.unlink)
-    return True
+    return Harm(over=lambda: not filler.exists())
 
 
-def read_only_disk(work: Work) -> bool:
+def read_only_disk(work: Work) -> Harm | bool:
     """Whatever opens a file of the home in these three seconds finds its disk read-only.
 
     Files that are open stay so: a mount over the home does it, for root passes by its modes.
@@ -253,7 +276,7 @@ def read_only_disk(work: Work) -> bool:
         return False
     subprocess.run(["mount", "-o", "remount,ro,bind", state], check=True)
     later(3, lambda: subprocess.run(["umount", "--lazy", state], check=True))
-    return True
+    return lasting(3.5)
 
 
 # --- clocks ---------------------------------------------------------------------------------------
@@ -264,9 +287,10 @@ def clock_jumps(seconds: int) -> Fault:
         if "FAULTS_CLOCK" not in work.world.extra:
             return False
         clock = Path(work.world.extra["FAULTS_CLOCK"])
-        draft = clock.with_suffix(".new")
-        draft.write_text(str(int(clock.read_text()) + seconds))
-        draft.replace(clock)
+        with clock.open("r+b") as mapped:
+            (moved,) = struct.unpack("l", mapped.read(8))
+            mapped.seek(0)
+            mapped.write(struct.pack("l", moved + seconds))
         return True
 
     return strike

@@ -8,14 +8,15 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import yaml
 
-from ml_assets_tests.faults.history import Commit, History, read_home, runs_of
+from ml_assets_tests.faults.history import Commit, History, read_home, refs_of, runs_of
 from ml_assets_tests.faults.injections import DAEMON, begin
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
@@ -35,7 +36,7 @@ def clock_of_its_own(folder: Path) -> dict[str, str]:
     command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
     if shutil.which("cc") is None or subprocess.run(command, check=False).returncode:
         return {}
-    (folder / "clock").write_text("0")
+    (folder / "clock").write_bytes(bytes(8))
     return {"LD_PRELOAD": str(library), "FAULTS_CLOCK": str(folder / "clock")}
 
 
@@ -71,12 +72,20 @@ class Place:
         return begin(self.world, *(("ui",) if self.serves else ("run", "irises")))
 
     def made(self) -> bool:
-        """Whether a model is in production, and no run of Dagster's is under way."""
+        """Whether each pipeline has a model in production, and no run of Dagster's is under way."""
         ended = {"SUCCESS", "FAILURE", "CANCELED"}
         if not {*self.runs().values()} <= ended:
             return False
-        history = read_home(self.world.root / "state")
-        return any(line["kind"] == "stage" for line in history.ledgers.get("irises", ()))
+        ledgers = read_home(self.world.root / "state").ledgers
+        asked = [folder.name for folder in self.world.pipelines.iterdir()]
+        return all(any(ln["kind"] == "stage" for ln in ledgers.get(one, ())) for one in asked)
+
+    def published(self) -> tuple[str, ...]:
+        """The messages of the states of ``main`` so far, oldest first."""
+        if self.lake is not None:
+            return tuple(commit.message for _, commit in log_of(self.lake))
+        home = self.world.root / "state"
+        return _messages(home, refs_of(home).get("main", ("", ""))[1])
 
     def runs(self) -> dict[str, str]:
         """Dagster's runs -> their status; while its database is away, those that it had are asked
@@ -109,6 +118,12 @@ class Place:
     def left_in_cluster(self) -> list[str]:
         names = [pod["metadata"]["name"] for pod in self.cluster.pods()] if self.cluster else []
         return [f"the pod {name} was left behind" for name in names]
+
+
+@lru_cache(maxsize=8)
+def _messages(home: Path, head: str) -> tuple[str, ...]:
+    """Of a home whose newest state is this one: each is read once."""
+    return tuple(commit.message for commit in read_home(home).commits) if head else ()
 
 
 @contextmanager
@@ -152,18 +167,26 @@ def lakefs(folder: Path) -> Iterator[Place]:
             server.faults.clear()
 
 
+def log_of(server: LakeFSServer) -> list[tuple[str, Any]]:
+    """Id and commit of the states of ``main`` by their first parents, oldest first."""
+    (repository,) = server.catalog.repositories.values()
+    with repository.lock:
+        at: str | None = repository.branches["main"].commit
+        commits = dict(repository.commits)
+    found = []
+    while at is not None:
+        found.append((at, commits[at]))
+        at = next(iter(commits[at].parents), None)
+    return found[::-1]
+
+
 def of_lakefs(server: LakeFSServer, home: History) -> History:
     """The history of a home whose states are commits of a server: each has a list of its files."""
     (repository,) = server.catalog.repositories.values()
     get = server.catalog.store.get
-    with repository.lock:
-        heads = {name: branch.commit for name, branch in repository.branches.items()}
-        commits = dict(repository.commits)
     found: list[Commit] = []
     where: dict[str, str | None] = {}  # by digest; None: a state lists it, and it is not there
-    at: str | None = heads["main"]
-    while at is not None:
-        commit = commits[at]
+    for at, commit in log_of(server):
         listed = commit.tree.get("_ml_assets/manifest.json")
         state = json.loads(get(listed.address))["state"] if listed else {"tree": {}, "run_key": ""}
         tree = {path: digest for path, (digest, _) in state["tree"].items()}
@@ -173,14 +196,15 @@ def of_lakefs(server: LakeFSServer, home: History) -> History:
                 where[digest] = None
             where.setdefault(digest, entry.address if entry else None)
         found.append(Commit(at, commit.message, state["run_key"], tree))
-        at = next(iter(commit.parents), None)
 
     def read(digest: str) -> bytes | None:
         address = where.get(digest)
         return get(address) if address else None
 
-    refs = {n: "kept" if n.startswith("ml-assets-keep-") else "branch" for n in heads}
-    return replace(home, commits=tuple(found[::-1]), refs=refs, read=read)
+    with repository.lock:
+        names = [*repository.branches]
+    refs = {n: "kept" if n.startswith("ml-assets-keep-") else "branch" for n in names}
+    return replace(home, commits=tuple(found), refs=refs, read=read)
 
 
 def lies_there(server: LakeFSServer, address: str) -> bool:
@@ -217,22 +241,32 @@ def moves(folder: Path) -> Iterator[Place]:
     yield Place("moves", world)
 
 
-def _that_takes_in_what_lands(folder: Path, extra: dict[str, str]) -> World:
+def _by_itself(folder: Path, extra: dict[str, str], **automation: dict[str, Any]) -> World:
+    """A world whose pipelines have these automations; all are of the same flowers."""
     world = World(folder, extra)
     irises.plant(world.pipelines, world.sources)
     over_two_pods(world, hang_timeout_seconds=4)
-    file = world.pipelines / "irises" / "defs.yaml"
-    spec = yaml.safe_load(file.read_text())
-    spec["attributes"]["automation"] = {"landing": {"retrain": True}}
-    file.write_text(yaml.safe_dump(spec, sort_keys=False))
+    first = world.pipelines / "irises"
+    for name, what in automation.items():
+        if name != first.name:
+            shutil.copytree(first, world.pipelines / name)
+        file = world.pipelines / name / "defs.yaml"
+        spec = yaml.safe_load(file.read_text())
+        spec["attributes"] |= {"name": name, "automation": what}
+        file.write_text(yaml.safe_dump(spec, sort_keys=False))
     return world
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[Place]:
-    """The UI of a home, with a pipeline that takes in what has landed."""
+    """The UI of a home with two pipelines: what lands is learned at once, or by a schedule."""
     urls = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
-    world = _that_takes_in_what_lands(folder, dict(zip(ADDRESSES, urls, strict=True)))
+    world = _by_itself(
+        folder,
+        dict(zip(ADDRESSES, urls, strict=True)),
+        lilies={"landing": {"retrain": True}},
+        irises={"landing": {}, "refresh": {"cron": "* * * * *"}},
+    )
     yield Place("served", world, serves=True)
 
 
@@ -249,7 +283,8 @@ def on_postgres(folder: Path) -> Iterator[Place]:
         names = ("HOST", "PORT", "DB", "USERNAME", "PASSWORD")
         place = server.place
         given = {f"DAGSTER_PG_{n}": str(v) for n, v in zip(names, place, strict=True)}
-        world = _that_takes_in_what_lands(folder, {"DAGSTER_HOME": str(dagster), **given})
+        extra = {"DAGSTER_HOME": str(dagster), **given}
+        world = _by_itself(folder, extra, irises={"landing": {"retrain": True}})
         yield Place("postgres", world, database=server, serves=True)
 
 

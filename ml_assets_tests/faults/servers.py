@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
@@ -12,16 +12,29 @@ from ml_assets_tests.faults.history import runs_of
 from ml_assets_tests.faults.injections import (
     DAEMON,
     Fault,
+    Harm,
     Work,
     begin,
     command_line,
+    lasting,
     later,
+    name,
     send,
 )
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import Fault as LakeFault
 
 # --- pods, their API and their store --------------------------------------------------------------
+
+
+class _Counts(Protocol):
+    hits: int
+
+
+def once_hit(faults: _Counts, end: Callable[[], object], over: Callable[[], bool]) -> Harm:
+    """What waits for the next request that it fits."""
+    before = faults.hits
+    return Harm(lambda: faults.hits > before, over, end)
 
 
 def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
@@ -35,85 +48,115 @@ def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
         ]
         if not alive:
             return False
-        harm(work.cluster, work.draw.choice(sorted(alive)))
-        return True
+        return harm(work.cluster, work.draw.choice(sorted(alive))) is not False
 
     return strike
 
 
-def kill_in_pod(cluster: ApiServer, pod: str) -> None:
-    for pid in cluster.processes(pod):
-        send(psutil.Process(pid), signal.SIGKILL)
+def kill_wrapper(cluster: ApiServer, pod: str) -> bool:
+    """The first process of each of the pod's containers."""
+    return any([send(psutil.Process(pid), signal.SIGKILL) for pid in cluster.processes(pod)])
+
+
+def to_rank_in_pod(number: signal.Signals) -> Callable[[ApiServer, str], bool]:
+    def harm(cluster: ApiServer, pod: str) -> bool:
+        wrappers = [psutil.Process(pid) for pid in cluster.processes(pod)]
+        found = [child for one in wrappers for child in one.children(recursive=True)]
+        ranks = [one for one in found if name(one).startswith("rank")]
+        return any([send(one, number) for one in ranks[:1]])
+
+    return harm
 
 
 def to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
-    def strike(work: Work) -> bool:
+    def strike(work: Work) -> Harm:
         assert work.cluster is not None
+        faults = work.cluster.faults
+        found = once_hit(faults, faults.clear, lambda: True)
         harm(work.cluster)
-        return True
+        return found
 
     return strike
 
 
-def api_away(cluster: ApiServer) -> None:
-    def away() -> None:
-        with cluster.faults.api_down():
-            time.sleep(4)
+def api_away(work: Work) -> Harm:
+    """Each connection is reset for four seconds, the open ones at once."""
+    assert work.cluster is not None
+    faults = work.cluster.faults
+    found = once_hit(faults, lambda: None, lambda: not faults.down)
+    away = faults.api_down()
+    away.__enter__()
+    later(4, lambda: away.__exit__(None, None, None))
+    return found
 
-    threading.Thread(target=away, daemon=True).start()
+
+def watches_end(work: Work) -> Harm | bool:
+    """All that are open, as when the API server is started again; whoever watches asks anew."""
+    assert work.cluster is not None
+    calls = work.cluster.calls
+    before = sum(call.verb == "watch" for call in calls)
+    work.cluster.faults.drop_watches()
+    return Harm(lambda: sum(call.verb == "watch" for call in calls) > before)
 
 
 def to_the_store(status: str, code: str, times: int) -> Fault:
-    def strike(work: Work) -> bool:
+    def strike(work: Work) -> Harm:
         assert work.store is not None
         faults = work.store.faults
+        found = once_hit(faults, lambda: setattr(faults, "failing", 0), lambda: True)
         with faults.lock:
             faults.status, faults.code, faults.at = status, code, ""
             faults.held, faults.failing = None, times
-        return True
+        return found
 
     return strike
 
 
-def store_away(work: Work) -> bool:
+def store_away(work: Work) -> Harm:
     """All requests are refused for four seconds."""
-    to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work)
     assert work.store is not None
     faults = work.store.faults
+    found = once_hit(faults, lambda: None, lambda: faults.failing == 0)
+    to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work)
     later(4, lambda: setattr(faults, "failing", 0))
-    return True
+    return found
 
 
-def store_stands_still(work: Work) -> bool:
+def store_stands_still(work: Work) -> Harm:
     """Requests wait for three seconds, then fail."""
     assert work.store is not None
     faults = work.store.faults
+    held = threading.Event()
+    found = once_hit(faults, lambda: setattr(faults, "failing", 0), held.is_set)
     with faults.lock:
         faults.status, faults.code, faults.at = "500 Internal Server Error", "InternalError", ""
-        faults.held, faults.failing = threading.Event(), 4
-    later(3, faults.held.set)
-    return True
+        faults.held, faults.failing = held, 4
+    later(3, held.set)
+    return found
 
 
 def torn(verb: str, times: int) -> Fault:
     """The connection breaks in the middle of what the next of these requests carry."""
 
-    def strike(work: Work) -> bool:
+    def strike(work: Work) -> Harm:
         assert work.store is not None
-        with work.store.faults.lock:
-            work.store.faults.torn = dict.fromkeys([verb], times)
-        return True
+        faults = work.store.faults
+        found = once_hit(faults, lambda: setattr(faults, "torn", {}), lambda: True)
+        with faults.lock:
+            faults.torn = dict.fromkeys([verb], times)
+        return found
 
     return strike
 
 
-def slow_store(work: Work) -> bool:
+def slow_store(work: Work) -> Harm:
     """What the store answers with comes at 64 KiB a second, for six seconds."""
     assert work.store is not None
     faults = work.store.faults
+    found = once_hit(faults, lambda: None, lambda: not faults.bytes_per_second)
     faults.bytes_per_second = 1 << 16
     later(6, lambda: setattr(faults, "bytes_per_second", 0.0))
-    return True
+    return found
 
 
 def twice(cluster: ApiServer) -> None:
@@ -134,21 +177,25 @@ def out_of_order(cluster: ApiServer) -> None:
 def to_the_lake(*asked: str, times: int = 1, **what: Any) -> Fault:
     """The next requests of this method and path are answered so."""
 
-    def strike(work: Work) -> bool:
+    def strike(work: Work) -> Harm:
         assert work.lake is not None
-        work.lake.faults.add(LakeFault(*asked, times=times, **what))
-        return True
+        faults = work.lake.faults
+        found = once_hit(faults, faults.planned.clear, lambda: True)
+        faults.add(LakeFault(*asked, times=times, **what))
+        return found
 
     return strike
 
 
-def lake_away(work: Work) -> bool:
+def lake_away(work: Work) -> Harm:
     """Each connection is reset for four seconds."""
     assert work.lake is not None
-    planned = work.lake.faults.planned
-    fault = work.lake.faults.add(LakeFault(times=-1))
-    later(4, lambda: planned.remove(fault))
-    return True
+    faults = work.lake.faults
+    fault = LakeFault(times=-1)
+    found = once_hit(faults, lambda: None, lambda: fault not in faults.planned)
+    faults.add(fault)
+    later(4, lambda: faults.planned.remove(fault))
+    return found
 
 
 # --- Dagster's servers and its database -----------------------------------------------------------
@@ -170,7 +217,7 @@ def _daemon_works(work: Work) -> bool:
     return bool(asked and work.processes("dagster-daemon"))
 
 
-def second_daemon(work: Work) -> bool:
+def second_daemon(work: Work) -> Harm | bool:
     """Another daemon on the same home; it has to refuse."""
     if not _daemon_works(work):
         return False
@@ -179,29 +226,32 @@ def second_daemon(work: Work) -> bool:
     return _refuses(work, begin(work.world, program=program))
 
 
-def second_ui(work: Work) -> bool:
+def second_ui(work: Work) -> Harm | bool:
     """Another UI of the same home, while a daemon works on it; it has to refuse."""
     if not _daemon_works(work):
         return False
     return _refuses(work, begin(work.world, "ui"))
 
 
-def _refuses(work: Work, command: psutil.Popen) -> bool:
-    try:
-        command.wait(120)
-    except psutil.TimeoutExpired:
-        work.broken.append("a second daemon was let in")
-        work.others.append(command)
-    return True
+def _refuses(work: Work, command: psutil.Popen) -> Harm:
+    until = time.monotonic() + 120
+
+    def over() -> bool:
+        if command.poll() is None and time.monotonic() > until and command not in work.others:
+            work.broken.append("a second daemon was let in")
+            work.others.append(command)
+        return command.poll() is not None or command in work.others
+
+    return Harm(over=over)
 
 
-def server_stops(work: Work) -> bool:
+def server_stops(work: Work) -> Harm | bool:
     """The daemon stands still for ten seconds (SIGSTOP, SIGCONT)."""
     found = work.processes("dagster-daemon", "run")
     for process in found:
         send(process, signal.SIGSTOP)
         later(10, lambda process=process: send(process, signal.SIGCONT))
-    return bool(found)
+    return lasting(10) if found else False
 
 
 def database_restarts(mode: str) -> Fault:
@@ -215,9 +265,10 @@ def database_restarts(mode: str) -> Fault:
     return strike
 
 
-def database_away(work: Work) -> bool:
+def database_away(work: Work) -> Harm:
     """Postgres is down for six seconds."""
     assert work.database is not None
-    work.database.control("stop", "fast")
-    later(6, lambda: work.database and work.database.control("start"))
-    return True
+    database, back = work.database, threading.Event()
+    database.control("stop", "fast")
+    later(6, lambda: (database.control("start"), back.set()))
+    return Harm(over=back.is_set)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets_tests.faults import history as checker
-from ml_assets_tests.faults.history import INVARIANTS, Commit, History, read_home, violations
+from ml_assets_tests.faults import invariants as checker
+from ml_assets_tests.faults.history import Commit, History, read_home
+from ml_assets_tests.faults.invariants import INVARIANTS, result, violations
 from ml_assets_tests.worlds.world import World
 
 Plant = Callable[[History], History]
@@ -77,6 +78,48 @@ def published_again(history: History) -> History:
 
 def _work(commit: Commit) -> dict[str, str]:
     return {"message": commit.message, "run_key": commit.run_key}
+
+
+def trained(history: History, change: Callable[[list[dict]], None]) -> History:
+    """The newest of its trainings, with what it reported of itself changed."""
+    session = sorted(history.trained)[-1]
+    events = [{**event} for event in history.trained[session]]
+    change(events)
+    return replace(history, trained={**history.trained, session: tuple(events)})
+
+
+def judged(events: list[dict]) -> list[dict]:
+    return [e for e in events if e["kind"] == "metrics" and "validation_loss" in e["metrics"]]
+
+
+def with_a_step_left_out(history: History) -> History:
+    return trained(history, lambda events: events.remove(judged(events)[1]))
+
+
+def resumed(events: list[dict], step: int, loss: float) -> None:
+    """A process died, and the training went on from its first judged step to its second."""
+    first, second = judged(events)[:2]
+    message = f"resumed at step {step} of {second['step']}"
+    metrics = {**second["metrics"], "train_loss": loss}
+    events += [{**first, "kind": "progress", "message": message}, {**second, "metrics": metrics}]
+
+
+def resumed_with_other_rows(history: History) -> History:
+    def change(events: list[dict]) -> None:
+        first, second = judged(events)[:2]
+        resumed(events, first["step"], second["metrics"]["train_loss"] * 1.01)
+
+    return trained(history, change)
+
+
+def resumed_at_a_later_step(history: History) -> History:
+    def change(events: list[dict]) -> None:
+        del events[events.index(judged(events)[1]) :]  # it had come to the first one
+        first = judged(events)[0]
+        again = {**first, "kind": "progress", "message": f"resumed at step {first['step']} of 9"}
+        events += [again, {**first, "step": 3 * first["step"]}]
+
+    return trained(history, change)
 
 
 def with_an_edited_line(history: History) -> History:
@@ -160,6 +203,9 @@ PLANTED: dict[Plant, str] = {
     with_a_flipped_byte: "no state is half visible",
     with_a_record_without_its_table: "no state is half visible",
     published_again: "nothing is published twice",
+    with_a_step_left_out: "every row is learned from once an epoch",
+    resumed_with_other_rows: "every row is learned from once an epoch",
+    resumed_at_a_later_step: "every row is learned from once an epoch",
     with_an_edited_line: "the ledger is a single chain",
     with_a_line_taken_out: "the ledger is a single chain",
     with_a_second_champion: "one champion at a time",
@@ -191,6 +237,40 @@ def test_a_planted_violation_is_found(sound: History, plant: Plant) -> None:
 
 def test_each_invariant_has_a_planted_violation() -> None:
     assert {*PLANTED.values()} == {*INVARIANTS}
+
+
+def test_a_training_that_is_resumed_as_it_should_be_breaks_nothing(sound: History) -> None:
+    def change(events: list[dict]) -> None:
+        first, second = judged(events)[:2]
+        resumed(events, first["step"], second["metrics"]["train_loss"])
+
+    assert violations(trained(sound, change)) == []
+
+
+def other_record(history: History, stage: str) -> History:
+    path = history.below(f"records/irises/{stage}/")[0]
+    return rewritten(history, **{path: history.file(path) | {"data_version": "a" * 64}})
+
+
+def other_gate(history: History) -> History:
+    path, content = line(history, lambda content: content["decision"])
+    gates = content["decision"]["gates"]
+    changed = [{**gates[0], "value": gates[0]["value"] + 1e-9}, *gates[1:]]
+    return rewritten(history, **{path: {**content, "decision": {"gates": changed}}})
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda history: other_record(history, "trained_model"),
+        lambda history: other_record(history, "feature_set"),
+        other_gate,
+    ],
+    ids=["other weights", "other features", "a gate by another value"],
+)
+def test_a_result_that_is_not_the_undisturbed_one_differs(sound: History, plant: Plant) -> None:
+    assert result(sound) == result(replace(sound))
+    assert result(plant(sound)) != result(sound)
 
 
 def test_a_process_that_works_on_in_the_home_is_found(tmp_path: Path) -> None:

@@ -4,24 +4,27 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-static long moved(void) {
-  char text[32] = {0};
+static const volatile long *moved;
+
+__attribute__((constructor)) static void map(void) {
+  static const long nothing = 0;
   const char *name = getenv("FAULTS_CLOCK");
   int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
-  if (file < 0) return 0;
-  ssize_t got = read(file, text, sizeof text - 1);
-  close(file);
-  return got > 0 ? atol(text) : 0;
+  void *found = file < 0 ? MAP_FAILED : mmap(NULL, sizeof *moved, PROT_READ, MAP_SHARED, file, 0);
+  moved = found == MAP_FAILED ? &nothing : found;
+  if (file >= 0) close(file);
 }
 
 int clock_gettime(clockid_t which, struct timespec *now) {
   int failed = syscall(SYS_clock_gettime, which, now);
-  if (!failed && (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE)) now->tv_sec += moved();
+  if (!failed && moved && (which == CLOCK_REALTIME || which == CLOCK_REALTIME_COARSE))
+    now->tv_sec += *moved;
   return failed;
 }
 

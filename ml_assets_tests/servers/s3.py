@@ -65,6 +65,8 @@ class Faults:
     requests: list[tuple[str, str]] = field(default_factory=list)
     bytes_per_second: float = 0.0
     """What it answers with comes no faster, to all who ask together; 0: as fast as it can."""
+    hits: int = 0
+    """Requests that a fault has hit."""
     torn: dict[str, int] = field(default_factory=dict)
     """Method -> how many more of its requests break off in the midst of what they carry."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -76,16 +78,20 @@ class Faults:
             if self.failing == 0 or self.at not in path:
                 return False
             self.failing -= self.failing > 0
+            self.hits += 1
             return True
 
     def tears(self, method: str) -> bool:
         with self.lock:
             left = self.torn.get(method, 0)
             self.torn[method] = max(0, left - 1)
+            self.hits += left > 0
             return left > 0
 
     def paced(self, answer: Iterable[bytes]) -> Iterator[bytes]:
         """The answer in pieces, each when the line is free again."""
+        with self.lock:
+            self.hits += 1
         for data in answer:
             for begin in range(0, len(data), _PIECE):
                 piece = data[begin : begin + _PIECE]

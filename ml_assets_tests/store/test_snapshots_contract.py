@@ -219,6 +219,7 @@ def test_garbage_is_what_nothing_reaches(collecting: SnapshotStore) -> None:
     publish(collecting, {"t/a": b"kept"}, "k1")
     with collecting.open(collecting.resolve(), "k2") as workspace:
         workspace.put_bytes("t/b", b"left behind")
+        workspace.commit("k2", {})
         assert collecting.collect_garbage() == Busy()
     told = collecting.collect_garbage(dry_run=True)
     done = collecting.collect_garbage()

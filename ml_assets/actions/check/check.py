@@ -1,4 +1,5 @@
-"""Everything that can be wrong in a pipeline's folder, or keep it from training: without a run."""
+"""Finds every mistake in a pipeline's folder, and what would keep it from training, without a
+run."""
 
 import importlib.util
 import os

@@ -1,5 +1,5 @@
-"""Whether a spec's columns are there, found without a row: the team's functions are called on
-tables that have the declared columns and no rows."""
+"""Checks a spec's columns without data: the team's functions are called on empty tables with the
+declared columns."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
-"""Whether a network keeps what training asks of every network: on made-up rows, in a minute.
-
-And whether its training begins well: a few steps on its newest training set. Nothing stays.
-"""
+"""Checks a network against what training requires, on made-up rows, in a minute; and that its
+training begins well: a few steps on its newest training set, of which nothing stays."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,8 @@
-"""Whether a training fits machines that are taken away: size and interval of saves against notice.
+"""Checks that a training fits machines that may be taken away: the size and interval of saves
+against the notice.
 
-Pure arithmetic on the spec; the words of a categorical feature are only known from data, so they
-are given, or taken to be as many as make its embedding widest.
+Pure arithmetic on the spec. The words of a categorical feature are only known from data, so they
+are given, or assumed to be as many as give the widest embedding.
 """
 
 import math

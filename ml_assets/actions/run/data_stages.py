@@ -1,4 +1,4 @@
-"""Making the data stages: what fails is set apart, with all that is made from it."""
+"""Makes the data stages. A failure is set apart, with everything made from it."""
 
 from collections.abc import Callable, Collection, Sequence
 

@@ -1,4 +1,4 @@
-"""Running a pipeline: the due data partitions, then the due part of the model's stages."""
+"""Runs a pipeline: the due data partitions, then the due part of the model's stages."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field

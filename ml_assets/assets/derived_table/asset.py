@@ -1,4 +1,4 @@
-"""derived_table: an asset of a team's own between the validated tables and the features."""
+"""derived_table: a table of the team's own, between the validated tables and the features."""
 
 from datetime import UTC, datetime
 from functools import partial

@@ -1,4 +1,5 @@
-"""drift_report: the newest periods against what the release was trained on, and the same season."""
+"""drift_report: the newest periods against the release's training data, and against the same
+season."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What of a spec's drift could never alarm: known before anything runs."""
+"""Finds, before anything runs, the drift of a spec that could never alarm."""
 
 from datetime import UTC, datetime, timedelta
 

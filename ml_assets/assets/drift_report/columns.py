@@ -1,7 +1,8 @@
-"""Each column of new rows against a profile: distances, nulls and new categories, with bounds.
+"""Compares each column of new rows with a profile: distances, nulls and new categories, with
+bounds.
 
-A bound is the largest of an effect that matters, of what chance does with so many rows, and of what
-the training periods themselves did, each against all others.
+A bound is the largest of an effect that matters, of chance with so many rows, and of what the
+training periods themselves did, each against all others.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""New periods against a baseline: every kind of drift, each with its share of the false alarms."""
+"""Compares new periods with a baseline: every kind of drift, each with its share of the false
+alarms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How far two histograms are apart, and how far chance alone takes them, all columns at once.
+"""Computes how far two histograms are apart, and how far by chance alone, for all columns at once.
 
 Every function takes counts [..., columns, bins] of the new rows and [columns, bins] of the
 reference, padded with zeros where ``real`` is false.

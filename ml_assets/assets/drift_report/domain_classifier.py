@@ -1,4 +1,5 @@
-"""A classifier that tries to tell new rows from training rows: what no column shows by itself.
+"""A classifier that tries to distinguish new rows from training rows: drift that no single column
+shows.
 
 A ridge logistic regression on all columns together (their squares, nulls and frequent words too),
 fitted to one half of the rows and judged on the other.

@@ -1,4 +1,4 @@
-"""What a comparison found: each number beside the bound that it is held to."""
+"""The findings of a comparison: each number beside its bound."""
 
 from typing import Literal
 

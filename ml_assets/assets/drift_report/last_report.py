@@ -1,4 +1,4 @@
-"""Reading the last drift report of a pipeline, and whether it is about the release of now."""
+"""Reads the last drift report of a pipeline, and whether it is about the present release."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The pictures of a drift report: what drifted, by how much, since when, and what it looks like."""
+"""The pictures of a drift report: what drifted, by how much and since when."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,7 @@
-"""From findings to a verdict: k of the last n periods, in words; and whether to train for it.
+"""Turns findings into a verdict: k of the last n periods, in words, and whether to train for it.
 
-An alarm stands in the report until another model is released: a cooldown or a daily budget holds a
-training back, and loses no alarm.
+An alarm stands in the report until another model is released. A cooldown or a daily budget delays a
+training, and loses no alarm.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Which periods are held to which release: the newest ones behind the rows it was trained on."""
+"""Chooses the periods to compare with a release: the newest ones after its training rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

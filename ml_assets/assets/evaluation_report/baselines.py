@@ -1,4 +1,4 @@
-"""What a model is held against: fitted on the training split, scored on the holdout, forgotten."""
+"""Fits the baselines on the training split, scores them on the holdout, and discards them."""
 
 import gzip
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What a release was trained on and how it did: all that later rows are compared with.
+"""The drift baseline of a release: its training data and its results, to compare later rows with.
 
 It lies beside the report, in the same commit; the certificate of the decision holds its digest.
 """

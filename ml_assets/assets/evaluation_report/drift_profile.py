@@ -1,6 +1,6 @@
-"""Histograms of columns, period by period: counts on bins that are fixed once add up.
+"""Histograms of columns, period by period, as counts on fixed bins, which add up.
 
-A profile is all that stays of the rows: two periods, or a thousand files, merge by addition.
+Only the profile of the rows is kept: two periods, or a thousand files, merge by addition.
 """
 
 from collections.abc import Mapping, Sequence

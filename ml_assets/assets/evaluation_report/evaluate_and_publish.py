@@ -1,4 +1,4 @@
-"""One evaluation: the report on a model, what lies beside it, and how it is published."""
+"""Evaluates a model once, and publishes the report with the files beside it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Everything that is scored on one holdout: the model, its baselines and the champion."""
+"""Scores one holdout: with the model, its baselines and the champion."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

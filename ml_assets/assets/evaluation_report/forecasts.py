@@ -1,4 +1,4 @@
-"""Forecasts that know nothing but the series: what a model of a time series has to beat."""
+"""Naive forecasts from the series alone, which a model of a time series has to beat."""
 
 import numpy as np
 import polars as pl

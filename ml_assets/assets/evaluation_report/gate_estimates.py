@@ -1,7 +1,7 @@
-"""What the gates over parts of the holdout, calibration and spoiled inputs have to know.
+"""Estimates for the gates on parts of the holdout, on calibration and on spoiled inputs.
 
-Of the parts, a metric or a loss comes from shared draws: the same days are drawn for each, so that
-two of them can be told apart in spite of a bad day.
+The metrics and losses of parts come from shared draws: the same days are drawn for each, so that
+two of them can be distinguished in spite of a bad day.
 """
 
 from collections.abc import Sequence

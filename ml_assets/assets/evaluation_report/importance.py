@@ -1,6 +1,6 @@
-"""Permutation importance: how much the loss rises where one feature's values are shuffled.
+"""Permutation importance: how much the loss rises when one feature's values are shuffled.
 
-All shuffled copies are stacked, so that one scoring of them is enough.
+All shuffled copies are stacked, so one scoring is enough.
 """
 
 from dataclasses import dataclass

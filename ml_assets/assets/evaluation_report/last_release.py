@@ -1,4 +1,4 @@
-"""The stored report of a model, and what differs from the model that was released before it."""
+"""Reads the stored report of a model, and its differences from the previous release."""
 
 from pydantic import ValidationError
 

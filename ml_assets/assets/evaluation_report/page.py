@@ -1,6 +1,6 @@
-"""What the evaluation report's page shows, as data for its template.
+"""The data of the evaluation report's page, for its template.
 
-Everything on it comes from records; equal records give an equal page.
+All of it comes from records; equal records give an equal page.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The pictures of an evaluation report: which chart shows what, with the words around it."""
+"""The pictures of an evaluation report: which chart shows what, with its captions."""
 
 from collections.abc import Mapping, Sequence
 

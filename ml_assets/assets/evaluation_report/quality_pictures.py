@@ -1,4 +1,4 @@
-"""The pictures of how good a model is, by task: what makes sense of one says nothing of another."""
+"""The pictures of a model's quality; each task has its own."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""What becomes of a model whose inputs are missing or shifted: its rise in loss on spoiled copies.
+"""Measures how much the loss rises when inputs are missing or shifted.
 
-The copies are stacked and scored together with the holdout, in one call.
+The spoiled copies are stacked and scored together with the holdout, in one call.
 """
 
 from collections.abc import Mapping

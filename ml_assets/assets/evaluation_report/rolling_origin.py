@@ -1,7 +1,7 @@
-"""Rolling origin: the same spec, trained and judged on holdouts that follow each other.
+"""Rolling origin: the same spec, trained and judged on successive holdouts.
 
 An earlier holdout is judged by a model of its own that saw nothing later: a session of the training
-program like any other, resumed and retried alike. Its model is compared and forgotten.
+program like any other, resumed and retried alike. Its model is compared and then discarded.
 """
 
 from collections.abc import Iterator, Sequence

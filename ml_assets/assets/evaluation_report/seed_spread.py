@@ -1,4 +1,4 @@
-"""How much models differ that were trained alike from other seeds: measured once for each spec."""
+"""Measures, once for each spec, how much models differ that were trained from other seeds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

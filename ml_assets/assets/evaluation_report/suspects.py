@@ -1,7 +1,7 @@
-"""Label suspects: rows that the model did not learn from and is most wrong about.
+"""Label suspects: the rows outside training that the model is most wrong about.
 
-Of wrong labels a good model is confident that they are something else, so they gather where the
-loss is highest; so do the rows that are hard. Somebody has to look (Northcutt et al., 2021).
+A good model is confident that a wrong label is something else, so wrong labels gather where the
+loss is highest. So do hard rows: somebody has to look (Northcutt et al., 2021).
 """
 
 from collections.abc import Mapping

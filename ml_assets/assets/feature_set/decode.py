@@ -1,4 +1,4 @@
-"""Numbers that a team's function makes of the files to which feature rows refer."""
+"""Decodes the files that feature rows refer to into numbers, with a team's function."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

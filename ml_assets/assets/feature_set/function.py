@@ -1,4 +1,4 @@
-"""Loading a team's functions, and holding what they return to what the spec declares."""
+"""Loads a team's functions, and checks what they return against the spec."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence

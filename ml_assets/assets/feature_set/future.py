@@ -1,4 +1,4 @@
-"""Whether features saw the future: rows made again without it have to be the same rows."""
+"""Checks whether features saw the future: rows computed without it have to be the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

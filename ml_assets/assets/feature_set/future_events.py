@@ -1,4 +1,4 @@
-"""The features of a partition made again, as they would have been made before the future came."""
+"""Makes a partition's features again as they would have been before the future came."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is asked of the feature rows of a partition before they are published."""
+"""The checks of a partition's feature rows before they are published."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

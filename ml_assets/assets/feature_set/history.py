@@ -1,8 +1,8 @@
-"""What had happened by the time of a decision: as-of joins that cannot see later.
+"""As-of joins: what had happened by the time of a decision, and nothing later.
 
-An event counts for a row only where ``known_at < decision_at``: strictly, so that what becomes
-known at the very moment of the decision does not. All of it goes by time, never by counting rows:
-over a gap the third row before is not the value of three hours ago.
+An event counts for a row only if ``known_at < decision_at``: strictly, so an event that becomes
+known at the very moment of the decision does not count. Everything goes by time, never by counting
+rows: over a gap the third row before is not the value of three hours ago.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the labels of a feature table sum up to: their mean, and the share of each class."""
+"""Summarizes the labels of a feature table: their mean, and the share of each class."""
 
 from collections.abc import Mapping
 

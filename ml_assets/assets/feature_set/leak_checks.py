@@ -1,4 +1,5 @@
-"""Leak guards as Dagster's checks: they run in the step that makes the rows, before publishing."""
+"""The leak guards as Dagster checks: they run in the step that makes the rows, before
+publishing."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,6 +1,6 @@
-"""From new rows of a source to feature rows: the team's own function, on the published tables.
+"""Turns new rows of a source into feature rows: the team's own function, on the published tables.
 
-The new rows stand among the published ones, as they would have if they had landed.
+The new rows stand among the published ones, as if they had arrived.
 """
 
 from bisect import bisect_right

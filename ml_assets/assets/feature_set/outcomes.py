@@ -1,7 +1,7 @@
-"""A label from the future: the value of a column at the same entity's row, a while later.
+"""Looks up a label from the future: the value of a column at the same entity's row, a while later.
 
-A partition holds the rows whose outcomes fall into it: they were decided ``label.ahead`` before.
-So every partition has its labels as soon as it is there, and none waits for the next.
+A partition holds the rows whose outcomes fall into it, decided ``label.ahead`` before. So every
+partition has its labels as soon as it is there, and none waits for the next.
 """
 
 from dataclasses import replace

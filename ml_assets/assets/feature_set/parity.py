@@ -1,4 +1,4 @@
-"""The parity check of feature_set: a few rows of what is about to be published, made online."""
+"""The check ``parity`` of feature_set: replays a few rows before they are published."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What a team's function reads to make one partition: published tables, and their look-back."""
+"""The inputs of a team's function for one partition: published tables, and their look-back."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Parity: rows of a batch made once more, as they would have been made when they were decided on.
+"""Replays rows of a batch as they would have been made at the time of their decision.
 
-The path is that of ``ml-assets predict``: the row among the published tables, and in these only
-what had become known before its decision. What comes out has to be the batch's row, bit for bit.
+The path is that of ``ml-assets predict``: the row stands among the published tables, cut to what
+was known before its decision. The result has to equal the batch's row, bit for bit.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,9 @@
-"""Whether features of a time series count rows instead of time: an empty row more tells.
+"""Detects time-series features that count rows instead of time, by inserting an empty row.
 
-A row without a value, some way back in the history of an entity, is no news: a lag of three hours
-and a mean of a day are what they were. A ``shift(3)`` is another hour's value then, as it is over a
-gap. What reads the newest row alone cannot be told from a look-up of the last known value.
+A row without values, some way back in the history of an entity, changes neither a lag of three
+hours nor a mean of a day. A ``shift(3)`` then gives another hour's value, as it does over a gap. A
+function that reads only the newest row cannot be distinguished from a look-up of the last known
+value.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""hyperparameter_search: one study of what the spec could say better, and its winner."""
+"""hyperparameter_search: one study of better settings for the spec, and its winner."""
 
 import os
 from collections.abc import Sequence

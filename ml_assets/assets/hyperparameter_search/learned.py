@@ -1,4 +1,4 @@
-"""What a study taught: how much is luck, which values matter, where to look next."""
+"""The lessons of a study: how much is luck, which values matter, where to look next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Optuna, asked and told: which setting is tried next, and whether one that runs has no prospect.
+"""Optuna through ask and tell: which setting is tried next, and whether a running one is hopeless.
 
-Its storage remembers what was asked, so that a study goes on wherever it was killed. It is a memory
-and no evidence: whoever reads from it holds what it says to the space and to the sessions.
+Its storage remembers what was asked, so a study continues wherever it was killed. It is a memory
+and no evidence: everything read from it is checked against the space and the sessions.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""The pictures of a study: what mattered, where trials went, how they learned, what to do next."""
+"""The pictures of a study: which fields mattered, where trials went, how they learned, what to do
+next."""
 
 from collections.abc import Sequence
 from pathlib import Path

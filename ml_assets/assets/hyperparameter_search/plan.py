@@ -1,4 +1,4 @@
-"""What a study trains, and by which name."""
+"""Plans the trainings of a study, and their names."""
 
 from dataclasses import dataclass, replace
 

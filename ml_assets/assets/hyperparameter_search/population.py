@@ -1,11 +1,10 @@
 """Population-based training (Jaderberg et al., 2017): trials that take over from each other.
 
-The members of a population train in rounds, side by side, each round at constant settings. After a
-round the worst quarter goes on with the weights and the settings of the best quarter, its settings
-moved a little. What comes out is a schedule: the settings of each round, on the way to the best.
-
-Nothing is remembered but the sessions: the next round follows from the seed and from what the one
-before came to, so a study that is killed goes on by asking for the same trainings again.
+The members of a population train in parallel rounds, each round at constant settings. After a round
+the worst quarter takes over the weights and the settings of the best quarter, moved a little. The
+result is a schedule: the settings of each round, on the way to the best. Only the sessions are
+remembered: the next round follows from the seed and from the results of the round before, so a
+study that is killed continues by asking for the same trainings again.
 """
 
 from collections.abc import Callable, Mapping, Sequence

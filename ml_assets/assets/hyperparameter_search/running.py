@@ -1,4 +1,4 @@
-"""One training of a study: what it told while it ran, what it came to, and the hours it held."""
+"""One training of a study: its reports while it ran, its result, and the hours it held."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""One study: settings are proposed, trained side by side, followed, pruned and told about.
+"""Runs one study: settings are proposed, trained in parallel, followed, pruned and reported.
 
-A trial is a training session of the training program, named by all that decides its result: a study
-that is killed anywhere is asked for again, and what was trained is not trained a second time. Only
-the sessions say what a trial came to; the memory of the sampler says which ones there are.
+A trial is a training session, named by everything that decides its result. A study that was killed
+is asked for again, and finished trials are not trained a second time. Only the sessions hold a
+trial's result; the memory of the sampler says which trials there are.
 """
 
 from collections.abc import Callable, Iterator, Sequence

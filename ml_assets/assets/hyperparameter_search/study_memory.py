@@ -1,4 +1,4 @@
-"""Where Optuna remembers a study: opened by one process, cleaned of what a killed one left."""
+"""Opens Optuna's memory of a study for one process, and cleans up after a killed one."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A study in MLflow: a run of its own, and one below it for each trial. A copy, never the truth."""
+"""Shows a study in MLflow: a run of its own, and one below it for each trial. It is only a copy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is read of a source, and what was: its span of time, and its receipt as an input."""
+"""What to read of a source, and what was read: its span of time, and its receipt as an input."""
 
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows

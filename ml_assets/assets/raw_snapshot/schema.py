@@ -1,6 +1,6 @@
-"""A declared schema, held against what a source really holds: names first, then every value.
+"""Checks a declared schema against a source's data: names first, then every value.
 
-All that is wrong with a table is one error, which names the place of the first bad value of each
+Everything wrong with a table is one error, which names the place of the first bad value of each
 column.
 """
 

@@ -1,6 +1,6 @@
-"""Values that are written as text, and what each declared type is in polars.
+"""Values written as text, and the polars type of each declared type.
 
-At the changes of a clock a local time never was, or comes twice: both are told.
+At the two changes of a clock, local times that never existed or came twice are reported.
 """
 
 from collections.abc import Callable, Mapping

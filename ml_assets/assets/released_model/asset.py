@@ -1,4 +1,4 @@
-"""released_model: the move to a stage, refused unless the evidence itself says yes."""
+"""released_model: the move to a stage, refused unless the evidence itself allows it."""
 
 from typing import TYPE_CHECKING
 

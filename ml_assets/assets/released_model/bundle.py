@@ -1,6 +1,7 @@
-"""A released model as a folder that proves itself: its files, certificate, ledger line and key.
+"""Packs a released model into a folder that proves itself: its files, certificate, ledger line and
+key.
 
-The baseline that new data is held to goes with it: whoever serves the model can watch for drift.
+The drift baseline goes with it, so anyone who serves the model can watch for drift.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""What the gates are told beside the report, and the evidence that a decision has to be about.
+"""The inputs of the gates besides the report, and the evidence that their decision is about.
 
-The gates are told the champion, the audits of the data, and who used the holdout.
+The inputs are the champion, the audits, and the uses of the holdout.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""What goes with a release to whoever serves it, put together from what is stored about it.
+"""Builds the hand-over of a release for another server, from stored records.
 
-Its golden vectors are rows that a model is tried on before it answers, and what it has to say of
-them. They are drawn from the model's own preprocessing, so no row of a person goes with a release.
+Its golden vectors are rows on which a model is tried before it answers, with the expected answers.
+They are drawn from the model's own preprocessing, so no person's row goes with a release.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
-"""What lies behind a model, held to what spec, code and settings of here say.
+"""Checks what a model was made from against the present spec, code and settings.
 
-Every move into a stage asks where its rows were read from; a model that was never there is also
-asked for the code that made it.
+Every move into a stage checks where the model's rows were read; the first move of a model also
+checks the code that made it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

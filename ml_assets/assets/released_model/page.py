@@ -1,5 +1,5 @@
-"""What the page of a release shows, and the record that says which model is in its stage now:
-after a release, and after a rollback."""
+"""The page of a release, and the record of the model that is in its stage now: after a release, and
+after a rollback."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Predicting rows with the release, through the same feature function and the same program.
+"""Predicts rows with the release, through the same feature function and the same program.
 
 In a notebook::
 

@@ -1,7 +1,7 @@
-"""Moving a model to a stage: refused unless the newest decision on it is about what is true now.
+"""Moves a model to a stage, unless the newest decision on it no longer matches the evidence.
 
-``verify`` is pure and fails closed; ``release`` and ``promote`` write the line, or decide again
-when another line came first.
+``verify`` is pure and fails closed; ``release`` and ``promote`` write the line, or decide again if
+another line came first.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""The evaluation report as one HTML file, with what the gates decided.
+"""Writes the evaluation report as one HTML file, with the gates' decision.
 
-It is put together from records, so that it can be made again any time.
+It is made from records, so it can be made again any time.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Rolling back, whole: choose the model, verify its files, try it, switch, tell MLflow.
+"""Rolls back: choose the model, verify its files, try it, switch, update MLflow.
 
-The switch is one line of the ledger, and last of what can refuse: until it is written, the model in
-the stage stays. It waits for no run and no lock, for a training may take the night. ``abort`` takes
-a model out that is still on its way to production.
+The switch is one line of the ledger, after everything that can refuse. Until it is written, the
+model in the stage stays. It waits for no run and no lock, because a training may take the night.
+``abort`` takes a model out of staging or canary; no gate brings it back.
 """
 
 from collections.abc import Callable, Sequence

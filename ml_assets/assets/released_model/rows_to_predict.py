@@ -1,6 +1,6 @@
-"""Rows that somebody hands in to be predicted: parsed, typed, and every mistake told at once.
+"""Parses and types rows to predict, and reports every mistake at once.
 
-What the content is (Parquet, JSON, CSV) is read from the content itself.
+The format (Parquet, JSON, CSV) is recognized from the content itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,5 @@
-"""A tag on every commit that a release points to: what has a tag is never collected, on a server
-neither, and people can say it: ``irises-release-3`` is the third move of a model to a stage.
-"""
+"""Tags every commit that a release points to, so that it is never collected, on a server either.
+``irises-release-3`` is the third move of a model to a stage."""
 
 import contextlib
 import re

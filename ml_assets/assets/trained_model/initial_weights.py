@@ -1,5 +1,5 @@
-"""``training.init_from`` and ``training.distill``: which weights a training begins with and which
-model teaches it, resolved when it is asked for."""
+"""Resolves ``training.init_from`` and ``training.distill``: the initial weights of a training, and
+its teacher."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

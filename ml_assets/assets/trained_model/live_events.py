@@ -1,4 +1,4 @@
-"""Where a running session's events go: Dagster (live checkpoints), MLflow, and the run's log."""
+"""Forwards a running session's events to Dagster (live checkpoints), MLflow and the run's log."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

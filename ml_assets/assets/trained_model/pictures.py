@@ -1,4 +1,4 @@
-"""The pictures of a training session, from what its events have told so far."""
+"""The pictures of a training session, from its events so far."""
 
 from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median

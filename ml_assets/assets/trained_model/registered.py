@@ -1,7 +1,7 @@
-"""A model that was made elsewhere, in the place of a training: it becomes the candidate.
+"""Makes a model that was made elsewhere the candidate, in the place of a training.
 
-Nothing is trained. The ledger knows it by its registration, which has seen to its files; from here
-on it goes the way of any other: the report, the gates, the release.
+Nothing is trained. The ledger knows the model by its registration, which has checked its files.
+From here on it goes the way of any other: the report, the gates, the release.
 """
 
 from ml_assets.adapters.step import AssetStep

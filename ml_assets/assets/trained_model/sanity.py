@@ -1,5 +1,4 @@
-"""Whether a training is sound before it runs: asked of the training program once for each training
-set, model and code, and free from then on."""
+"""Runs the sanity checks of the training program once for each training set, model and code."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""One training of a pipeline: what it is asked for, how it ran, and what is published of it."""
+"""Trains a pipeline's model once, and publishes the result."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""From columns to arrays, before and after what is fitted on the training split alone."""
+"""Turns columns into arrays, before and after fitting on the training split."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Splits that know entities: all rows of a plane, a patient or a customer are on one side."""
+"""Splits by entity: all rows of a plane, a patient or a customer are on one side."""
 
 from collections.abc import Mapping, Sequence
 from typing import assert_never

@@ -1,7 +1,7 @@
-"""What is learned from the training split before any training: one pass over its parts.
+"""Fits means, deviations and vocabularies to the training split, in one pass over its parts.
 
-While a column is added up it lies in a file, part by part: the sums are to the last bit those of
-rows in memory, and a set of any size takes the memory of one part.
+While a column is added up it lies in a file, part by part. The sums equal those of rows in memory
+to the last bit, and a set of any size takes the memory of one part.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
-"""Guards of a training set: a row that tells what it should not is an error, not a better model.
+"""The guards of a training set: a leak is an error, not a better model.
 
 Each guard is a function of the rows that will be trained and judged on, and ends in a finding. It
-reads them a part at a time; keys and copies are found by hashes that lie on disk.
+reads them a part at a time; keys and copies are found by hashes on disk.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The numbers of a split in short, added up a part at a time: counts, means, deviations, ranges."""
+"""Summarizes the numbers of a split, one part at a time: counts, means, deviations, ranges."""
 
 import math
 from collections.abc import Sequence

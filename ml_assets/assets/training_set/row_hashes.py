@@ -1,4 +1,4 @@
-"""Which rows of two splits are equal: by hashes that lie on disk, a bucket of them in memory."""
+"""Finds equal rows of two splits by hashes on disk, with one bucket of them in memory."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,8 +1,9 @@
 """The training set on disk: a manifest over shards, one for each partition.
 
 A shard is a folder of memory-mapped arrays, named by the SHA-256 of its ``shard.json``. It holds
-the rows as they are: what was fitted on ``train`` lies in ``schema.json``, whose SHA-256 names the
-set, and is applied as rows are read. So the next window has the same shards, but for what is new.
+raw rows. The values fitted on ``train`` lie in ``schema.json``, whose SHA-256 names the set, and
+are applied when rows are read. So the next window reuses the same shards, except for new
+partitions.
 """
 
 import os

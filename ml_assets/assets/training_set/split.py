@@ -1,4 +1,4 @@
-"""Which rows are trained on, validated on and held out."""
+"""Decides which rows are trained on, validated on and held out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

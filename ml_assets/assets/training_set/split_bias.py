@@ -1,4 +1,4 @@
-"""Whether validation and holdout are spread like train: the sizes of the effects, not p-values.
+"""Measures how far validation and holdout differ from train, by effect sizes, not p-values.
 
 Cohen's d of a mean, Cohen's h of a share: see J. Cohen, "Statistical Power Analysis for the
 Behavioral Sciences" (1988), 2.2 and 6.2. Both have a standard error of about sqrt(1/n + 1/m).

@@ -1,4 +1,4 @@
-"""The labelled rows of a split, read a partition at a time: nobody holds them all."""
+"""Reads the labelled rows of a split one partition at a time, so they are never all in memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""A feature that tells the label by itself is the label, or was written down after it.
+"""Finds features that predict the label by themselves: such a feature is the label, or was recorded
+after it.
 
 Each feature alone is made a model (the mean label of its values, in bins), fitted on training rows
-and judged on validation rows: what many values learn by heart does not count.
+and judged on validation rows, so that learning many values by heart does not count.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Texts as tokens: the words are learned from the training split, and each text is cut into them.
+"""Tokenizes texts with a vocabulary that is learned from the training split.
 
 Byte-pair encoding on bytes (Sennrich et al., 2016; Radford et al., 2019), by the library
-``tokenizers``, which is loaded where texts are cut and nowhere else.
+``tokenizers``, which is loaded only when texts are cut.
 """
 
 from collections.abc import Iterator, Sequence

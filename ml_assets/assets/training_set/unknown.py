@@ -1,4 +1,4 @@
-"""Rows of a window whose outcome nobody knows: they are counted and named, and not trained on."""
+"""Counts and names the rows of a window with unknown outcomes, which are not trained on."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""Which feature rows a set is made of: the partitions of its window, and the rows of each split."""
+"""Chooses the feature rows of a set: the partitions of its window, and the rows of each split."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,6 +1,6 @@
-"""How the audits ended of the exact tables that a training set was made from, from their records.
+"""Reads how the audits of a training set's exact tables ended, from their records.
 
-Only what met its contract is published, so the record of a table is the evidence of its audit.
+Only tables that met their contract are published, so a table's record is the evidence of its audit.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""Freshness: how old the newest row of a table is, by its own time, not by when it was made.
+"""Freshness: the age of a table's newest row, by the row's own time.
 
-A row from the future does not count: a clock that is wrong would keep a dead source fresh for ever.
+A row from the future does not count: a wrong clock would keep a dead source fresh for ever.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Parting rows that may be published from rows that are kept back, each with its reason.
+"""Separates rows to publish from rows to keep back, each with its reason.
 
-No row is lost: what comes in is the clean rows and the quarantined ones.
+No row is lost: the input is the clean rows plus the quarantined ones.
 """
 
 from collections.abc import Mapping, Sequence

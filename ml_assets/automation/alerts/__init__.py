@@ -1,1 +1,1 @@
-"""Alerts: what is wrong is told once, to a webhook, Slack or e-mail, and written down as told."""
+"""Alerts: each problem is sent once, to a webhook, Slack or e-mail, and recorded as sent."""

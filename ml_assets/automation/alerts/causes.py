@@ -1,7 +1,7 @@
-"""What is wrong now, from Dagster's storage: failed checks and runs, and data that is too old.
+"""Finds present problems in Dagster's storage: failed checks and runs, and data that is too old.
 
-A cause is seen as long as it lasts, whoever looks and however often: to tell it once is the
-record's business (``alerts.reported``).
+A cause is seen as long as it lasts, whoever looks and however often; ``alerts.reported`` makes sure
+that it is sent once.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Handing a message to a recipient: a few attempts within a bound of time; a failure is a value.
+"""Delivers a message to a recipient: a few attempts within a time limit; a failure is a value.
 
-Apprise sends to every medium but the webhook: that gets a document of ours, with its causes as a
-list, which apprise cannot send.
+Apprise sends to every medium but the webhook, which gets a document of ours with the list of causes
+that apprise cannot send.
 """
 
 import hashlib

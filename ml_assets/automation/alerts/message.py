@@ -1,4 +1,4 @@
-"""What an alert says: causes of one kind and pipeline put into one message."""
+"""Builds the message of an alert from causes of one kind and pipeline."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

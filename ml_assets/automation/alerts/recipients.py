@@ -1,4 +1,4 @@
-"""Who is told: the addresses of ML_ASSETS_ALERTS. They hold secrets: none is shown whole."""
+"""The recipients: the addresses of ML_ASSETS_ALERTS. They hold secrets, so none is shown whole."""
 
 import hashlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""The record of what was told to whom: each cause once, until it is gone and comes again."""
+"""Records what was sent to whom: each cause once, until it is gone and comes again."""
 
 import time
 from collections.abc import Mapping, Sequence

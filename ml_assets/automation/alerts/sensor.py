@@ -1,4 +1,4 @@
-"""The sensor behind alerts: looks at what is wrong in all pipelines, and tells each cause once."""
+"""The sensor of alerts: looks for problems in all pipelines, and reports each cause once."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,8 +1,8 @@
-"""House-keeping of the state folder: gather what is there, judge it, delete what may go.
+"""Cleans up the state folder: lists what is there, judges it, deletes what may go.
 
 Safe at any time. Work that the lock of the state folder does not cover (runs of the UI) is
-protected by what it holds: its session's lock, the states of ``main`` since it began, the grace of
-what is young. Each deletion is whole or not at all: a kill leaves less to do, and never harm.
+protected by its session's lock, by the states of ``main`` since it began, and by the grace period.
+Each deletion is whole or not at all: a kill leaves less to do, and never harm.
 """
 
 import dataclasses

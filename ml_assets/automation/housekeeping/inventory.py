@@ -1,4 +1,4 @@
-"""What lies in the object store, and when each thing was used last."""
+"""Lists the content of the object store, and when each thing was used last."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -56,7 +56,7 @@ def makers_of(results: Iterable[tuple[str, bytes]]) -> dict[str, tuple[str, ...]
     for session, content in results:
         try:
             model = TrainResult.model_validate_json(content).model.digest
-        except ValidationError:  # of a score or an examination
+        except ValidationError:  # of a score or a sanity check
             continue
         found[model] = (*found.get(model, ()), session)
     return found

@@ -1,4 +1,4 @@
-"""What lies in an object store on S3, and what its cache on this machine holds."""
+"""Lists the content of an object store on S3, and of its cache on this machine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

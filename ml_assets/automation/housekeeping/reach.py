@@ -1,8 +1,9 @@
-"""What must stay: everything that a release, a line of a ledger, a tag or work going on reaches.
+"""Finds what must stay: everything that a release, a ledger line, a tag or work in progress
+reaches.
 
-An object is reached by a record that names it: every string of a record at a commit that matters
-counts, whatever field it is in. Only the training set of a passed release is not held by what tells
-of that release: its manifest lies with the record, and its rows are made again from the snapshots.
+An object is reached if any string of a record at a relevant commit names it, whatever the field.
+There is one exception: records of a passed release do not keep its training set, because its
+manifest lies with the record, and its rows can be made again from the snapshots.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""What house-keeping keeps and what it deletes, and why: a pure decision over what is there.
+"""Decides what house-keeping keeps and deletes, and why: a pure function of the inventory.
 
-A thing goes when nothing reaches it, nobody uses it, and it is older than the time of its kind.
+A thing goes when nothing reaches it, nobody uses it, and it is older than the limit of its kind.
 """
 
 from collections.abc import Iterable, Mapping

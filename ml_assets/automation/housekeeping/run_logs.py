@@ -1,4 +1,4 @@
-"""What the steps of old runs printed; what Dagster tells of a run, its assets and checks stays."""
+"""The printed output of old runs' steps, which is deleted; Dagster's own record of runs stays."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,6 +1,6 @@
-"""What a pipeline could make now, one run per partition, and what each would be made from.
+"""Finds what a pipeline could make now, one run per partition, with the inputs of each.
 
-Level-triggered: everything is read from the store at every tick, nothing hangs on remembering.
+Level-triggered: everything is read from the store at every tick, and nothing relies on memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From a pipeline's graph and the store to the planner's nodes: what each asset is made from."""
+"""Builds the planner's nodes from a pipeline's graph and the store: the inputs of each asset."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

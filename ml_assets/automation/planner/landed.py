@@ -1,4 +1,5 @@
-"""What a pipeline's sources hold now: the partitions that can be read, and what waits."""
+"""Finds what a pipeline's sources hold now: the partitions that can be read, and those that
+wait."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What is due: a pure comparison of records with what they would be made from now."""
+"""Decides what is due: a pure comparison of records with their current inputs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
-"""From a plan to runs: the steps of the walk, what one run makes, and with which configuration.
+"""Turns a plan into runs: the steps of the walk, each run's assets and configuration.
 
-The gates decide again where the evidence, the policy or the champion moved.
+The gates are due again where the evidence, the policy or the champion changed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
-"""Who calls the API: a name by its token, and whether that name may change something; and bodies of
-a bounded size that say one thing."""
+"""Authenticates callers of the API: a name by its token, and whether it may change something.
+
+Request bodies are bounded in size and unambiguous.
+"""
 
 import asyncio
 from collections.abc import Mapping

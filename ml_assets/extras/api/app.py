@@ -1,4 +1,4 @@
-"""The routes of the API. A route reads or asks; whether something may be, others decide."""
+"""The routes of the API. A route reads or asks; other modules decide what is allowed."""
 
 import hashlib
 import json

@@ -1,6 +1,5 @@
-"""The files of a model that was made elsewhere: taken from a place that the settings name, looked
-at from the outside, and kept by their digest. Nothing of them is loaded or unpickled here.
-"""
+"""Copies the files of a model that was made elsewhere from a permitted place, inspects them from
+the outside, and keeps them by digest. Nothing of them is loaded or unpickled here."""
 
 import tempfile
 from collections.abc import Iterator, Sequence

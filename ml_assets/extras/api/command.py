@@ -1,4 +1,4 @@
-"""ml-assets ops api and ops data-model: what programs read, over HTTP and in SQL."""
+"""ml-assets ops api and ops data-model: data for programs, over HTTP and in SQL."""
 
 import sys
 import threading

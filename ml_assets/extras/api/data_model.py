@@ -1,7 +1,7 @@
 """The data model in SQL: views over what the API lists, in a database of its own.
 
-What counts is in the snapshot store and the ledger; this is a projection of them, which may be
-deleted at any time. Views can only be read; what they read is renewed by ``renew``.
+It is a projection of the snapshot store and the ledger, and may be deleted at any time. Views can
+only be read; ``renew`` refreshes their data.
 """
 
 import threading

@@ -1,7 +1,7 @@
-"""A run's overrides, held to the spec: a run may train longer, and no gate moves by it.
+"""Checks a run's overrides against the spec: a run may train longer, and change nothing else.
 
-Sources, features, labels, gates, the family and its size are the spec's, which is reviewed. The one
-door that a run has (``ops.NAME__train.config.epochs``) is the one that Dagster's own form has.
+Sources, features, labels, gates, the family and its size are the spec's, which is reviewed. The
+single override (``ops.NAME__train.config.epochs``) is the one in Dagster's own form.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The bodies that the API takes and the pages that it gives."""
+"""The request bodies and response pages of the API."""
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 

@@ -1,7 +1,7 @@
-"""A model version asked into a stage: what the evidence allows, by the doors that there are.
+"""Moves a model version to a stage, if the evidence allows it, through the existing doors.
 
-A version that was there before comes back by a rollback. A new one is released by the pipeline's
-own asset, in a Dagster run, which holds it to everything; what it would refuse is said at once.
+A version that was there before comes back by a rollback. The pipeline's own asset releases a new
+one, in a Dagster run that checks everything; what it would refuse is reported at once.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""ml-assets release promote: the model in canary is judged, and moved on if it passes."""
+"""ml-assets release promote: judge the model in canary, and promote it if it passes."""
 
 import click
 

@@ -1,1 +1,1 @@
-"""What machines, storage and transfer were used for, and what that costs."""
+"""The use of machines, storage and transfer, and its cost."""

@@ -1,4 +1,4 @@
-"""The whole account: what was used and what it cost, what lies there, and what is to come."""
+"""The whole account: usage and its cost, the content of the stores, and the forecast."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

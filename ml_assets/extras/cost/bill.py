@@ -1,4 +1,4 @@
-"""Usage and cost by pipeline, owner, job or month: sums of jobs, and what was estimated of them."""
+"""Usage and cost by pipeline, owner, job or month: sums of jobs, beside their estimates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""ml-assets models cost: what machines, storage and transfer were used for, and what that costs."""
+"""ml-assets models cost: the use of machines, storage and transfer, and its cost."""
 
 import json
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ _BY = ("pipeline", "owner", "job", "month")
 def cost(pipeline: str | None, by: "By", as_json: bool) -> None:
     """Show machine hours and their cost, by what they were used for.
 
-    Adds up the node-hours and GPU-hours that every training, scoring and examination held, split
+    Adds up the node-hours and GPU-hours that every training, scoring and sanity check held, split
     into useful, recomputed, stalled, queued, failed and refused. Compares earlier estimates with
     the actual hours, and shows the content of the stores and the yearly cost of a schedule. Prices
     come from ML_ASSETS_PRICES. Without PIPELINE it covers all of them.

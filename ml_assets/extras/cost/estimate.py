@@ -1,4 +1,4 @@
-"""What a training is expected to take before it runs, from the pace of those before it."""
+"""Estimates a training before it runs, from the pace of earlier ones."""
 
 import math
 from collections.abc import Mapping, Sequence

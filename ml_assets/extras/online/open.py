@@ -1,4 +1,4 @@
-"""The online store at a place: a file, or a Redis server."""
+"""Opens the online store: a file, or a Redis server."""
 
 from pathlib import Path
 

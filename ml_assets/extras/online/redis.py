@@ -1,7 +1,7 @@
 """The online store in Redis: for many machines. redis-py is loaded when the first store is opened.
 
-A version is a hash of its own (entity -> row). What is served is one key that names the hash; the
-hash before it stays until the next switch, for who has just read its name.
+A version is a hash of its own (entity -> row). One key names the served hash. The hash before it
+stays until the next switch, for readers that have just read its name.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The port of the online store, and how a row is written in it.
+"""The port of the online store, and the format of a row in it.
 
 A pipeline serves one version at a time. A new one is loaded beside it and takes its place in one
 step: a reader sees the rows of one version, never of two.

@@ -1,4 +1,4 @@
-"""What there is to prove: the records of one run, one session or one model, back to the sources."""
+"""A claim to prove: the records of one run, one session or one model, back to the sources."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,7 @@
 """A clean home: a state folder of its own, in which a claim is made again.
 
-It shares the sources with the real one. What is brought from there is named by digest: raw
-snapshots, the ledger as it was, a model that was compared with or begun from.
+It shares the sources with the real home. Everything else from there is named by digest: raw
+snapshots, the ledger as it was, a model for comparison or initial weights.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Whether what would make it again is what made it: sources, lock, and what each stage reads."""
+"""Checks that the present sources, lock and stage code are those that made a claim."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""The data of a claim, made again: sources read again, then tables and features from them."""
+"""Makes the data of a claim again: reads the sources, then makes tables and features from them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The model of a claim, made again from equal data: training set, weights, report, decision."""
+"""Makes the model of a claim again from equal data: training set, weights, report, decision."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Proving: make a claim again in a clean home, and say of each asset whether it is the same."""
+"""Proves a claim: makes it again in a clean home, and compares each asset."""
 
 import json
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""How a re-derivation compares with its record: equal, equal within a tolerance, or what differs.
+"""Compares a reproduction with its record: equal, equal within a tolerance, or what differs.
 
-Pure functions over what is there; each sentence names where to look first.
+Pure functions; each sentence names where to look first.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""One trial of a study, made again: is its loss what the study says?"""
+"""Makes one trial of a study again: is its loss the one in the study?"""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""ml-assets data recall: bad data taken back, with everything that it reached."""
+"""ml-assets data recall: recall bad data and everything made from it."""
 
 import json
 from dataclasses import asdict

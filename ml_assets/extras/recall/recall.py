@@ -1,4 +1,4 @@
-"""Recalling bad data: what it reached, in every pipeline and stage, and the cheapest way back."""
+"""Recalls bad data: what it reached, in every pipeline and stage, and the cheapest way back."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,1 +1,1 @@
-"""A release that answers over HTTP: the reference server behind ``ml-assets serve``."""
+"""A released model over HTTP: the reference server behind ``ml-assets serve``."""

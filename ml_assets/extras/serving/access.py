@@ -1,7 +1,7 @@
-"""Who may ask the server, and how it is counted: the middleware before every route.
+"""Admits and counts requests: the middleware before every route.
 
-Probes of health ask without a token. Without a token at all the server listens to this machine
-alone; a page of another site that is open in a browser here is then sent away.
+Health probes need no token. Without any token the server listens only to this machine, and refuses
+requests from pages of other sites that are open in a browser here.
 """
 
 import hmac

@@ -1,7 +1,7 @@
-"""Dynamic batching: what waits while the model computes is computed together, next.
+"""Dynamic batching: rows that wait while the model computes form the next batch.
 
-A lone request waits for nobody. The queue is bounded: whoever comes when it is full is sent away at
-once, for an answer that comes too late helps nobody.
+A lone request waits for nobody. The queue is bounded: when it is full, a request is refused at
+once, because a late answer helps nobody.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""What a rollout adds to a pipeline: the log of predictions as a table, and word of an abort."""
+"""What a rollout adds to a pipeline: the log of predictions as a table, and the check for
+aborts."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,7 @@
-"""Rows of a request as arrays, fast: one row by polars takes milliseconds, in numpy microseconds.
+"""Encodes rows of a request fast: polars takes milliseconds for one row, numpy microseconds.
 
-The way of ``training_set.encoding`` decides: what this one does not take as it is goes there, and a
-test holds both to the same bits.
+``training_set.encoding`` is authoritative: rows that this code cannot take go there, and a test
+compares the bits of both.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,9 @@
-"""Following the ledger: a release or a rollback is taken up by itself, without a failed request.
+"""Follows the ledger: the server takes up a release or a rollback by itself, without a failed
+request.
 
-The release that answers stays until the next one is verified, loaded and tried. What cannot be
-taken up is told and tried again; only a recall silences the server, for it says that what answers
-must not be used. Where the spec has a rollout, the model in canary is followed beside it.
+The present release answers until the next one is verified, loaded and tried. A failure is reported
+and tried again. Only a recall silences the server, because it forbids the present model. If the
+spec has a rollout, the model in canary is followed beside it.
 """
 
 import asyncio

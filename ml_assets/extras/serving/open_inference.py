@@ -1,8 +1,8 @@
 """The Open Inference Protocol, version 2, over HTTP: tensors in, tensors out, by JSON or as bytes.
 
-A tensor is a column: one input for each that the model reads, [rows] or [rows, 1]. Numbers are FP64
-(others are converted), words BYTES; a null of JSON or a NaN is no value. The extension for binary
-tensors is spoken, since its clients use it unasked.
+A tensor is a column: one input for each column that the model reads, [rows] or [rows, 1]. Numbers
+are FP64 (others are converted), words BYTES; a null of JSON or a NaN is no value. The extension for
+binary tensors is supported, because clients use it without asking.
 """
 
 import json

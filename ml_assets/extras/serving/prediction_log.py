@@ -1,7 +1,7 @@
-"""The prediction log of a server: who answered which row what, and when.
+"""The prediction log of a server: which model answered which row with what, and when.
 
 Rows wait in memory and go to the object store as Parquet files, one folder for each hour; the asset
-``predictions`` makes tables of them. A process that is killed loses the seconds since the last one.
+``predictions`` makes tables of them. A killed process loses the seconds since the last file.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Running the server: it listens at once, answers when its release is tried, and ends in peace."""
+"""Runs the server: it listens at once, answers when its release is tried, and ends gracefully."""
 
 import asyncio
 import gc

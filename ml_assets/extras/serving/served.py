@@ -1,6 +1,7 @@
-"""One release that answers: its encoder, its warm model, its queue; tried before it answers.
+"""One served release: its encoder, its warm model, its queue; tried before it answers.
 
-The warm model is a process of the training program, asked over a pipe.
+The warm model is a process of the training program, asked over a pipe: the server itself never
+loads torch. A process that dies is started again and its pending request is repeated.
 """
 
 import asyncio

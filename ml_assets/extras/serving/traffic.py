@@ -1,7 +1,7 @@
-"""Who answers a row: the champion, or the model in canary for its share of the entities.
+"""Routes each row to the champion, or to the model in canary for its share of the entities.
 
-The hash of an entity decides, so the same entity is answered by the same model. What the canary
-cannot answer is answered by the champion, and counted against the canary.
+The hash of an entity decides, so the same model answers the same entity. If the canary cannot
+answer, the champion does, and it counts against the canary.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Whether a model in canary is bad, by its traffic alone: errors, latency, predictions.
+"""Judges a model in canary by its traffic alone: errors, latency, predictions.
 
-Each is held to the spec's bound and to what chance explains, for the same question is asked every
-second. A question to counts: nothing here reads a clock, a store or a model.
+Each is compared with the spec's bound and with what chance explains, because the same question is
+asked every second. Pure functions of counts: nothing here reads a clock, a store or a model.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""What we ask a cluster: Jobs, pods, Services, events and logs of one namespace.
+"""Our calls to a cluster: Jobs, pods, Services, events and logs of one namespace.
 
-A thin face of the official client: its methods make the calls, and their JSON becomes our own
+A thin layer over the official client: its methods make the calls, and their JSON becomes our own
 types at once. Every verb and resource here is in the Role of deploy/.
 """
 

@@ -1,6 +1,6 @@
-"""The table of what can happen to a Job on the cluster, and the ending that a line makes.
+"""The table of what can happen to a Job on the cluster, and the ending of each line.
 
-The words are Kubernetes's own where it has some. What the training program says of itself is in
+The words are Kubernetes's own where it has some. The program's own exit codes are in
 ``launch.failure.TABLE``.
 """
 

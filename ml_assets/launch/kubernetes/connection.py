@@ -1,4 +1,4 @@
-"""How we reach a cluster: from KUBECONFIG, or as a pod of it; read again when a token expires."""
+"""Connects to a cluster: from KUBECONFIG, or as a pod of it; read again when a token expires."""
 
 import os
 import threading

@@ -1,6 +1,7 @@
-"""Why an attempt on a cluster ended: from what Kubernetes and its pods say to a line of the table.
+"""Finds why an attempt on a cluster ended: from what Kubernetes and its pods say to a line of the
+table.
 
-Pure: it asks nobody.
+A pure function.
 """
 
 import re

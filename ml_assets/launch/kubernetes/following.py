@@ -1,7 +1,7 @@
-"""One attempt on a cluster, followed until it is over.
+"""Follows one attempt on a cluster until it is over.
 
-Kubernetes says how its Job and pods are; the object store has what its program tells. Either may be
-away for a while: the attempt goes on meanwhile, and so does whoever follows it.
+Kubernetes has the state of its Job and pods; the object store has the program's events. Either may
+be down for a while: the attempt continues meanwhile, and so does its follower.
 """
 
 import time

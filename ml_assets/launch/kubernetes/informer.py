@@ -1,7 +1,7 @@
-"""The informer: a cache of the Jobs and pods of a selector, kept by two watches that are made anew.
+"""The informer: a cache of the Jobs and pods of a selector, kept by two renewed watches.
 
-Calls stay in the tens an hour: a watch is asked for anew every few minutes from where the last one
-ended, and where watches fail, the looks come at growing intervals.
+It makes tens of calls an hour: a watch is renewed every few minutes from where the last one ended,
+and if watches fail, it polls at growing intervals.
 """
 
 import json

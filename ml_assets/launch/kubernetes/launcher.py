@@ -18,7 +18,7 @@ class KubernetesLauncher(SessionLauncher):
     Args:
         objects: the store, and its cache on this machine.
         settings: what every pod is given.
-        keys: what a score or an examination counts by.
+        keys: the keys that make a score or a sanity check count.
         checkpoints: an ``s3://bucket/prefix`` for all sessions; None: each beside its own.
         goes_on: asked when this process is interrupted: whether the Job goes on without it, to be
             adopted by who comes next; else it is ended, and saves.

@@ -1,4 +1,5 @@
-"""What pods print: one is followed into a file as it grows, of others the ends are read."""
+"""Reads the pods' logs: one is followed into a file as it grows, of the others the ends are
+read."""
 
 import re
 import threading

@@ -1,7 +1,7 @@
-"""What an attempt is on a cluster: an Indexed Job and, for several pods, a headless Service.
+"""The manifest of an attempt: an Indexed Job and, for several pods, a headless Service.
 
-Pure functions of what is asked for and of the settings. The same order is the same manifest, so
-that whoever launches it again finds what is there already.
+Pure functions of the order and the settings. The same order gives the same manifest, so a second
+launcher finds the existing Job.
 """
 
 import math
@@ -94,7 +94,7 @@ def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) 
     """How long a program has to save after a notice: ``2 * write + 15`` seconds (``spec.notice``).
 
     Args:
-        training: None: a score or an examination, which has nothing to save.
+        training: None: a score or a sanity check, which has nothing to save.
         state_bytes: of a checkpoint; None: not known, taken for 1 GB.
 
     Returns:

@@ -1,7 +1,7 @@
-"""Names and labels of what an attempt is on a cluster; pure, and the same whoever asks.
+"""The names and labels of an attempt's objects on a cluster; pure, and the same for every caller.
 
 A Job's pods are called ``<job>-<index>``, and that is also their host name: a DNS label (RFC 1123),
-at most 63 signs.
+at most 63 characters.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What the cluster says of our Jobs and pods, in types of our own: frozen, small, from its JSON."""
+"""Observations of our Jobs and pods in small frozen types of our own, from the cluster's JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

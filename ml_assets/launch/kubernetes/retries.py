@@ -1,4 +1,4 @@
-"""One call to a cluster's API: tried again where that helps, its refusals told as our errors."""
+"""One call to a cluster's API: repeated where that helps, its refusals as our errors."""
 
 import contextlib
 import json

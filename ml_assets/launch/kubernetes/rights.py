@@ -1,6 +1,6 @@
-"""What we have to be allowed in our namespace, asked before anything is made there.
+"""Checks our rights in the namespace before anything is made there.
 
-A training that may be begun but not followed, or not ended, would be found out hours later.
+A training that may be started but not followed, or not ended, would be found out hours later.
 """
 
 from dataclasses import dataclass

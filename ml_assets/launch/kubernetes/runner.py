@@ -1,8 +1,8 @@
-"""Attempts as Jobs of a cluster: they outlive who launched them, and are adopted by who comes next.
+"""Runs attempts as Jobs of a cluster: they outlive their launcher, and the next one adopts them.
 
-A Job is named by its session and attempt, so it is created once, whoever asks. At the first lost
-pod it is deleted whole and the next attempt begins at once: left to Kubernetes, the others would
-wait for the one that is gone, and the Job for its back-off (docs/cluster.md).
+A Job is named by its session and attempt, so it is created only once. At the first lost pod it is
+deleted whole and the next attempt begins at once: left to Kubernetes, the others would wait for the
+lost one, and the Job for its back-off (docs/cluster.md).
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Why an attempt does not run yet, and when to stop waiting for it."""
+"""Finds why an attempt does not run yet, and when to stop waiting for it."""
 
 import re
 import time

@@ -44,7 +44,7 @@ class LocalLauncher(SessionLauncher):
         retries: attempts after the first, where running again may mend it.
         checkpoints: a folder or ``s3://bucket/prefix`` for all sessions; None: each beside its own.
         restarts: how often torchrun starts the processes of one attempt again.
-        keys: what a score or an examination counts by; default: those of the environment.
+        keys: the keys that make a score or a sanity check count; default: those of the environment.
     """
 
     def __init__(

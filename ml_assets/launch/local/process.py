@@ -1,4 +1,5 @@
-"""One attempt's processes, behind a supervisor: ended with their follower, whatever ends it."""
+"""Runs one attempt's processes behind a supervisor; they end with their follower, whatever ends
+it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""From a request with the paths of this machine to one with addresses on S3, for a pod."""
+"""Turns a request with paths of this machine into one with addresses on S3, for a pod."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""A session as its pods tell it, mirrored into the folder that every reader of sessions knows.
+"""Mirrors a session of pods into the folder that every reader of sessions knows.
 
-What came is never fetched twice, and what is written here is written whole, or appended where it
-ends: a launcher that is killed, or a fresh home, goes on from what it finds.
+Nothing is fetched twice, and files are written whole, or appended where they end: a killed
+launcher, or a fresh home, continues from what it finds.
 """
 
 import os

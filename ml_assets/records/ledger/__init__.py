@@ -1,1 +1,2 @@
-"""The truth about stages: hash-chained lines, their certificates, and questions to them."""
+"""The ledger: hash-chained lines, their certificates, and queries. It is the source of truth about
+stages."""

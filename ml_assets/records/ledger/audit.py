@@ -1,7 +1,7 @@
-"""Whether a ledger tells a possible story: one champion at every moment, each by somebody's word.
+"""Checks that a ledger is consistent: one champion at every moment, each by a decision or a person.
 
-That the lines hang together is held by their chain, whenever they are read; this is about what they
-say. It decides nothing: it finds what ``promote`` and ``rollback`` should never have written.
+The chain is verified whenever the lines are read; this module is about their content. It decides
+nothing: it finds what ``promote`` and ``rollback`` should never have written.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The ledger: one append-only, hash-chained line for each thing that happened to a model.
+"""The ledger: one append-only, hash-chained line for each event in the life of a model.
 
 It became known, was decided on, was moved to a stage, a refusal was overridden, it was recalled.
-The ledger lives in the snapshot store and is the truth; what MLflow shows is a projection.
+The ledger lives in the snapshot store and is the source of truth; MLflow shows a projection.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
-"""Where a model comes from: its records, found again long after newer ones took their place.
+"""Finds the records that a model comes from, long after newer ones took their place.
 
-The commit that published a line of the ledger is kept for good, and holds the records of then.
+The commit that published a line of the ledger is kept for good, with the records of that time.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""What would have happened: the recorded decisions again, one gate held to another bound.
+"""Replays the recorded decisions with another bound of one gate.
 
 Values are as they were measured. A comparison with a champion that would not have been one cannot
-be repeated from the ledger: it is taken as it was, and said to be.
+be repeated from the ledger: it is used as recorded, and marked.
 """
 
 from collections.abc import Sequence

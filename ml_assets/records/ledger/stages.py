@@ -1,6 +1,6 @@
-"""What the lines of a ledger say: which model is in which stage, since when, by whose decision.
+"""Queries on a ledger's lines: which model is in which stage, since when, by whose decision.
 
-All are pure questions to the lines of one pipeline, oldest first.
+All are pure functions of the lines of one pipeline, oldest first.
 """
 
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""MLflow, links, curves: what other tools are shown, never the truth."""
+"""MLflow, links, curves: a projection for other tools, not the source of truth."""

@@ -1,6 +1,6 @@
-"""The curves of a session in MLflow while it trains, told from a thread of their own.
+"""Writes the curves of a session to MLflow while it trains, in a thread of its own.
 
-Whoever follows the training never waits for MLflow: a slow server, or its import, delays nobody.
+Followers of the training never wait for MLflow: a slow server, or its import, delays nobody.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""MLflow: links and copies of what is true elsewhere, so that people find runs and models there.
+"""MLflow: links and copies of records, so that people find runs and models there.
 
 The only MlflowClient code. A dead server never raises here: it is an outcome, and the caller
-catches up later, for everything can be said twice.
+catches up later, because every write can be repeated.
 """
 
 import time

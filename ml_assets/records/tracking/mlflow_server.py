@@ -1,4 +1,4 @@
-"""The way to an MLflow server or database: a client, the locks, the making of a new database.
+"""Connects to an MLflow server or database: a client, the locks, the creation of a new database.
 
 MLflow breaks a fresh SQLite file that several processes open at once: one of them makes it here.
 """

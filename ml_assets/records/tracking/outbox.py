@@ -1,4 +1,4 @@
-"""What MLflow could not take while it was away: noted in the state folder until it has it.
+"""The outbox for MLflow: what it did not accept while it was down, kept in the state folder.
 
 A note names the session; its curves are read again from the session's own events, so a note is
 small, and delivering it twice adds nothing.

@@ -1,7 +1,7 @@
-"""The stages of the ledger, shown in MLflow: repaired by whoever finds them behind.
+"""Projects the ledger's stages into MLflow, and repairs them if they are behind.
 
-A mark in the state folder says which move MLflow was told of; a kill between the ledger and MLflow
-leaves it behind, and the next command that looks tells MLflow again.
+A mark in the state folder names the last move that MLflow has; a kill between the ledger and MLflow
+leaves it behind, and the next command that looks updates MLflow again.
 """
 
 from collections.abc import Sequence

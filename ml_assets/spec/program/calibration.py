@@ -1,4 +1,4 @@
-"""What takes the probabilities of a model back to frequencies."""
+"""The calibration that turns a model's probabilities back into frequencies."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The program's exit codes, and the true one of an attempt among all that its processes say."""
+"""The program's exit codes, and the true one among those of an attempt's processes."""
 
 import re
 import signal

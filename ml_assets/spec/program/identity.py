@@ -1,7 +1,7 @@
-"""Says which program runs, and on what: a session is named by it, a process reports it first.
+"""Identifies the program and its machine: a session's name contains it, a process reports it first.
 
-Both sides of a launch use this: whoever asks for a session names the program that it means, and
-each node of an attempt says which one it has before it takes a step.
+Both sides of a launch use this: the launcher names the program that it means, and each node of an
+attempt reports its own before it takes a step.
 """
 
 import os

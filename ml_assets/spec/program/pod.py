@@ -1,8 +1,8 @@
-"""The objects between a pod and its launcher in the store, besides request and result.
+"""The objects in the store between a pod and its launcher, besides request and result.
 
-Below the store's address it lies as in a local object store; an attempt's own folder is
+The layout below the store's address is that of a local object store; an attempt's own folder is
 ``sessions/<session>/attempts/<n>/``. An object is written whole or not at all, and no name is ever
-written with two contents, save the heartbeats.
+written with two contents, except the heartbeats.
 """
 
 import re

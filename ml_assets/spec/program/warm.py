@@ -1,4 +1,4 @@
-"""What a server and its warm model say to each other: frames on a pipe, one question at a time.
+"""The protocol between a server and its warm model: frames on a pipe, one question at a time.
 
 A question is a number of rows, then their numeric columns [rows, n] float32 and their categorical
 ones [rows, c] int32, as the model's preprocessing encodes them. An answer is whether it failed and

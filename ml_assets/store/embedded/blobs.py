@@ -3,12 +3,12 @@
 import hashlib
 import os
 import re
-import shutil
 import uuid
-from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Container, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import IO
 
 from ml_assets.errors import StorageError
 from ml_assets.store.disk import told
@@ -16,6 +16,19 @@ from ml_assets.store.objects import file_digest
 from ml_assets.store.snapshots import Collected
 
 _DIGEST = re.compile("[0-9a-f]{64}")
+_CHUNK = 1 << 20
+_SYNCS = 8
+"""Files that are synced side by side: what waits for the disk together waits once."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Content that is about to become a file of the store."""
+
+    digest: str
+    size: int
+    draft: Path | None
+    """Where it lies until then; None: there is such a file."""
 
 
 class Blobs:
@@ -41,24 +54,42 @@ class Blobs:
 
     def write(self, data: bytes) -> str:
         """Store bytes and return their digest."""
-        digest = hashlib.sha256(data).hexdigest()
-        if not self.path(digest).exists():
-            with self._drafted() as draft:
-                with draft.open("wb") as handle:
-                    handle.write(data)
-                    _sync(handle)
-                self._adopt(draft, digest)
-        return digest
+        staged = self.stage(data)
+        self.adopt([staged])
+        return staged.digest
 
-    def write_file(self, file: Path) -> tuple[str, int]:
-        """Store a copy of a file; returns its digest and size."""
-        with self._drafted() as draft:
-            with file.open("rb") as source, draft.open("wb") as target:
-                shutil.copyfileobj(source, target, 1 << 20)
-                _sync(target)
-            digest, size = file_digest(draft), draft.stat().st_size
-            self._adopt(draft, digest)
-        return digest, size
+    def stage(self, content: bytes | Path) -> Staged:
+        """Copy bytes or a file into a draft: no file of the store, and perhaps not on the disk."""
+        if isinstance(content, bytes):
+            digest = hashlib.sha256(content).hexdigest()
+            if self.path(digest).exists():
+                return Staged(digest, len(content), None)
+        draft = self._drafts / f"{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            with told(self._files.parent):
+                return Staged(*_copied(content, draft), draft)
+        except BaseException:  # what a full disk left of it goes
+            draft.unlink(missing_ok=True)
+            raise
+
+    def adopt(self, staged: Collection[Staged]) -> None:
+        """Make drafts files of the store, all at once: the disk has each before it has its name."""
+        drafts = {one.draft: self.path(one.digest) for one in staged if one.draft is not None}
+        try:
+            with told(self._files.parent):
+                _sync(drafts)
+                for draft, target in drafts.items():
+                    target.parent.mkdir(exist_ok=True)
+                    os.replace(draft, target)
+                _sync({target.parent for target in drafts.values()})
+        finally:
+            self.drop(staged)
+
+    def drop(self, staged: Iterable[Staged]) -> None:
+        """Delete the drafts that are there."""
+        for one in staged:
+            if one.draft is not None:
+                one.draft.unlink(missing_ok=True)
 
     def read(self, digest: str, what: str) -> bytes:
         """Verified content; ``what`` names it in an error.
@@ -105,27 +136,39 @@ class Blobs:
                 " name says otherwise. Delete the file and make the asset again."
             )
 
-    @contextmanager
-    def _drafted(self) -> Iterator[Path]:
-        """A file to be adopted; what a full disk left of it goes."""
-        draft = self._drafts / f"{os.getpid()}-{uuid.uuid4().hex}"
-        try:
-            with told(self._files.parent):
-                yield draft
-        finally:
-            draft.unlink(missing_ok=True)
 
-    def _adopt(self, draft: Path, digest: str) -> None:
-        target = self.path(digest)
-        target.parent.mkdir(exist_ok=True)
-        os.replace(draft, target)
-        descriptor = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _copied(content: bytes | Path, draft: Path) -> tuple[str, int]:
+    """Write a draft; its digest and size."""
+    digest, size = hashlib.sha256(), 0
+    with draft.open("wb") as target:
+        for part in [content] if isinstance(content, bytes) else _parts(content):
+            digest.update(part)
+            size += target.write(part)
+    return digest.hexdigest(), size
 
 
-def _sync(handle: IO[bytes]) -> None:
-    handle.flush()
-    os.fsync(handle.fileno())
+def _parts(file: Path) -> Iterable[bytes]:
+    with file.open("rb") as source:
+        while part := source.read(_CHUNK):
+            yield part
+
+
+def _sync(paths: Collection[Path]) -> None:
+    if len(paths) == 1:
+        _sync_one(*paths)
+    elif paths:
+        list(_threads(os.getpid()).map(_sync_one, paths))
+
+
+@lru_cache(maxsize=1)
+def _threads(_process: int) -> ThreadPoolExecutor:
+    """Of this process: a fork has none of its parent's."""
+    return ThreadPoolExecutor(_SYNCS, "sync")
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

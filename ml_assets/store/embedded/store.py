@@ -24,7 +24,7 @@ from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.spec.base import canonical_json
 from ml_assets.store.disk import told
 from ml_assets.store.embedded import trees
-from ml_assets.store.embedded.blobs import Blobs
+from ml_assets.store.embedded.blobs import Blobs, Staged
 from ml_assets.store.embedded.refs import Refs
 from ml_assets.store.embedded.trees import Tree
 from ml_assets.store.embedded.trust import Trust
@@ -44,6 +44,7 @@ from ml_assets.store.snapshots import (
     utc_now,
 )
 
+_TREES_KEPT = 4
 Grafts = Mapping[CommitId, CommitId | None]
 """Commit -> where history goes on behind it; None: it ends there."""
 
@@ -59,7 +60,7 @@ class EmbeddedStore:
         self._trust = Trust(root, self._refs)
         self.keys = self._trust.keys
         self._commit = lru_cache(maxsize=4096)(self._read_commit)
-        self._tree = lru_cache(maxsize=4)(self._read_tree)  # each is as long as the store
+        self._trees: dict[str, Tree] = {}
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -138,27 +139,39 @@ class EmbeddedStore:
         with self.working():
             self._refs.untag(name)
 
+    def stage(self, content: bytes | Path) -> Staged:
+        """Copy content that a commit will hold into a draft."""
+        return self._blobs.stage(content)
+
+    def stage_tree(self, tree: Tree) -> Staged:
+        """The same of a tree, which will be asked for next."""
+        staged = self._blobs.stage(canonical_json(tree))
+        self._remember(staged.digest, tree)
+        return staged
+
     def write_commit(
-        self, tree: Tree, parents: tuple[CommitId, ...], message: str, metadata: Mapping[str, str]
+        self,
+        tree: str,
+        parents: tuple[CommitId, ...],
+        message: str,
+        metadata: Mapping[str, str],
+        staged: Collection[Staged],
     ) -> CommitId:
-        """Store a tree and a commit of it; nothing refers to it yet."""
-        tree_id = self.write_object(canonical_json({p: list(e) for p, e in tree.items()}))
+        """Store a commit of a tree, with what is staged of it; nothing refers to it yet."""
         body = {
-            "tree": tree_id,
+            "tree": tree,
             "parents": list(parents),
             "message": message,
             "metadata": dict(metadata),
             "time": self._clock().isoformat(),
         }
-        return self.write_object(canonical_json(body))
+        commit = self._blobs.stage(canonical_json(body))
+        self._blobs.adopt([*staged, commit])
+        return commit.digest
 
-    def write_object(self, data: bytes) -> str:
-        """Store bytes under their digest."""
-        return self._blobs.write(data)
-
-    def write_file(self, file: Path) -> tuple[str, int]:
-        """Store a copy of a file under its digest."""
-        return self._blobs.write_file(file)
+    def drop(self, staged: Collection[Staged]) -> None:
+        """Forget what no commit holds."""
+        self._blobs.drop(staged)
 
     def move_main(self, expected: CommitId, new: CommitId) -> bool:
         """Move ``main`` from one commit to another by compare-and-swap."""
@@ -213,9 +226,9 @@ class EmbeddedStore:
 
     def _first_commit(self) -> CommitId:
         with self.working():
-            body = {"tree": self.write_object(b"{}"), "parents": [], "message": "begin"}
+            body = {"tree": self._blobs.write(b"{}"), "parents": [], "message": "begin"}
             body |= {"metadata": {}, "time": datetime(1970, 1, 1, tzinfo=UTC).isoformat()}
-            first = self.write_object(canonical_json(body))
+            first = self._blobs.write(canonical_json(body))
             begun = self._refs.begin(MAIN, first, self._trust.sign(first))
         if begun is None:
             raise UntrustedState(
@@ -237,9 +250,19 @@ class EmbeddedStore:
         parents, metadata = tuple(body["parents"]), body["metadata"]
         return Commit(commit, parents, body["message"], metadata, time), body["tree"]
 
-    def _read_tree(self, tree: str) -> Tree:
-        content = json.loads(self._blobs.read(tree, f"tree {tree[:12]}"))
-        return {path: (digest, size) for path, (digest, size) in content.items()}
+    def _tree(self, tree: str) -> Tree:
+        found = self._trees.pop(tree, None)
+        if found is None:
+            content = json.loads(self._blobs.read(tree, f"tree {tree[:12]}"))
+            found = {path: (digest, size) for path, (digest, size) in content.items()}
+        self._remember(tree, found)
+        return found
+
+    def _remember(self, tree: str, found: Tree) -> None:
+        """Keep a tree at hand, and few of them: each is as long as the store."""
+        self._trees[tree] = found
+        while len(self._trees) > _TREES_KEPT:
+            self._trees.pop(next(iter(self._trees)), None)
 
     def _behind(self, end: CommitId) -> Iterator[Commit]:
         """First-parent history of a commit that counts, newest first; over signed grafts where it
@@ -303,7 +326,9 @@ class EmbeddedWorkspace:
         self._run_key = run_key
         self._staged: dict[str, tuple[str, int] | None] = {}
         self._absent: set[str] = set()
+        self._drafts: list[Staged] = []
         self._head = base
+        self._tree = ""
         self._message = ""
         self._metadata: dict[str, str] = {}
         self._working = contextlib.ExitStack()
@@ -313,14 +338,14 @@ class EmbeddedWorkspace:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._store.drop(self._drafts)
         self._working.close()
 
     def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
-        return self._put(trees.checked(path), self._store.write_file(file), if_absent)
+        return self._put(trees.checked(path), file, if_absent)
 
     def put_bytes(self, path: str, data: bytes, *, if_absent: bool = False) -> Entry:
-        entry = (self._store.write_object(data), len(data))
-        return self._put(trees.checked(path), entry, if_absent)
+        return self._put(trees.checked(path), data, if_absent)
 
     def remove(self, path: str) -> None:
         if path not in {**self._store.tree(self.base), **self._staged}:
@@ -329,8 +354,10 @@ class EmbeddedWorkspace:
 
     def commit(self, message: str, metadata: Mapping[str, str]) -> CommitId:
         self._message, self._metadata = message, {**metadata, RUN_KEY: self._run_key}
-        tree = trees.applied(self._store.tree(self.base), self._staged)
-        self._head = self._store.write_commit(tree, (self._head,), message, self._metadata)
+        tree = self._store.stage_tree(trees.applied(self._store.tree(self.base), self._staged))
+        staged, self._drafts, self._tree = [*self._drafts, tree], [], tree.digest
+        said = message, self._metadata
+        self._head = self._store.write_commit(tree.digest, (self._head,), *said, staged)
         return self._head
 
     def publish(self) -> PublishResult:
@@ -348,13 +375,18 @@ class EmbeddedWorkspace:
             merged = trees.applied(current, self._staged)
             if merged == current:
                 return AlreadyPublished(head)
-            parents = (head, self._head)
-            new = self._store.write_commit(merged, parents, self._message, self._metadata)
+            # where nobody published meanwhile, the tree is that of the branch
+            new_tree = [] if head == self.base else [self._store.stage_tree(merged)]
+            tree, parents = new_tree[0].digest if new_tree else self._tree, (head, self._head)
+            said = self._message, self._metadata
+            new = self._store.write_commit(tree, parents, *said, new_tree)
             if self._store.move_main(head, new):
                 return Published(new)
 
-    def _put(self, path: str, entry: tuple[str, int], if_absent: bool) -> Entry:
-        self._staged[path] = entry
+    def _put(self, path: str, content: bytes | Path, if_absent: bool) -> Entry:
+        draft = self._store.stage(content)
+        self._drafts.append(draft)
+        self._staged[path] = entry = (draft.digest, draft.size)
         if if_absent:
             self._absent.add(path)
         return Entry(path, *entry)

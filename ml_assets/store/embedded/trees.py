@@ -1,4 +1,5 @@
-"""What a commit holds, path by path, and how a piece of work is laid over it: pure functions."""
+"""The content of a commit, path by path, and how a piece of work is laid over it: pure
+functions."""
 
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath

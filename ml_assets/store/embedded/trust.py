@@ -1,7 +1,8 @@
-"""Which states count: with a key that was given, those that a trusted key signed.
+"""Decides which states count: with a key, those that a trusted key signed.
 
-In the embedded store a commit is signed: its id is the digest of all in it. On lakeFS, whose ids
-are the server's word, the list of a commit's files with their digests is: ``storage.manifest``.
+In the embedded store a commit is signed: its id is the digest of all its content. On lakeFS, whose
+ids are the server's word, the list of a commit's files with their digests is signed:
+``store.lakefs.repository``.
 """
 
 from pathlib import Path

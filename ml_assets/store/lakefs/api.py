@@ -1,8 +1,8 @@
-"""What we ask of a lakeFS server, through ``lakefs-client``.
+"""Our calls to a lakeFS server, through ``lakefs-client``.
 
-The client is at the end of its life: only this file and ``lakefs_calls`` know it. What it does
-wrong is avoided: it retries no status, never gives up waiting, reads files whole into memory, and
-dies of a download that has no file name.
+The client is at the end of its life: only this file and ``calls`` use it. Its faults are avoided:
+it retries no status, never gives up waiting, reads files whole into memory, and crashes on a
+download without a file name.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""One call to a lakeFS server: tried again where that helps, its refusals told as our errors."""
+"""One call to a lakeFS server: repeated where that helps, its refusals as our errors."""
 
 import contextlib
 import json

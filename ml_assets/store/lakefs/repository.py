@@ -1,4 +1,4 @@
-"""A repository on a lakeFS server as we trust it: a commit holds what its manifest signs."""
+"""A repository on a lakeFS server as far as we trust it: a commit holds what its manifest signs."""
 
 import hashlib
 import itertools

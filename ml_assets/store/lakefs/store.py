@@ -1,8 +1,8 @@
 """The snapshot store on a lakeFS server.
 
-The port has lakeFS's semantics; what the server cannot give is in ``storage.manifest``, a file that
-every publish writes: a compare-and-swap of the branch, and content that is proved by a signature.
-History is the server's to collect, and it counts branches, not tags: what has a tag gets one.
+The port has lakeFS's semantics. A manifest that every publish writes (``repository``) adds what the
+server lacks: a compare-and-swap of the branch, and content that is proved by a signature. The
+server collects history by branches, not by tags, so every tag gets a branch.
 """
 
 import itertools

@@ -1,6 +1,8 @@
-"""A hidden branch of a lakeFS repository: work goes there, is committed and merged, and it is gone.
+"""A hidden branch of a lakeFS repository: work goes there, is committed and merged, and the branch
+is deleted.
 
-Whatever answer is lost, the work is published once: it is looked for before anything is repeated.
+Whatever answer is lost, the work is published once: the result is looked for before anything is
+repeated.
 """
 
 import contextlib

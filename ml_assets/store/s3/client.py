@@ -1,4 +1,4 @@
-"""S3 as all its users see it: one client, one table of its refusals, and files below an address.
+"""The S3 client of all users: one client, one table of its refusals, and files below an address.
 
 The endpoint and the credentials are boto3's own: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ... from the
 environment, and AWS_REGION. boto3 is loaded when the first client is made.

@@ -1,4 +1,4 @@
-"""Folders named by the digest of their manifest: what they hold, and how they come from S3."""
+"""Folders named by the digest of their manifest: their content, and their download from S3."""
 
 import shutil
 import uuid

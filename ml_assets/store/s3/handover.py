@@ -1,4 +1,4 @@
-"""A result and what it names, as they lie with their attempt on S3: the result comes last."""
+"""A result and its files, beside their attempt on S3: the result comes last."""
 
 from pathlib import Path
 

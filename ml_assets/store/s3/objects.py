@@ -1,8 +1,8 @@
-"""The object store on S3: a local folder is its cache, and what others have is fetched when asked.
+"""The object store on S3: a local folder is its cache, and missing objects are fetched on demand.
 
 Content-addressed folders are published by their manifest's PUT, which comes last, and fetched
-whole, held to their digest. Pages are read as they are there now. Sessions are brought by
-``launch.staging``. What is local alone is a draft.
+whole, checked against their digest. Pages are read as they are there now. ``launch.staging`` brings
+sessions. Objects that exist only locally are drafts.
 """
 
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""What grows the trees: the interface that each package fills, and the rows as all take them."""
+"""The interface of a boosting package, which grows the trees; and the rows as each takes them."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

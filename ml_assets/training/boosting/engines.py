@@ -1,4 +1,4 @@
-"""What grows the trees, by the name in the spec."""
+"""The boosting packages, by the name in the spec."""
 
 from ml_assets.spec.training import Boosted, LightGbm
 from ml_assets.training.boosting.engine import Engine

@@ -1,1 +1,1 @@
-"""Checkpoints: whole or absent, saved beside the training, verified when they are read."""
+"""Checkpoints: whole or absent, saved in the background, verified when they are read."""

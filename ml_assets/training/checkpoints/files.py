@@ -1,4 +1,4 @@
-"""Checkpoints as files, whatever engine wrote what is in them: whole or absent, kept or deleted.
+"""Checkpoints as files, whatever engine wrote their content: whole or absent, kept or deleted.
 
 A checkpoint exists when its manifest does, and that is written last. The trainer's own state is
 JSON beside the model's. Each lies in a folder of its own (step and attempt), never written twice.

@@ -1,8 +1,8 @@
-"""Reading torch's distributed checkpoints without executing anything that lies in them.
+"""Reads torch's distributed checkpoints without executing anything in them.
 
-Torch describes a checkpoint by a pickle (``.metadata``) and reads the parts that are no tensors by
-``torch.load``: whoever may write a checkpoint could run code in a training that resumes. Here the
-pickle may build torch's own descriptions and nothing else, and the parts are read as data.
+Torch describes a checkpoint by a pickle (``.metadata``) and reads the parts that are not tensors by
+``torch.load``, so anyone who may write a checkpoint could run code in a training that resumes. Here
+the pickle may build torch's own descriptions and nothing else, and the parts are read as data.
 """
 
 import io

@@ -1,8 +1,8 @@
-"""Checkpoints of networks: torch's distributed checkpoint, in a thread, one in flight.
+"""Saves checkpoints of networks: torch's distributed checkpoint, in a thread, one at a time.
 
-Training waits for the copy of its state to memory and for nothing else: writing, checksums, upload
-and manifest are the thread's, in the same order on all ranks. What makes a checkpoint whole, and
-which are kept, is in ``files``.
+Training waits only for the copy of its state to memory. The thread does the writing, checksums,
+upload and manifest, in the same order on all ranks. ``files`` says what makes a checkpoint whole,
+and which are kept.
 """
 
 import io

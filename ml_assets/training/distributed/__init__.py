@@ -1,1 +1,2 @@
-"""Processes as one trainer: their group, how a network is spread over them, in which precision."""
+"""Several processes as one trainer: their group, the spread of a network over them, its
+precision."""

@@ -1,4 +1,4 @@
-"""What is done to each block of a network before it is spread: compiled, computed again."""
+"""Prepares each block of a network before it is spread: compiled, recomputed."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext

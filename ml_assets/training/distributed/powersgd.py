@@ -1,7 +1,7 @@
-"""A gradient sent as two thin matrices (Vogels et al., "PowerSGD", 2019).
+"""Sends a gradient as two thin matrices (Vogels et al., "PowerSGD", 2019).
 
-What they lack stays on its rank and is added to the gradient of its next step: it is a state, and
-lies in the checkpoints. Another number of ranks shares what is unsent anew: its sum is the same.
+The error stays on its rank and is added to the gradient of its next step, so it is state, and lies
+in the checkpoints. Another number of ranks divides the unsent parts anew: their sum is the same.
 """
 
 from collections.abc import Mapping

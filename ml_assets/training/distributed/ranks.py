@@ -1,4 +1,4 @@
-"""Processes as one trainer: the group, its device, sums and agreements over all ranks."""
+"""Several processes as one trainer: the group, its device, sums and agreements over all ranks."""
 
 import os
 from collections.abc import Callable

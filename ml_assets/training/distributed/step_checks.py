@@ -1,8 +1,8 @@
-"""Says on which rank a step went wrong: branches that differ, numbers that are not finite.
+"""Finds the rank on which a step went wrong: branches that differ, numbers that are not finite.
 
 A rank that skips a branch would leave the others waiting in a sum that it never joins, or have its
-own numbers added to another's. Where a number was not finite, the step's passes run once more, row
-by row, before any sum hides whose it was.
+own numbers added to another's. If a number was not finite, the step's passes run once more, row by
+row, before any sum hides its origin.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
-"""How one network is spread over the ranks: replicated, sharded, or both.
+"""Spreads one network over the ranks: replicated, sharded, or both.
 
-Every strategy sums gradients and never averages them, so that dividing by the global weight is
-right with ragged shares. The network keeps its own names, so that a checkpoint of one strategy is
-one of any other.
+Every strategy sums gradients and never averages them, so dividing by the global weight is right
+with ragged shares. The network keeps its own names, so a checkpoint of one strategy is one of any
+other.
 """
 
 import math

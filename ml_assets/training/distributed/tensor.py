@@ -1,8 +1,8 @@
 """Tensor parallelism: ranks share each block of a network, its heads and the width of its layers.
 
-After Shoeybi et al., "Megatron-LM" (2019). What comes into a block and what it adds is whole on
-every rank, two sums a block and direction. Each parted weight keeps its name and its whole shape:
-a checkpoint of any number of ranks is one of any other.
+After Shoeybi et al., "Megatron-LM" (2019). A block's input and output are whole on every rank, with
+two sums per block and direction. Each split weight keeps its name and its whole shape: a checkpoint
+of any number of ranks is one of any other.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""Networks: one interface, our families, a team's own. families.py says which one is built."""
+"""Networks: one interface, our families, a team's own. ``families`` chooses the one to build."""

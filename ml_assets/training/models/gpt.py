@@ -1,7 +1,7 @@
 """A decoder-only transformer over tokens (Radford et al., 2019; Touvron et al., 2023).
 
-Rotary positions, RMS norms before each part, no biases but that of the output, tied embeddings. It
-says of each window how many nats its targets take: no logits of a whole window are ever held.
+Rotary positions, RMS norms before each part, no biases except the output's, tied embeddings. For
+each window it returns the nats of its targets: the logits of a whole window are never in memory.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What training knows of a network, whatever its family: the interface that each family fills."""
+"""The interface of every network, whatever its family: all that training knows of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType

@@ -1,1 +1,1 @@
-"""The rows that a step trains on: mapped arrays, and an order that knows no process."""
+"""The rows of a training step: memory-mapped arrays, and an order independent of the processes."""

@@ -1,6 +1,6 @@
 """The training set as memory-mapped arrays, verified against its manifest. No engine is loaded.
 
-The shards hold rows as they are; what was fitted is applied to the rows that are taken.
+The shards hold raw rows; fitted values are applied when rows are read.
 """
 
 import json

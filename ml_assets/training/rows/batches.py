@@ -1,4 +1,4 @@
-"""Batches by position: which rows a rank takes at a step, as tensors."""
+"""Batches by position: the rows of a rank at a step, as tensors."""
 
 from dataclasses import dataclass, replace
 

@@ -1,8 +1,8 @@
 """The order of an epoch that reads few places at a time: ``training.order: blocks``.
 
-Each microbatch of a step has a lane of its own: its share of the epoch's blocks. So a rank, which
-takes certain microbatches, reads its lanes' blocks and no others. Which unit comes where is a
-function of (seed, epoch, position), whatever the number of ranks.
+Each microbatch of a step has its own lane: its share of the epoch's blocks. So a rank, which takes
+certain microbatches, reads only the blocks of their lanes. The place of each unit is a function of
+(seed, epoch, position), whatever the number of ranks.
 """
 
 from collections import OrderedDict

@@ -1,7 +1,7 @@
-"""Rows that are fetched as training comes to them, for a set that is larger than the disk.
+"""Fetches rows as training reaches them, for a set that is larger than the disk.
 
-A rank fetches the blocks of its next windows in threads, holds each to its checksums, and keeps
-them encoded in files of a fixed size: what was not used for longest makes room.
+A rank fetches the blocks of its next windows in threads, checks each against its checksums, and
+keeps them encoded in files of a fixed size; the least recently used make room.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""A rank's share of a batch as the network sees it: changed, weighed, and read ahead of its step.
+"""A rank's share of a batch as the network sees it: changed, weighted, and read ahead of its step.
 
-Changes and weights are functions of (seed, step, row): a microbatch draws from a generator of its
-own, and neither the rank nor the number of ranks is in it.
+Changes and weights are functions of (seed, step, row): a microbatch draws from its own generator,
+and neither the rank nor the number of ranks is in it.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor

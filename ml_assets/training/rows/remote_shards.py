@@ -1,4 +1,4 @@
-"""Reads some rows of a shard from S3 by range, held to the shard's checksums."""
+"""Reads some rows of a shard from S3 by range, checked against the shard's checksums."""
 
 import json
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Texts as windows of tokens: what a language model takes steps on, and what it is scored on.
+"""Texts as windows of tokens, for the steps and the scores of a language model.
 
 A unit is a window of the split as one stream: each token is a target once an epoch, whichever text
-it is of. A row is a text by itself, in windows of its own. Both come as ``Rows``: ``categorical``
-[windows, context + 1] int32, the token before the targets and then these, -1 where there is none;
-``label`` [windows] float32, how many targets count.
+it belongs to. A row is a text by itself, in windows of its own. Both come as ``Rows``:
+``categorical`` [windows, context + 1] int32, the token before the targets and then these, -1 where
+there is none; ``label`` [windows] float32, how many targets count.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Opens the training split as a request has it: its rows here, or fetched as they are read."""
+"""Opens the training split of a request: its rows here, or fetched as they are read."""
 
 from contextlib import AbstractContextManager
 from pathlib import Path

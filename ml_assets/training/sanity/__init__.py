@@ -1,1 +1,1 @@
-"""Seconds before the long run: is the network that would be trained sound, on the rows it has?"""
+"""The sanity checks, seconds before the long run: is the network sound, on its real rows?"""

@@ -1,7 +1,7 @@
-"""What training asks of every network, ours too: asked on a few rows, in two processes.
+"""The requirements on every network, ours too: checked on a few rows, in two processes.
 
-Whatever holds for a network that passes (exact resumes, any number of processes, an export that
-predicts the same) holds because of these. ``ml-assets check --deep`` asks them of a team's own.
+Every promise about a network that passes (exact resumes, any number of processes, an export that
+predicts the same) rests on them. ``ml-assets check --deep`` checks a team's own network.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""The subject of the checks: a network as training begins, and the rows it would see first."""
+"""The subject of the checks: a network as training begins, and the first rows it would see."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""The ``sanity`` verb: every check that means something for this model, in one process, in seconds.
+"""The ``sanity`` verb: every check that applies to this model, in one process, in seconds.
 
 After Karpathy, "A Recipe for Training Neural Networks" (2019). The same spec, data and seed give
 the same answers.
@@ -33,7 +33,7 @@ _ALONE: dict[SanityName, Callable[[Subject], SanityCheck]] = {
 }
 """``beats_zero_inputs`` asks how the one before it ended."""
 _LONGEST_STEP = 60.0
-"""Seconds that a rank waits for another one in a deep examination."""
+"""Seconds that a rank waits for another one in a deep check."""
 
 
 def sanity(request: SanityRequest, events: EventWriter) -> None:

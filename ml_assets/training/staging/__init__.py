@@ -1,1 +1,1 @@
-"""A pod's first process: it fetches what the program needs, runs it, hands over what it made."""
+"""A pod's first process: it fetches the program's inputs, runs it, and hands over its outputs."""

@@ -1,9 +1,9 @@
 """python -m ml_assets.training.staging --request s3://... --scratch DIR
 
-What a pod runs as its first process: fetches what the training program needs, held to its digests;
-runs it, under torchrun where there is more than one process; carries its events to the store every
-second; hands over what it made, the result last; ends with the program's true exit code (128 + n
-where signal n ended it). docs/cluster.md says what lies where.
+The first process of a pod: it fetches the training program's inputs, checked against their digests;
+runs the program, under torchrun if there is more than one process; uploads its events every second;
+hands over its outputs, the result last; and ends with the program's true exit code (128 + n if
+signal n ended it). docs/cluster.md says what lies where.
 """
 
 import argparse

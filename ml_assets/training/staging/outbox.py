@@ -1,9 +1,9 @@
-"""Carries what a pod has to say to the store: events, heartbeats, and why it ended.
+"""Uploads a pod's events, heartbeats and cause of its end to the store.
 
 S3 cannot append: new whole lines become an object of their own, named by the file and the byte that
-they begin at. What a pod of this attempt told before (a queue may suspend a Job and start its pods
-again) is brought here first, so that the stream goes on where it ended. The termination message
-is an event of its own and an object beside the result.
+they begin at. Earlier lines of a pod of this attempt (a queue may suspend a Job and start its pods
+again) are fetched first, so that the stream continues where it ended. The termination message is an
+event of its own and an object beside the result.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""One pod of one attempt, from its request to its exit code: how it meets others, what it runs."""
+"""One pod of one attempt, from its request to its exit code: how it meets the others, and what it
+runs."""
 
 import json
 import os

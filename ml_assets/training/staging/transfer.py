@@ -1,7 +1,7 @@
-"""Fetches what a pod reads and hands over what it made, both held to digests.
+"""Fetches a pod's inputs and hands over its outputs, both checked against digests.
 
 First a request on S3 becomes one whose data, model and weights lie here. At the end model or
-predictions go up, then the result, which makes them count.
+predictions are uploaded, then the result, which makes them count.
 """
 
 import shutil

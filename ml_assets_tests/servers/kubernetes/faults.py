@@ -46,6 +46,8 @@ class Faults:
 
     def __init__(self, cut: Callable[[], None], drop_watches: Callable[[], None]) -> None:
         self.down = False
+        self.hits = 0
+        """Calls that a fault has hit, and connections that found the API down."""
         self._lock = threading.Lock()
         self._planned: list[Fault] = []
         self._cut = cut
@@ -100,11 +102,16 @@ class Faults:
         with self._lock:
             for fault in self._planned:
                 if fault.fits(wish):
+                    self.hits += 1
                     fault.times -= 1
                     if fault.times <= 0:
                         self._planned.remove(fault)
                     return fault
         return None
+
+    def turned_away(self) -> None:
+        with self._lock:
+            self.hits += 1
 
     def _plan(self, fault: Fault) -> None:
         with self._lock:

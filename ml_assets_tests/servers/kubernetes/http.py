@@ -81,6 +81,7 @@ class Front(socketserver.ThreadingTCPServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         raw, address = self.socket.accept()
         if self.faults.down:
+            self.faults.turned_away()
             _reset(raw)
             raise OSError("the API is down")
         secure = self._context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)

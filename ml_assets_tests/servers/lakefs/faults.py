@@ -50,6 +50,8 @@ class Faults:
     planned: list[Fault] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     """Method and target of all requests so far."""
+    hits: int = 0
+    """Requests that a fault has hit."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, fault: Fault) -> Fault:
@@ -69,6 +71,7 @@ class Faults:
             fault = next((each for each in self.planned if each.matches(request)), None)
             if fault is None:
                 return None
+            self.hits += 1
             fault.times -= fault.times > 0
             if fault.times == 0:
                 self.planned.remove(fault)

@@ -1,7 +1,7 @@
-"""Whether probabilities are frequencies: calibration error, slope and intercept, with intervals.
+"""Measures calibration: error, slope and intercept, with intervals.
 
 Slope and intercept are Cox's (1958): the outcome's log-odds as a line over the predicted log-odds;
-the intercept is that at a slope of one. Of several classes, the one predicted is judged.
+the intercept is that at a slope of one. With several classes, the predicted one is judged.
 """
 
 import numpy as np

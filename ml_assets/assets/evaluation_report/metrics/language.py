@@ -1,4 +1,4 @@
-"""Bits per byte of texts: how short a code for them the model would be, whatever its words are."""
+"""Bits per byte of texts: the length of a code for them, comparable across vocabularies."""
 
 from dataclasses import dataclass
 from math import log

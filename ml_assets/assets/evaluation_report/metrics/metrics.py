@@ -1,6 +1,6 @@
 """The metrics of a model on labelled rows, with block-bootstrap intervals, whatever its task.
 
-Each task has a room of its own: ``classification``, ``regression``, ``ranking``, ``language``.
+Each task has a module of its own: ``classification``, ``regression``, ``ranking``, ``language``.
 """
 
 from collections.abc import Mapping

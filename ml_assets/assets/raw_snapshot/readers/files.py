@@ -1,4 +1,5 @@
-"""Files in a landing folder or a bucket: one or more a partition, or in all; rows or references."""
+"""Reads files in a landing folder or a bucket: one or more per partition, or for all; rows or
+references."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""JSON lines: one event an object a line. A key that some lines leave out is no value there.
+"""Reads JSON lines: one object a line. A missing key is a missing value.
 
 The events of a stream are numbered without a gap, and each counts once.
 """

@@ -1,6 +1,6 @@
-"""Lakehouse tables, Delta Lake and Iceberg: read at one version, which the receipt names.
+"""Reads lakehouse tables, Delta Lake and Iceberg, at one version, which the receipt names.
 
-Files that hold no row of a partition, by what the table knows of them, are not opened.
+Files without any row of a partition, by the table's own statistics, are not opened.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""What lies at a source's path: each file's name, size and age, without opening it; and so how far
-data has arrived."""
+"""Lists the files at a source's path: each one's name, size and age, without opening it; and finds
+how far data has arrived."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What a source holds now: which partitions are there and whole, and what each would be read as.
+"""Looks at what a source holds now: which partitions are whole, and what each would be read as.
 
 A look lists files and asks a database for counts; it reads again only what changed since the last.
 A file that is still being written is left alone until it is whole. Where a look at all partitions

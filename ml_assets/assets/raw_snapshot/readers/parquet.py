@@ -1,6 +1,6 @@
-"""Parquet: what its footer claims is held against bounds before a row is read.
+"""Reads Parquet, after checking the footer's claims against bounds.
 
-Read by Arrow, which is made to be given broken files; Polars' own reader can end the process.
+Arrow reads it, because it is made for broken files; Polars' own reader can end the process.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Which paths a source's ``path`` stands for: fixed folders, ``{fields}`` and wildcards."""
+"""Expands a source's ``path``: fixed folders, ``{fields}`` and wildcards."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Where files of a source lie: a folder of this machine, or a bucket. One small port, two kinds.
+"""The places of a source's files, behind one small port: a folder of this machine, or a bucket.
 
-And what is asked of any file there: the version that was known, and gzip that unpacks to no bomb.
+Dated versions of a table are found here, and gzip is unpacked no further than an honest file needs.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""The door of this room: read a source, look what it holds, or take its fingerprint."""
+"""The door of this room: read a source, look at what it holds, or take its fingerprint."""
 
 from collections.abc import Sequence
 from dataclasses import replace

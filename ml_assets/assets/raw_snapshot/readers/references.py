@@ -1,4 +1,4 @@
-"""Files taken in by reference: a row each, of what their folder tells and their path says."""
+"""Takes files in by reference: one row each, from their folder's listing and their path."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""A cache of earlier looks: what nobody touched since is not read again.
+"""A cache of earlier looks, so that unchanged files are not read again.
 
 It may be lost at any time: then everything is read once more, and nothing else changes.
 """

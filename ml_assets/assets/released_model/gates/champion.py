@@ -1,4 +1,4 @@
-"""The gate against the champion: held to the worse end of the interval of the difference."""
+"""The gate against the champion, which decides by the worse end of the difference's interval."""
 
 from ml_assets.assets.released_model.gates.result import finite, refused, result
 from ml_assets.errors import counted

@@ -1,6 +1,6 @@
 """Gates on what a model costs where it runs: bytes, milliseconds, rows per second, memory.
 
-Except for the size, a machine measured it: it differs from run to run and is in no digest.
+Except for the size, these are measurements: they differ from run to run and are in no digest.
 """
 
 from math import isfinite

@@ -1,4 +1,4 @@
-"""Gates on what the judgement itself rests on: the data's audits, and how fresh the holdout is."""
+"""Gates on the basis of the judgement: the data's audits, and how fresh the holdout is."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""The jobs of a pipeline, each a session with all its attempts: from the records of its runs, and
-from the folders of sessions that no run has written down."""
+"""Finds the jobs of a pipeline, each a session with all its attempts: in the records of its runs,
+and in the folders of sessions that no run has recorded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Job:
-    """A session: a training, a scoring, an examination."""
+    """A session: a training, a scoring, a sanity check."""
 
     name: str
     pipeline: str

@@ -1,4 +1,4 @@
-"""Money as exact fractions: sums never drift, and are rounded only where somebody reads them."""
+"""Money as exact fractions: sums never drift, and are rounded only for display."""
 
 from collections.abc import Iterable
 from decimal import Decimal

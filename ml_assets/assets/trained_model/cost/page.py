@@ -1,4 +1,4 @@
-"""What a training cost, on the page of its model: numbers, and what its machines were used for."""
+"""The cost of a training on its model's page: numbers, and the use of its machines."""
 
 from collections.abc import Sequence
 from typing import Any

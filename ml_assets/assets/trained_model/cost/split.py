@@ -1,7 +1,7 @@
-"""What the machines of a session were used for: a pure split of its attempts' time.
+"""Splits a session's machine time by use: a pure function of its attempts.
 
-Integers throughout: microseconds of one machine, times machines. The parts of an attempt add up to
-its node-time exactly, from the moment it was asked for to its end.
+All numbers are integers: microseconds of one machine, times machines. The parts of an attempt add
+up to its node-time exactly, from its request to its end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Row conditions: which rows an expectation speaks of, as Great Expectations 1.9 writes them.
+"""Row conditions: the rows that an expectation applies to, as Great Expectations 1.9 writes them.
 
 ``{"type": "comparison", "column": {"name": "load"}, "operator": ">", "parameter": 0}``, or of type
 ``nullity``, and ``and`` and ``or`` over them. A missing value is greater than nothing and equal to

@@ -1,7 +1,7 @@
-"""Great Expectations' own pages of a contract and of how a partition met it: Data Docs.
+"""Writes Data Docs: Great Expectations' own pages of a contract and of a partition's results.
 
-Made when somebody asks, never while a table is made: the whole contract is judged once more, by its
-own engine, and this takes a minute for a million rows. The pages load their styles from the web.
+They are made on request, never while a table is made: GX's own engine audits the whole contract
+once more, which takes a minute for a million rows. The pages load their styles from the web.
 """
 
 from datetime import UTC, datetime

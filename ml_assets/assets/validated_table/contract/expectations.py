@@ -1,8 +1,8 @@
-"""Expectations that are not compiled, judged by Great Expectations' own engine.
+"""Judges the expectations that are not compiled, with Great Expectations' own engine.
 
-It is imported only where a contract has such a type: that takes ten seconds and 300 MB. A
-partition is handed over with the columns that are named, backed by Arrow, and whole: a table over
-the limit is an error, never a sample.
+It is imported only if a contract has such a type: that takes ten seconds and 300 MB. It gets a
+partition's named columns, backed by Arrow, and whole: a table over the limit is an error, never a
+sample.
 """
 
 import importlib.util

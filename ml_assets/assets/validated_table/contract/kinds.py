@@ -1,7 +1,7 @@
 """The expectation types of Great Expectations, and which of them are compiled.
 
-What is not compiled, or not compiled on the table's types, is judged by its own engine
-(``validation.expectations``). A test holds these names to those that the package has.
+Types that are not compiled, or not on the table's types, are judged by GX's own engine
+(``expectations``). A test compares these names with the package's.
 """
 
 from collections.abc import Mapping

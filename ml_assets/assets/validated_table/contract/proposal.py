@@ -1,8 +1,8 @@
-"""A first contract from what a table holds: a suite that its partitions meet, for people to edit.
+"""Proposes a first contract that a table's partitions meet, for people to edit.
 
-What identifies a row, what is never missing, what a label may be, and where the mean of measured
-numbers may lie is proposed as critical. Other ranges, shares and sets are guesses from what was
-seen, with some room: these are warnings.
+Keys, columns without missing values, the label's values, and the bounds of means of measured
+numbers are proposed as critical. Other ranges, shares and sets are guesses from the data, with some
+room: these are warnings.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What an audit found, one result for each statement about a table."""
+"""The results of an audit, one for each statement about a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
-"""Statements about each row as polars expressions: which rows they judge, and which break them."""
+"""Statements about single rows as polars expressions: the rows they judge, and the rows that break
+them."""
 
 import re
 import warnings

@@ -1,6 +1,6 @@
 """A data contract: a Great Expectations suite in JSON, read without Great Expectations.
 
-What is read is checked whole: a misspelt key would otherwise weaken a contract without a word.
+It is checked whole when it is read: a misspelt key would otherwise weaken a contract silently.
 """
 
 import hashlib

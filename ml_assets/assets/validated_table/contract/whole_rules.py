@@ -1,4 +1,4 @@
-"""Statements about a column or a table as a whole: what is observed of it, and how it is judged."""
+"""Statements about a column or a table as a whole: what is observed, and how it is judged."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

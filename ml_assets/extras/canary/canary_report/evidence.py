@@ -1,4 +1,4 @@
-"""What speaks for a model in canary: its predictions and the champion's on rows that came later."""
+"""The evidence about a model in canary: its predictions and the champion's on later rows."""
 
 from collections.abc import Sequence
 from pathlib import Path

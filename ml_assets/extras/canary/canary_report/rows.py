@@ -1,4 +1,4 @@
-"""The rows that a model in canary proves itself on: the first partitions behind its holdout."""
+"""The rows that a model in canary is judged on: the first partitions after its holdout."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""promoted_model: the move from canary to production, refused unless the canary proved itself."""
+"""promoted_model: the move from canary to production, refused unless the canary passed."""
 
 import dagster as dg
 

@@ -1,4 +1,4 @@
-"""What is generated: a seed, a size, and what goes wrong from which week to which."""
+"""The recipe of generated data: a seed, a size, and the faults with their weeks."""
 
 import hashlib
 from datetime import date

@@ -1,8 +1,8 @@
 """The tables of one generated week, drawn from the same week of the real year.
 
-A flight is a real one of that week, on the same day and hour, in the same weather; how late it was
-is moved by a few minutes. So what predicts a delay in the real year predicts it here. Weeks are
-laid out as the demo's outside world: the same files, the same database.
+A flight is a real one of that week, on the same day and hour, in the same weather, with its delay
+moved by a few minutes. So what predicts a delay in the real year predicts it here. Weeks are
+written in the layout of the demo's sources: the same files, the same database.
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""online_evaluation: what was served of a period, against the labels that have come since."""
+"""online_evaluation: the served predictions of a period against the labels that have come since."""
 
 import dagster as dg
 

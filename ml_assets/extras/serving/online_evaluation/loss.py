@@ -1,6 +1,7 @@
-"""The loss of what was served, where labels have come: by model, by slice, and one against another.
+"""The loss of served predictions, once labels have come: by model, by slice, and one against
+another.
 
-The champion and the canary answered other rows, so a difference has the errors of both.
+The champion and the canary answered different rows, so a difference has the errors of both.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,5 @@
-"""What the rows that were served say to those who decide: whether a model in canary lost against
-the champion, and whether the release does worse than it was judged.
-"""
+"""Decides from the served rows whether a model in canary lost to the champion, and whether the
+release does worse than at its evaluation."""
 
 from collections.abc import Sequence
 from math import sqrt

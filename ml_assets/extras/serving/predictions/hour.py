@@ -1,4 +1,4 @@
-"""The rows of one hour: what is published of it already, and what servers have written since."""
+"""The rows of one hour: the published ones, and those that servers have written since."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING

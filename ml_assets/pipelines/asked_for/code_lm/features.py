@@ -1,4 +1,4 @@
-"""Each source file as a text, and how many bytes it has: what bits are counted for."""
+"""One row per source file: its text, and its number of bytes, which bits are divided by."""
 
 from collections.abc import Mapping
 

@@ -1,0 +1,73 @@
+"""What struck, and what came of it: a line of JSON for each round, kept beside the benchmarks'."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.jsonl"
+
+
+@dataclass
+class Strike:
+    """One fault that struck."""
+
+    fault: str
+    at: float
+    """Seconds after the round was begun."""
+    together: int = 1
+    """Faults that struck at one time."""
+    seconds: float | None = None
+    """That the work took longer to its next mark than it does undisturbed; None: not alone."""
+    steps: int | None = None
+    """Of a training, that were taken again for it; None: not alone."""
+    seen: str = ""
+    """The sentence that people were shown."""
+    broken: list[str] = field(default_factory=list)
+    """What did not hold when it was looked at next."""
+
+
+@dataclass
+class Played:
+    """One round."""
+
+    arena: str
+    seed: int
+    strikes: list[Strike]
+    broken: list[str] = field(default_factory=list)
+    """What did not hold at its end."""
+    commit: str = ""
+    day: str = ""
+    machine: str = ""
+
+    @property
+    def held(self) -> bool:
+        return not self.broken and not any(strike.broken for strike in self.strikes)
+
+
+def remember(file: Path, played: Played) -> None:
+    """Append a round, in one write: others may do so at the same time."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as results:
+        results.write(json.dumps(_set(played)) + "\n")
+
+
+def _set(record: Played | Strike) -> dict[str, Any]:
+    """The fields that say something."""
+    found = {name: value for name, value in vars(record).items() if value not in (None, "", [])}
+    if isinstance(record, Played):
+        found["strikes"] = [_set(strike) for strike in record.strikes]
+    return found
+
+
+def recall(file: Path) -> list[Played]:
+    """All rounds so far, oldest first; none where there is no file."""
+    return [*_read(file.read_text().splitlines())] if file.exists() else []
+
+
+def _read(lines: Iterable[str]) -> Iterator[Played]:
+    for line in lines:
+        found = json.loads(line)
+        found["strikes"] = [Strike(**strike) for strike in found["strikes"]]
+        yield Played(**found)
