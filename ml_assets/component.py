@@ -22,7 +22,7 @@ from ml_assets.assets.released_model.asset import released_model
 from ml_assets.assets.released_model.checks import gates
 from ml_assets.assets.trained_model.asset import trained_model
 from ml_assets.assets.trained_model.checks import sanity
-from ml_assets.assets.training_set.asset import training_set
+from ml_assets.assets.training_set.asset import encode_ahead, training_set
 from ml_assets.assets.validated_table.asset import validated_table
 from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs
@@ -84,14 +84,17 @@ class TrainingPipeline(dg.Component):
         return cls(attributes, path if path.is_dir() else path.parent)
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        settings = read_settings()
-        search = load_search(self.folder, self.spec)
-        pipeline = Pipeline(self.spec, self.folder, settings, search=search)
-        if _SHOWING.get() and not pipeline.on_cluster:  # there every run is a pod that loads this
-            until = arrived_until(self.spec, settings.sources, datetime.now(UTC))
-            pipeline = replace(pipeline, shown_until=until)
-        built = build_pipeline(pipeline)
-        return dg.Definitions.merge(built, own_assets(self.folder, self.spec.name))
+        return declared_in(self.folder, self.spec)
+
+
+def declared_in(folder: Path, spec: PipelineSpec) -> dg.Definitions:
+    """All that a pipeline's folder declares: what its spec says, and the team's own assets."""
+    settings = read_settings()
+    pipeline = Pipeline(spec, folder, settings, search=load_search(folder, spec))
+    if _SHOWING.get() and not pipeline.on_cluster:  # there every run is a pod that loads this
+        until = arrived_until(spec, settings.sources, datetime.now(UTC))
+        pipeline = replace(pipeline, shown_until=until)
+    return dg.Definitions.merge(build_pipeline(pipeline), own_assets(folder, spec.name))
 
 
 def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
@@ -142,7 +145,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
             *(raw_snapshot(pipeline, name) for name in spec.sources),
             *(validated_table(pipeline, name) for name in spec.sources),
             *(derived_table(pipeline, name) for name in spec.tables),
-            feature_set(pipeline),
+            feature_set(pipeline, encode_ahead),
             training_set(pipeline),
             *_search(pipeline),
             trained_model(pipeline),

@@ -2,13 +2,11 @@
 
 import gc
 import multiprocessing
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
 import dagster as dg
 
@@ -19,7 +17,7 @@ from ml_assets.automation import release_events
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
-from ml_assets.component import build_pipeline, showing
+from ml_assets.component import build_pipeline, declared_in, showing
 from ml_assets.errors import MlAssetsError
 from ml_assets.records.tracking.mlflow_server import configure
 from ml_assets.settings import Settings, read_settings
@@ -144,19 +142,8 @@ def _values(context: dg.InitResourceContext) -> dg.IOManager:
 
 
 def _load(folder: Path) -> dg.Definitions:
-    load_spec(folder)  # all mistakes at once, each with its remedy, before Dagster's own report
-    # a tree of its own: a ComponentTree parses every file under its root before it builds one
-    return dg.ComponentTree(defs_module=_package(folder), project_root=PROJECT).build_defs(folder)
-
-
-def _package(folder: Path) -> ModuleType:
-    """A package over a pipeline's folder: a ComponentTree needs a module to stand on."""
-    name = f"ml_assets_pipeline_{abs(hash(folder))}"
-    module = ModuleType(name)
-    module.__path__ = [str(folder)]
-    module.__file__ = str(folder / "__init__.py")
-    sys.modules[name] = module
-    return module
+    # as Dagster's loader of components would, which reads the file again, in Python's YAML
+    return declared_in(folder, load_spec(folder))
 
 
 @dg.definitions

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from ml_assets.adapters.runs import Selection, name_of
+from ml_assets.adapters.runs import (
+    AT_WORK,
+    WAITING,
+    Selection,
+    mark_dead,
+    name_of,
+    runs_on,
+)
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.selection import data_runs
@@ -19,6 +26,8 @@ from ml_assets.spec.base import Frozen, digest_of
 from ml_assets.store.pipeline_context import Pipeline
 
 RUN_KEY_TAG = "dagster/run_key"
+WANTED_TAG = "ml_assets/wanted"
+"""What the candidate of a schedule would be made from."""
 ATTEMPTS = 3
 """A run is asked for again this often: its process died, or others failed in it before it began."""
 
@@ -135,6 +144,24 @@ def run_request(
         run_config=dict(model.config) if model else {},
         tags=run_tags(pipeline, trigger, {"why": why, **selection.tags}),
     )
+
+
+def asked_once(
+    instance: dg.DagsterInstance, pipeline: Pipeline, found: dg.RunRequest | dg.SkipReason
+) -> dg.RunRequest | dg.SkipReason:
+    """The run that a schedule asks for, unless one for the same waits or is at work already.
+
+    It would find all made, and publish and judge it a second time.
+    """
+    wanted = found.tags.get(WANTED_TAG) if isinstance(found, dg.RunRequest) else None
+    if wanted is None:
+        return found
+    records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
+    gone = mark_dead(instance, records)
+    for run in (record.dagster_run for record in records):
+        if run.run_id not in gone and run.tags.get(WANTED_TAG) == wanted:
+            return dg.SkipReason(f"{name_of(run)} makes the model of {pipeline.name} already.")
+    return found
 
 
 def span(candidates: Sequence[CandidateRun]) -> str:

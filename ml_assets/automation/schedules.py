@@ -48,7 +48,10 @@ def timed_schedules(
     def evaluate(
         context: dg.ScheduleEvaluationContext, stores: StoresResource
     ) -> dg.RunRequest | dg.SkipReason:
-        return tick(stores.open(declared))
+        from ml_assets.automation.run_requests import asked_once
+
+        pipeline = stores.open(declared)
+        return asked_once(context.instance, pipeline, tick(pipeline))
 
     return [evaluate]
 
@@ -61,12 +64,11 @@ def cron_of(timed: Timed) -> str:
 def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     """The run of one tick, with its window resolved here; or one sentence why there is none.
 
-    A run that is at work already is no reason to skip: this one waits in the queue, and finds
-    made what the other has made.
+    A run of another kind that is at work is no reason to skip: this one waits in the queue.
     """
     from ml_assets.automation.planner.candidate_runs import model_candidate
     from ml_assets.automation.planner.due import records_by_address
-    from ml_assets.automation.run_requests import run_request
+    from ml_assets.automation.run_requests import WANTED_TAG, run_request
 
     try:
         records = records_by_address(pipeline.store, pipeline.name)
@@ -75,4 +77,5 @@ def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
         return dg.SkipReason(why_not(error))
     if isinstance(found, str):
         return dg.SkipReason(f"{found[0].upper()}{found[1:]}.")
-    return run_request(pipeline, "schedule", [found], found.selection)
+    asked = run_request(pipeline, "schedule", [found], found.selection)
+    return asked.with_replaced_attrs(tags={**asked.tags, WANTED_TAG: found.wanted})

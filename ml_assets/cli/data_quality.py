@@ -1,4 +1,4 @@
-"""ml-assets data contract and quarantine: contracts, and the rows that they keep back."""
+"""The groups `data contract` and `data quarantine`: contracts, and the rows that they keep back."""
 
 import json
 import sys

@@ -12,6 +12,7 @@ from typing import Any, TextIO, cast
 
 import click
 
+from ml_assets.cli import WORDS_OF_AN_INTERRUPT
 from ml_assets.cli.groups import CommandGroup, Later, of_extra
 from ml_assets.cli.output import DONE, ERROR, INTERRUPTED, REFUSED, USAGE
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError, visible
@@ -159,7 +160,7 @@ def _run(arguments: list[str]) -> int:
     except click.UsageError as wrong:
         return _tell_usage(wrong)
     except (KeyboardInterrupt, Interrupted):
-        print("interrupted: what was made stays; run again to go on", file=sys.stderr)
+        print(WORDS_OF_AN_INTERRUPT, file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         return DONE

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ml_assets.store.table_statistics import TableStatistics
     from ml_assets.store.table_survey import LabelColumns
 
+TABLE_FILE = "data.parquet"
+"""A stage's table."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -90,7 +93,7 @@ class Draft:
         from ml_assets.store.table_files import missing_shares
 
         whole = frame.lazy().collect()  # once, for both of what follows
-        self.rows = self.extra_table("data.parquet", whole, key)
+        self.rows = self.extra_table(TABLE_FILE, whole, key)
         self.missing = missing_shares(whole)
 
     def card(
@@ -124,9 +127,13 @@ class Draft:
     @property
     def version(self) -> str:
         """The data version that the stage's table will have: the digest of its bytes."""
-        file = self._files["data.parquet"]
+        return file_digest(self.file(TABLE_FILE))
+
+    def file(self, name: str) -> Path:
+        """A table that was added, as it will be published."""
+        file = self._files[name]
         assert isinstance(file, Path)
-        return file_digest(file)
+        return file
 
     def text(self, name: str, content: bytes) -> None:
         self._files[name] = content
@@ -168,7 +175,7 @@ class Draft:
                 digests[name] = put(path, content).digest  # pyright: ignore[reportArgumentType]  matched above
             for path in self._removed:
                 workspace.remove(path)
-            record = self._record(data_version or digests["data.parquet"], attributes)
+            record = self._record(data_version or digests[TABLE_FILE], attributes)
             workspace.put_bytes(self.work.address.record, canonical_json(record))
             told = {"run_key": self.work.run_key, "run": self.work.run, **self._took()}
             workspace.commit(f"{self.work.address}", told)

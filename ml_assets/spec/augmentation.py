@@ -42,4 +42,4 @@ class Curriculum(Frozen):
     until: Annotated[Fraction, Field(gt=0)] = 0.5
     """Share of all steps after which the turn of every row has come."""
     weight_before: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """What a row counts before its turn; then 1."""
+    """The weight of a row before its turn; then 1."""

@@ -110,7 +110,7 @@ def _checked(text: str) -> str:
 
 
 class Timed(Frozen):
-    """What happens on a schedule, and when."""
+    """A schedule, and what it starts."""
 
     every: Every | None = None
     at: str | None = None
@@ -147,10 +147,10 @@ class ResumeDrillSpec(Timed):
 
 
 class LandingSpec(Frozen):
-    """Take in what lands in the sources, as soon as a partition has data in all of them."""
+    """Ingest data that arrives in the sources, as soon as all of them have a partition."""
 
     retrain: bool = False
-    """Then make the model again, once its data is published."""
+    """Also train a new model, once its data is published."""
     status: Status = "running"
 
 
@@ -164,13 +164,13 @@ class FreshnessSpec(Frozen):
 
 
 class AutomationSpec(Frozen):
-    """What a pipeline does by itself. Nothing declared: it runs when somebody says so."""
+    """What a pipeline does automatically. Without it, runs are started by hand."""
 
     refresh: RefreshSpec | None = None
     resume_drill: ResumeDrillSpec | None = None
     landing: LandingSpec | None = None
     on_code_change: bool = False
-    """Make again what was made by other code or another spec than the present one."""
+    """Make assets again that other code or another spec made."""
     freshness: FreshnessSpec = FreshnessSpec()
     start_within: Duration = timedelta(minutes=15)
     """A run that was asked for and has not begun by then shows as a failed check."""

@@ -96,9 +96,9 @@ class Toleration(Frozen):
 
     key: LabelKey
     value: LabelValue | None = None
-    """None: whatever its value."""
+    """The taint's value; None: any."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """None: each of them."""
+    """The taint's effect; None: any."""
 
 
 class ClusterSpec(Frozen):
@@ -113,9 +113,9 @@ class ClusterSpec(Frozen):
     gpus_per_node: Annotated[int, Field(ge=0)] = 0
     """0: the processes compute on the CPU."""
     gpu_resource: ResourceName = "nvidia.com/gpu"
-    """What the nodes call their GPUs."""
+    """The nodes' name for GPUs."""
     cpu: CpuQuantity = "2"
-    """Cores that a pod is sure of; it may use more that are idle."""
+    """The cores guaranteed to a pod; it may also use idle ones."""
     memory: ByteQuantity = "4Gi"
     """Memory of a pod, at least and at most; ``shared_memory`` is part of it."""
     shared_memory: ByteQuantity = "1Gi"
@@ -130,11 +130,11 @@ class ClusterSpec(Frozen):
     """Labels that a node must have."""
     tolerations: tuple[Toleration, ...] = Field(default=(), strict=False)
     priority_class: ClassName | None = None
-    """Kubernetes' own: whom the scheduler evicts for whom."""
+    """Kubernetes' PriorityClass, which decides evictions."""
     queue: QueueName | None = None
     """Kueue's LocalQueue, which starts the whole training when there is room; None: at once."""
     queue_priority: QueueName | None = None
-    """Kueue's WorkloadPriorityClass: who is first in the queue."""
+    """Kueue's WorkloadPriorityClass, which decides the order in the queue."""
     spread_over: LabelKey | None = None
     """Key of the label over whose values the pods are spread as evenly as there is room, such as
     topology.kubernetes.io/zone; None: they are not."""
@@ -145,7 +145,7 @@ class ClusterSpec(Frozen):
     unschedulable_minutes: Annotated[float, Field(gt=0)] = 60
     """How long pods that find no node are waited for at first; time in a queue is not counted."""
     deadline_hours: Annotated[float, Field(gt=0, le=24 * 365)] = 72
-    """Most hours that one attempt runs."""
+    """The longest time of one attempt, in hours."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -55,42 +55,42 @@ class DriftBounds(Frozen):
 
 
 class RetrainSpec(Frozen):
-    """What the drift sensor may start by itself."""
+    """The trainings that the drift sensor may start automatically."""
 
     kinds: tuple[DriftKind, ...] = Field(default=_ACTED_ON, strict=False, min_length=1)
     """Kinds of drift that ask for a new model. Not ``nulls``: a source that lost its values is
     mended, not learned."""
     cooldown: Duration = timedelta(days=1)
-    """From one training that drift asked for to the next; an alarm meanwhile waits for its end."""
+    """The shortest time between two trainings that drift asked for; an alarm meanwhile waits."""
     runs_per_day: Positive = 1
-    """Trainings that drift may ask for in 24 hours: whoever can send odd rows cannot train at
-    will."""
+    """The most trainings that drift may start in 24 hours, so that nobody can start trainings at
+    will by sending odd rows."""
     status: Status = "running"
 
 
 class DriftSpec(Frozen):
-    """How new periods are compared with what the release was trained on.
+    """How new periods are compared with the release's training data.
 
     A period is a partition. Where rows are read whole it is a slice of them, by ``every`` or by
     ``rows``, and new is a row whose key the release has not seen.
     """
 
     every: Duration | None = Field(default=None, exclude_if=unset)
-    """How long a slice is, by ``features.decision_at``: ``1 week``."""
+    """The length of a slice, by ``features.decision_at``: ``1 week``."""
     rows: Annotated[int, Field(ge=50)] | None = Field(default=None, exclude_if=unset)
-    """How many rows a slice has, in the order of their key; for rows without a time."""
+    """The number of rows of a slice, in the order of their key; for rows without a time."""
     windows: Positive = 3
     """The newest periods that are judged together."""
     alarm_at: Positive = 2
-    """So many of them must drift in the same column for an alarm."""
+    """The number of those periods that must drift in the same column for an alarm."""
     false_alarms: Annotated[float, Field(gt=0, le=0.2)] = 0.01
-    """Share of windows of unchanged data that may be taken for drift, over all columns."""
+    """The share of unchanged windows that may raise an alarm, over all columns."""
     bounds: DriftBounds = DriftBounds()
     seasonal: SeasonalSpec | None = None
     label_lag: Annotated[int, Field(ge=0)] = 0
     """Later periods that must be published before the labels of one count as matured."""
     leave_out: tuple[str, ...] = Field(default=(), strict=False)
-    """Features that name the period (a week's number): nothing new has ever the same."""
+    """Features that name the period (a week's number), which is always a new value."""
     retrain: RetrainSpec | None = None
     """None: drift is shown, and trains nothing."""
 

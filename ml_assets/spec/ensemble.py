@@ -11,12 +11,12 @@ RELEASE = "release"
 
 
 class Ensemble(Frozen):
-    """Several weights as one model: what they predict is averaged, and judged as one."""
+    """Several weights as one model: their predictions are averaged, and judged as one."""
 
     checkpoints: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
-    """The best so many of one training; ``keep_best`` has to keep them."""
+    """The number of best checkpoints of one training; ``keep_best`` has to keep as many."""
     seeds: Annotated[int, Field(ge=2, le=20)] | None = Field(default=None, exclude_if=unset)
-    """The best weights of so many trainings, by ``seed`` and the seeds that follow it."""
+    """The number of trainings whose best weights are used, by ``seed`` and the seeds after it."""
 
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
@@ -26,7 +26,7 @@ class Ensemble(Frozen):
 
 
 class Distill(Frozen):
-    """A released model as teacher: a network learns from what it predicts, beside the labels.
+    """A released model as teacher: a network learns from its predictions and from the labels.
 
     Hinton et al., "Distilling the Knowledge in a Neural Network" (2015).
     """
@@ -37,7 +37,7 @@ class Distill(Frozen):
     """``release``: the model that is released when training is asked for; or the first characters
     of a version that was. Without a release the first training has no teacher."""
     weight: Annotated[float, Field(gt=0)] = 0.5
-    """How much the teacher counts beside the labels, which count 1."""
+    """The weight of the teacher; the labels have weight 1."""
     temperature: Annotated[float, Field(gt=0, le=100)] = 2.0
     """What the logits of both are divided by before they are compared (classes); the loss is
     multiplied by its square."""

@@ -31,7 +31,7 @@ class TableSpec(Frozen):
 
 
 class SubjectSpec(Frozen):
-    """The source whose rows are predicted: ``ml-assets predict`` takes new rows of it as they are.
+    """The source whose rows are predicted: ``ml-assets predict`` takes its new rows unchanged.
 
     The feature function is called on the published tables with the new rows among them.
     """
@@ -72,7 +72,7 @@ class FeaturesSpec(Frozen):
     """(Mapping[str, LazyFrame], Window) -> LazyFrame."""
     key: tuple[str, ...] = Field(strict=False, min_length=1)
     decision_at: str
-    """UTC datetime column: when the prediction is made. Nothing later may be used."""
+    """The UTC datetime column with the time of the prediction. Nothing later may be used."""
     numeric: tuple[str, ...] = Field(default=(), strict=False)
     categorical: tuple[str, ...] = Field(default=(), strict=False)
     look_back: Annotated[int, Field(ge=0)] = 0
@@ -82,7 +82,7 @@ class FeaturesSpec(Frozen):
     decode: DecodeSpec | None = Field(default=None, exclude_if=unset)
     """Numeric features that come of files (images, sounds) to which the rows refer."""
     subject: SubjectSpec | None = None
-    """What is predicted; None: only whole feature rows can be."""
+    """The source whose rows are predicted; None: only whole feature rows can be."""
 
     @property
     def columns(self) -> tuple[str, ...]:

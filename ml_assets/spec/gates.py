@@ -366,7 +366,7 @@ class CanarySpec(Frozen):
 
 
 class ReleaseSpec(Frozen):
-    """Where a model that passes goes."""
+    """The stage of a model that passes its gates."""
 
     to: Target = "production"
     canary: Literal["none"] | CanarySpec = "none"

@@ -11,7 +11,7 @@ from ml_assets.spec.training import Task
 
 
 class LabelSpec(Frozen):
-    """What is predicted. A null is an outcome that is not known: not trained on."""
+    """The value to predict. A null is an unknown outcome, and is not trained on."""
 
     column: str
     """With ``ahead``, the column whose later value is the label; the label's own column is then

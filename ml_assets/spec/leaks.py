@@ -44,7 +44,7 @@ class FutureEvents(Frozen):
 
 
 class TargetProxy(Frozen):
-    """How well one feature alone may tell the label of the validation rows.
+    """How well one feature alone may predict the label of the validation rows.
 
     The measure is the area under the ROC curve (binary; ranking: of what is relevant), or the share
     of variance that is explained (of the classes; of a number's rank).
@@ -54,7 +54,7 @@ class TargetProxy(Frozen):
     bound: Annotated[float, Field(gt=0, le=1)] | None = None
     """None: the bound of a leak alarm on ``auc``, or 0.95 (binary); 0.92 (multiclass); 0.98."""
     except_for: tuple[str, ...] = Field(default=(), strict=False)
-    """Features that may tell more."""
+    """Features that may predict more."""
 
 
 class SharedRows(Frozen):
@@ -73,7 +73,7 @@ class SplitBias(Frozen):
 
     severity: Severity = "warning"
     bound: Annotated[float, Field(gt=0)] | None = None
-    """None: 0.5, and 2 for a split by time, for seasons differ."""
+    """None: 0.5, and 2 for a split by time, because seasons differ."""
     except_for: tuple[str, ...] = Field(default=(), strict=False)
     """Columns that are known to differ, such as the weather of other seasons."""
 

@@ -54,7 +54,7 @@ class Spread(Frozen):
     """How a network's step is laid out over memory and processes."""
 
     strategy: Strategy = "shard"
-    """How the network is spread over the processes; no number that comes out depends on it."""
+    """How the network is spread over the processes; it changes no result."""
     activation_checkpointing: ActivationCheckpointing = "none"
     """What a block holds for its backward pass: ``none``: all; ``block``: what came in, the rest is
     computed again; ``selective``: products and attention too. No number depends on it."""
@@ -72,7 +72,7 @@ class Spread(Frozen):
     communication_rank: Positive = Field(default=4, exclude_if=lambda value: value == 4)
     """Columns of the thin matrices of powersgd."""
     parallel: Parallel = Field(default=Parallel(), exclude_if=lambda value: value == Parallel())
-    """Axes besides that of the rows; no number that comes out depends on it."""
+    """Axes besides that of the rows; they change no result."""
     prefetch: bool = Field(default=False, exclude_if=unset)
     """Whether a thread reads the next batch while one is computed; the order stays. For a GPU, or
     where a core is free."""

@@ -70,7 +70,7 @@ class PipelineSpec(Frozen):
     release: ReleaseSpec = ReleaseSpec()
     automation: AutomationSpec = AutomationSpec()
     drift: DriftSpec | None = Field(default=None, exclude_if=unset)
-    """How new periods are compared with what the release was trained on; None: they are not."""
+    """How new periods are compared with the release's training data; None: they are not."""
 
     def is_partitioned(self, name: str) -> bool:
         """Whether a source or a derived table is cut in time."""

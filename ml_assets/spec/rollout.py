@@ -16,13 +16,13 @@ class AbortSpec(Frozen):
     """
 
     rows: Positive = 50
-    """Rows that the canary has answered before anything is judged."""
+    """The rows that the canary must have answered before it is judged."""
     errors: Annotated[float, Field(ge=0, lt=1)] = 0.02
-    """Share of its rows that it could not answer, for which the champion answered."""
+    """The share of its rows that it could not answer, which the champion then answered."""
     slower: Annotated[float, Field(ge=1)] = 3.0
-    """More than a twentieth of its answers take so many times the champion's 95th percentile."""
+    """More than a twentieth of its answers take this many times the champion's 95th percentile."""
     shift: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """The share of predictions below some value differs from the champion's by so much."""
+    """The share of predictions below some value differs from the champion's by this much."""
 
 
 class RolloutSpec(Frozen):
@@ -32,14 +32,14 @@ class RolloutSpec(Frozen):
     """Columns of the key, or features, whose values' hash chooses who answers a row: the same
     entity is answered by the same model."""
     share: Annotated[float, Field(gt=0, le=0.5)] = 0.05
-    """The share of the entities that the canary answers."""
+    """The share of entities that the canary answers."""
     steps: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = Field(
         default=(0.25, 0.5), strict=False
     )
     """Where a platform rolls the release out (`ml-assets release render`): its shares of the
     traffic after `share`, then all of it. Smaller ones than `share` are left out."""
     minutes: Positive = 10
-    """How long each of these lasts there."""
+    """The minutes of each step."""
     abort: AbortSpec = AbortSpec()
 
 

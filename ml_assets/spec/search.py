@@ -57,25 +57,26 @@ NO_PARAMETER = {
 
 
 class Then(Frozen):
-    """What searches on when the space is explored."""
+    """The method that continues when the space is explored."""
 
     method: Literal["tpe"] = "tpe"
-    """How settings are proposed then."""
+    """How settings are proposed from then on."""
     after: Positive
     """Trials by the first method."""
 
 
 class Prune(Frozen):
-    """When a trial is ended that has no prospect."""
+    """When a hopeless trial is stopped."""
 
     kind: Literal["successive_halving", "hyperband", "median"]
-    """By which rule."""
+    """The rule of pruning."""
     min_share: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of its training that each trial gets in any case."""
+    """The share of its training that each trial gets in any case."""
 
 
 class Budget(Frozen):
-    """The most that a study may use, as the cost account counts it. What runs then is stopped."""
+    """The most that a study may use, as the cost account counts it. Running trials are then
+    stopped."""
 
     machine_hours: Annotated[float, Field(gt=0)] | None = None
     """Hours of machines: two trials side by side on one machine are two."""
@@ -84,30 +85,31 @@ class Budget(Frozen):
 
 
 class SearchSpec(Frozen):
-    """What a study tries, and how it chooses."""
+    """The settings that a study tries, and how it chooses among them."""
 
     method: Method = "quasi_random"
     """How settings are proposed."""
     then: Then | None = None
     """What searches on after the first trials. None: the same method."""
     trials: Positive = 16
-    """Beside the spec's own setting, which every study trains, too. Of a population: its members,
-    each of which trains as long as a whole training."""
+    """The number of trials, besides the spec's own setting, which every study trains too. For a
+    population: its members, each of which trains as long as a full training."""
     rounds: Annotated[int, Field(ge=2)] | None = None
-    """The parts of a training, for a population. After each, the worst quarter takes over from the
+    """For a population: the parts of a training. After each, the worst quarter takes over from the
     best."""
     parallel: Positive | None = None
     """Trials side by side. None: as many as this machine has cores, or four on a cluster."""
     prune: Prune | None = None
-    """When a trial is ended early. None: none is."""
+    """When a trial is stopped early. None: never."""
     budget: Budget | None = None
     """The most that the study may use. None: no limit."""
     seeds: Annotated[int, Field(ge=0, le=20)] = 3
-    """How many seeds the best setting is trained by, to know how much they matter; 0 or 1: none."""
+    """The number of seeds with which the best setting is trained, to measure their effect; 0 or 1:
+    none."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """The seed of the search: the same one tries the same."""
+    """The seed of the search; the same seed tries the same settings."""
     schedule: Timed | None = None
-    """When the study is asked for by itself. None: not at a time of its own."""
+    """When the study starts automatically. None: not on a schedule."""
     after_refusals: Annotated[int, Field(ge=2)] | None = None
     """Trainings in a row that drift asked for and the gates refused, after which the study is asked
     for by itself; one alone may be the period's fault. None: never for that."""
@@ -121,7 +123,8 @@ class SearchSpec(Frozen):
     adopt: bool = False
     """Whether ``trained_model`` is trained by the winner; else a study changes nothing."""
     parameters: dict[str, Parameter] = Field(min_length=1)
-    """Path of a field of ``model`` or ``training``, such as ``model.width`` -> what it may be."""
+    """Path of a field of ``model`` or ``training``, such as ``model.width`` -> its possible
+    values."""
 
     @model_validator(mode="after")
     def _fits(self, asked: ValidationInfo) -> Self:

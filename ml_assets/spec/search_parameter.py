@@ -20,7 +20,7 @@ DIGITS = 4
 
 
 class Parameter(Frozen):
-    """One field of the spec, and what it may be."""
+    """One field of the spec, and its possible values."""
 
     role: Role = "nuisance"
     """``scientific``: what the study is about; ``nuisance``: tuned for each value of that;
@@ -34,9 +34,9 @@ class Parameter(Frozen):
     points: Annotated[int, Field(ge=2)] | None = None
     """How many values of a range of floats a grid takes, its ends included."""
     values: tuple[Value, ...] = Field(default=(), strict=False)
-    """Those of a choice."""
+    """The values of a choice."""
     value: Value = None
-    """That of a fixed one."""
+    """The value of a fixed parameter."""
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -33,7 +33,7 @@ Severity = Literal["critical", "warning"]
 
 
 class VolumeSpec(Frozen):
-    """How many rows a partition may have, against the ones before it."""
+    """The number of rows of a partition, relative to the ones before it."""
 
     within: Annotated[float, Field(gt=0)] = 0.2
     """Relative: 0.2 accepts from 80 % to 120 % of the rows before."""
@@ -43,15 +43,15 @@ class VolumeSpec(Frozen):
     """Compare with every n-th partition back: 7 of daily ones is the same weekday, 24 of
     hourly ones the same hour, 52 of weekly ones the same season."""
     periods: Positive = Field(default=1, exclude_if=lambda value: value == 1)
-    """With so many of those; their median counts."""
+    """The number of those partitions; their median counts."""
 
 
 class FreshnessSpec(Frozen):
-    """How old the newest row of a source may be, by its own time."""
+    """The greatest age of a source's newest row, by the row's own time."""
 
     within: Duration
     severity: Severity = "warning"
-    """What the check shows; nothing is unpublished for its age."""
+    """The severity of the check; age unpublishes nothing."""
     column: str | None = Field(default=None, exclude_if=unset)
     """The datetime column to judge by; None: ``known_at``, or the ``watermark`` of a SQL source."""
 
@@ -67,7 +67,7 @@ class _Source(Frozen):
     partitioned: bool = True
     """False: one table, read whole at every run (a reference table)."""
     known_at: str | None = None
-    """Column that tells when a row became known; None: known from the start."""
+    """The column with the time at which a row became known; None: known from the start."""
     after_event: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
     """Columns that are filled in only after the event that a row is about: no feature may read
     them, of this row or of another one."""
@@ -76,7 +76,8 @@ class _Source(Frozen):
     freshness: FreshnessSpec | None = Field(default=None, exclude_if=unset)
     """A bound on the age of the newest row; None: of any age."""
     settled: Duration | None = Field(default=None, exclude_if=unset)
-    """A partition that was read, and ended so long ago, is not looked at again; None: always."""
+    """A partition that was read, and ended this long ago, is not looked at again; None: it always
+    is."""
 
     @model_validator(mode="after")
     def _columns_exist(self) -> Self:
@@ -118,16 +119,16 @@ DateOrder = Literal["ymd", "dmy", "mdy"]
 
 
 class Dialect(Frozen):
-    """How a CSV file is written, where it is not with commas, points and in UTF-8."""
+    """The format of a CSV file that does not use commas, decimal points and UTF-8."""
 
     separator: Separator = ","
-    """Between the values of a line; a tab is ``"\\t"``."""
+    """The separator of a line's values; a tab is ``"\\t"``."""
     decimal: Literal[".", ","] = "."
-    """Before the fraction of a number."""
+    """The decimal sign of a number."""
     encoding: Encoding = "utf-8"
     """A byte order mark is left out."""
     dates: DateOrder = Field(default="ymd", exclude_if=lambda value: value == "ymd")
-    """What comes first in a day: the year, the day (31.12.2023) or the month (12/31/2023)."""
+    """What comes first in a date: the year, the day (31.12.2023) or the month (12/31/2023)."""
 
     @model_validator(mode="after")
     def _signs_differ(self) -> Self:
@@ -156,7 +157,7 @@ class FilesSource(_Source):
     dialect: Dialect = Field(default=COMMAS, exclude_if=lambda value: value == COMMAS)
     """How the file is written (CSV only)."""
     timezone: Timezone | None = Field(default=None, exclude_if=unset)
-    """The zone of times that are written without one (CSV only); None: each time has to say it."""
+    """The zone of times written without one (CSV only); None: each time must have its zone."""
 
     @model_validator(mode="after")
     def _path_names_the_partition(self) -> Self:
@@ -253,7 +254,8 @@ class IcebergSource(_TableSource):
 
     kind: Literal["iceberg"]
     catalog: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]{0,62}$")]
-    """As pyiceberg knows it: PYICEBERG_CATALOG__<CATALOG>__URI and the like say where it is."""
+    """The catalog's name in pyiceberg: PYICEBERG_CATALOG__<CATALOG>__URI and the like give its
+    address."""
     table: TableName
     """With its namespace: ``air.flights``."""
     version: Annotated[int, Field(ge=0)] | None = Field(default=None, exclude_if=unset)

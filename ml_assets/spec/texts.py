@@ -16,9 +16,9 @@ class TokensSpec(Frozen):
     column: str
     """The text, a string column that the feature function returns."""
     vocabulary: Annotated[int, Field(ge=257, le=65_535)] = 4096
-    """Words at most, the bytes and the end of a text among them."""
+    """The largest number of words, including the bytes and the end of a text."""
     context: Annotated[int, Field(ge=2)] = 256
-    """Tokens that the network sees at once."""
+    """The number of tokens that the network sees at once."""
 
 
 class Tokens(Frozen):
@@ -33,7 +33,7 @@ class Tokens(Frozen):
     size: Annotated[int, Field(ge=2, le=65_535)]
     """Different tokens."""
     context: Annotated[int, Field(ge=2)]
-    """Tokens that the network sees at once."""
+    """The number of tokens that the network sees at once."""
 
     @property
     def asked(self) -> TokensSpec:

@@ -60,7 +60,7 @@ class Module(Frozen):
     module: FunctionPath
     """``file.py:name`` in the pipeline's folder: (config, columns) -> torch.nn.Module."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
-    """Handed to the function as it is."""
+    """Passed to the function unchanged."""
     loss: FunctionPath | None = Field(default=None, exclude_if=unset)
     """(logits [n, members, outputs], label [n]) -> [n]: what training minimizes the mean of; None:
     the loss of the task."""
@@ -258,7 +258,7 @@ class TrainingSpec(Spread):
     """Decay of the means of the gradient and of its square, of adamw and nadam. None: 0.9 and
     0.999."""
     eps: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude_if=unset)
-    """What is added to the root of that square, of adamw and nadam; None: 1e-8."""
+    """The epsilon of adamw and nadam, added to the root of that square; None: 1e-8."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-3
     """The weight decay of matrices; biases, norms and embeddings do not decay."""
@@ -267,7 +267,8 @@ class TrainingSpec(Spread):
     schedule: Schedule = "cosine"
     """After the warmup: constant, or falling to 0 along a line or a cosine."""
     precision: Precision = "fp32"
-    """What the network computes in; its own weights, sums and what is exported are fp32."""
+    """The precision of the network's computations; its weights, its sums and the export are
+    fp32."""
     clip_norm: Annotated[float, Field(gt=0)] = 1.0
     loss: Literal["log_loss", "focal"] = "log_loss"
     """``focal`` (Lin et al., 2017) counts rows less that are predicted well; classes only."""
@@ -280,9 +281,9 @@ class TrainingSpec(Spread):
     oversample: Annotated[float, Field(gt=0, le=0.5)] | None = None
     """Least share of each class in what an epoch draws: rows of a rarer one come several times."""
     augmentation: Augmentation | None = Field(default=None, exclude_if=unset)
-    """How rows are changed before a step learns from them. None: they are not."""
+    """How rows are changed before a step learns from them. None: they are not changed."""
     curriculum: Curriculum | None = Field(default=None, exclude_if=unset)
-    """Which rows count less until their turn has come. None: all count alike."""
+    """Rows that count less until their turn comes. None: all count alike."""
     order: Order = Field(default="rows", exclude_if=lambda value: value == "rows")
     """``rows`` mixes all rows of an epoch. ``blocks`` mixes blocks of ``block_rows`` neighbours and
     then the rows of ``block_window`` blocks at a time: a batch reads few places of the disk, for a

@@ -56,6 +56,10 @@ class LocalObjects:
     def publish(self, ref: Ref) -> None:
         """A content-addressed folder was written whole: others may have it."""
 
+    def renew(self, *manifest: str) -> bool:
+        """Begin the retention of a folder again, here or with others; False: nobody has it."""
+        return renew(self.path(*manifest))
+
     def own(self, named: Ref, *kind: str) -> Ref:
         """What a record names, at its address in this store, which may have moved since.
 

@@ -40,12 +40,12 @@ class Encoder:
         """
         rows, columns = values.shape
         found = np.empty((rows, columns + len(self._bytes)), np.float32)
+        scaled = found[:, :columns]
         with np.errstate(over="ignore"):  # beyond every bound is clipped like any other
-            scaled = values - self._means
-            scaled *= self._scales
+            # computed in float64: a bound of float32 clips what was rounded to the same bits
+            np.multiply(values - self._means, self._scales, out=scaled, casting="same_kind")
         np.clip(scaled, -CLIP, CLIP, out=scaled)
         np.copyto(scaled, 0.0, where=np.isnan(scaled))
-        found[:, :columns] = scaled
         found[:, columns:] = (missing[:, self._bytes] >> self._bits) & 1
         return found
 

@@ -237,6 +237,16 @@ def test_a_signal_that_asks_for_the_end_is_answered_in_words(number: int) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
 
 
+def test_a_signal_that_comes_while_a_command_is_loaded_is_answered_in_words_too() -> None:
+    loading = "import ml_assets.cli; raise {}"
+    said = []
+    for error in ("KeyboardInterrupt", "KeyError('x')"):
+        command = [sys.executable, "-c", loading.format(error)]
+        said.append(subprocess.run(command, capture_output=True, text=True, check=False).stderr)
+    assert said[0] == "interrupted: what was made stays; run again to go on\n"
+    assert "Traceback" in said[1] and "KeyError: 'x'" in said[1]
+
+
 def test_verdicts_and_choices_are_those_of_the_records() -> None:
     from ml_assets.actions.render import Verb
     from ml_assets.cli.models import VERDICTS

@@ -35,7 +35,8 @@ CRASHES = 3
 def main() -> int:
     """Play rounds, print each, and write the page; 1 where something did not hold."""
     asked = _arguments()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell has it ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # a background shell has the first one ignored
+        signal.signal(number, signal.default_int_handler)
     until = time.monotonic() + asked.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
     beside = [_beside(asked, one) for one in range(1, asked.side_by_side)]

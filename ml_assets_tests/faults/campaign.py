@@ -1,12 +1,12 @@
 """One round: the work goes on to its release while faults strike, and is held to the invariants."""
 
-import contextlib
 import random
 import re
 import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -62,8 +62,8 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
     """
     with PLACES[arena](folder / f"undisturbed-{arena}") as place:
         began = time.monotonic()
-        one = Round(place, random.Random(0))
-        one.go_on(lambda: False)
+        with closing(Round(place, random.Random(0))) as one:
+            one.go_on(lambda: False)
         assert len(place.said()) == 1 and not one.broken, place.said()[0][-3000:]
         took = time.monotonic() - began
         found = violations(_settled(place))
@@ -85,8 +85,7 @@ def play(arena: str, seed: int, folder: Path, only: str | None = None) -> Played
     names = sorted(ARENAS[arena])
     drawn = [only] if only else draw.sample(names, min(STRIKES, len(names)))
     place_folder = folder / f"{arena}-{seed}"
-    with PLACES[arena](place_folder) as place:
-        one = Round(place, draw, drawn)
+    with PLACES[arena](place_folder) as place, closing(Round(place, draw, drawn)) as one:
         one.play(measure)
         broken = [*one.broken, *_broken(place, measure)]
     one.judge(measure.pace)
@@ -237,6 +236,7 @@ class Round:
             self._waiting.remove(name)
             if not self._hits(harm, now + _WAITS_FOR_A_HIT):
                 harm.end()
+                self._waiting.append(name)
                 return False
             group.strikes.append(Strike(name, round(now - self._began, 2)))
             group.harms.append(harm)
@@ -316,7 +316,7 @@ class Round:
         work, made = self._work, bool(self._work.made and self._work.made())
         for command in [work.command, *work.others]:
             if work.made is not None:
-                with contextlib.suppress(psutil.NoSuchProcess):
+                with suppress(psutil.NoSuchProcess):
                     command.terminate()
             try:
                 command.wait(PATIENCE)
@@ -324,10 +324,16 @@ class Round:
                 self._kill(command)
         return 0 if made else work.command.wait() or int(work.made is not None)
 
+    def close(self) -> None:
+        """End what still works, where the round itself is broken off."""
+        for command in [self._work.command, *self._work.others]:
+            if command.poll() is None:
+                self._kill(command)
+
     def _kill(self, *commands: psutil.Popen) -> None:
         for command in commands or (self._work.command,):
             for process in [command, *below(command)]:
-                with contextlib.suppress(psutil.NoSuchProcess):
+                with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGKILL)
             command.wait()
 

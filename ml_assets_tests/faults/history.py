@@ -7,7 +7,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -161,9 +161,16 @@ def _log(head: str, read: Callable[[str], bytes | None]) -> list[Commit]:
     return found[::-1]
 
 
+def of_sessions(home: Path, pattern: str) -> list[Path]:
+    """Files of the programs' sessions; looked for again where one goes away meanwhile."""
+    while True:
+        with suppress(FileNotFoundError):
+            return [*(home / "objects" / "sessions").glob(pattern)]
+
+
 def _trained(home: Path) -> dict[str, tuple[Json, ...]]:
     found: dict[str, tuple[Json, ...]] = {}
-    files = home.glob("**/sessions/*-train-*/attempts/*/events.jsonl")
+    files = of_sessions(home, "*-train-*/attempts/*/events.jsonl")
     for file in sorted(files, key=lambda file: int(file.parts[-2])):
         session = file.parts[-4]
         whole = [line for line in file.read_bytes().split(b"\n") if line.endswith(b"}")]

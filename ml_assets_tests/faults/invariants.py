@@ -205,7 +205,8 @@ def told(history: History) -> Iterator[str]:
     for number, said in enumerate(history.said, start=1):
         if not said.strip():
             yield f"command {number} said nothing"
-        if "Traceback (most recent call last)" in said:
+        _, stack, frames = said.partition("Traceback (most recent call last)")
+        if stack and "ml_assets" in frames:  # before that the interpreter itself begins
             yield f"command {number} ended in a stack: {said.strip().splitlines()[-1][:160]}"
 
 

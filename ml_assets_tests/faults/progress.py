@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ml_assets_tests.faults.history import of_sessions
+
 BEGUN, ENDED = "begun", "ended"
 _RESUMED = re.compile(r"resumed at step (\d+) ")
 
@@ -67,7 +69,7 @@ class Progress:
         return max(self.reached.values())
 
     def _news(self) -> Iterator[dict[str, Any]]:
-        for file in self.home.glob("**/sessions/*/attempts/*/*.json*"):
+        for file in of_sessions(self.home, "*/attempts/*/*.json*"):
             if file.name.startswith("heartbeat."):
                 yield from self._beat(file)
             elif file.name == "events.jsonl":

@@ -190,8 +190,15 @@ def with_a_branch(history: History) -> History:
     return replace(history, refs={**history.refs, "work-7": "branch"})
 
 
+STACK = """\
+Traceback (most recent call last):
+  File "ml_assets/cli/main.py", line 1, in main
+KeyError: 'x'
+"""
+
+
 def in_a_stack(history: History) -> History:
-    return replace(history, said=("Traceback (most recent call last):\nKeyError: 'x'",))
+    return replace(history, said=(STACK,))
 
 
 def in_silence(history: History) -> History:

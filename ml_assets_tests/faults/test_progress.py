@@ -30,7 +30,7 @@ def test_what_a_fault_cost_is_held_to_where_nothing_struck() -> None:
 
 
 def test_steps_that_are_taken_again_are_counted_from_events_and_heartbeats(tmp_path: Path) -> None:
-    attempt = tmp_path / "sessions" / "irises-train-0123" / "attempts" / "1"
+    attempt = tmp_path / "objects" / "sessions" / "irises-train-0123" / "attempts" / "1"
     attempt.mkdir(parents=True)
     progress = Progress(tmp_path, lambda: ["a table", "a table"])
 

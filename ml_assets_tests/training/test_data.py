@@ -1,13 +1,17 @@
 """Batches of a ranking: whole queries, each with something to learn from, once an epoch."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from numpy.typing import NDArray
 
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref
+from ml_assets.store.row_encoding import Encoder
+from ml_assets.training.rows import arrays as arrays_module
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.stop import BadData
@@ -88,3 +92,25 @@ def test_damaged_queries_are_found(tmp_path: Path) -> None:
     (shard_of(ref, "train") / "queries.npy").write_bytes(b"nothing")
     with pytest.raises(BadData, match=r"queries.npy is damaged"):
         open_set(ref)
+
+
+@pytest.mark.parametrize("most", [64 << 20, 0])
+def test_rows_that_are_read_again_have_the_same_bits_kept_or_not(
+    arrays: SplitArrays, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(arrays_module, "_KEPT", most)
+    rows = np.random.default_rng(0).permutation(len(arrays))
+    first = arrays.take(rows)
+    read = list[int]()
+    encode = Encoder.numeric
+
+    def counted(self: Encoder, values: NDArray[Any], missing: NDArray[Any]) -> NDArray[Any]:
+        read.append(len(values))
+        return encode(self, values, missing)
+
+    for _ in range(2):
+        again = arrays.take(rows)
+        for name in ("numeric", "categorical", "label"):
+            assert getattr(again, name).tobytes() == getattr(first, name).tobytes()
+        monkeypatch.setattr(Encoder, "numeric", counted)
+    assert bool(read) == (most == 0), "what is kept is not encoded again"

@@ -1,5 +1,6 @@
 """Training is a pure function of spec, data, seed and step: kills and world sizes do not show."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -9,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.program import Ref
 from ml_assets.spec.program.events import Checkpoint, Failed, Warning
 from ml_assets.store.objects import file_digest
+from ml_assets.training.rows import blocks as blocks_module
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
+from ml_assets.training.rows.blocks import BlockOrder
 from ml_assets.training.rows.order import permuted
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, ranking_set
 
@@ -47,6 +51,27 @@ def test_epochs_and_seeds_have_orders_of_their_own_and_huge_ones_need_no_array()
     assert (first != permuted(places, 1000, seed=4, epoch=1)).any()
     assert (first == permuted(places, 1000, seed=3, epoch=1)).all()
     assert len(set(permuted(places, 10**12, seed=3, epoch=1).tolist())) == 1000
+
+
+@pytest.mark.parametrize(
+    ("rows", "digest"), [(1000, "19635eb28712c1ec"), (3_000_000, "be1e5e11ccb1b389")]
+)
+def test_the_order_is_the_one_that_released_models_were_trained_in(rows: int, digest: str) -> None:
+    """Made at once for an epoch, or for the places that are asked for."""
+    order = permuted(np.arange(1000), rows, seed=3, epoch=1)
+    assert hashlib.sha256(order.tobytes()).hexdigest()[:16] == digest
+
+
+def test_an_order_of_blocks_is_the_same_made_at_once_or_place_by_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def order() -> NDArray[np.int64]:
+        blocks = BlockOrder([700, 300], 64, 3, lanes=4, share=8)
+        return np.concatenate([blocks.permuted(np.arange(n, n + 50), 3, 1) for n in range(950)])
+
+    whole = order()
+    monkeypatch.setattr(blocks_module, "AT_ONCE", 0)
+    assert (order() == whole).all()
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 5, 24])

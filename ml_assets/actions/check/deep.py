@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.trained_model.training_job import adopt_model, train_job
-from ml_assets.assets.training_set.shards import labelled_rows, write_labelled
-from ml_assets.assets.training_set.split_rows import Part
+from ml_assets.assets.training_set.shards import write_labelled
+from ml_assets.assets.training_set.split_rows import Part, labelled_rows
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.drill import short_job

@@ -16,7 +16,7 @@ from ml_assets.assets.evaluation_report.evaluator import Evaluator
 from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.trained_model.training_job import remember_session, teller
-from ml_assets.assets.training_set.encoded_set import last_shards
+from ml_assets.assets.training_set.encoded_set import known_shards
 from ml_assets.assets.training_set.shards import write_labelled
 from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.window import (
@@ -135,10 +135,11 @@ class RollingOrigin:
             spec.features,
             spec.label,
             folder,
-            known=last_shards(self.state),
+            known=known_shards(self.state),
             scratch=scratch_in(pipeline.scratch),
         ).ref
         pipeline.objects.publish(data)
+        data = pipeline.objects.own(data, "shards", pipeline.name)  # with shards of before
         cluster, code = spec.cluster, pipeline.network
         job = TrainJob(
             spec.name,

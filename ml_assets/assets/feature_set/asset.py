@@ -1,10 +1,10 @@
 """feature_set: the team's feature function over the validated tables, one partition at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -19,6 +19,7 @@ from ml_assets.assets.feature_set.reads import Reads, feature_reads
 from ml_assets.errors import counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work, input_version
+from ml_assets.settings import is_s3
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
@@ -30,8 +31,17 @@ if TYPE_CHECKING:
 STAGE = "feature_set"
 
 
-def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
-    """The feature_set asset of a pipeline."""
+EncodeAhead = Callable[[dg.DagsterLogManager, Draft], Mapping[str, Any]]
+"""Makes a shard of rows that are about to be published -> what their record says of it."""
+
+
+def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
+    """The feature_set asset of a pipeline.
+
+    Args:
+        encode: is handed in, for a shard decides nothing of the features: it is called where the
+            machines share an object store.
+    """
     spec = declared.spec
     code_version = code_version_of(declared, STAGE)
     reads = feature_reads(declared)
@@ -72,7 +82,7 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
             records = reads.records(state, address.partition)
             inputs = tuple(input_version(record, state.commit) for record in records)
             work = Work(address, code_version, inputs, context.run.run_id, begun=begun)
-            made = publish_rows(state, work, rows, judged.checks)
+            made = publish_rows(state, work, rows, judged.checks, partial(encode, context.log))
             return replace(made, metadata={**made.metadata, **decode_times(build)})
 
         whole = Address(pipeline.name, STAGE)
@@ -88,7 +98,11 @@ def feature_set(declared: Pipeline) -> dg.AssetsDefinition:
 
 
 def publish_rows(
-    state: PipelineState, work: Work, rows: "pl.DataFrame", checks: tuple[CheckOutcome, ...]
+    state: PipelineState,
+    work: Work,
+    rows: "pl.DataFrame",
+    checks: tuple[CheckOutcome, ...],
+    encode: Callable[[Draft], Mapping[str, Any]],
 ) -> Made:
     """Publish the feature rows of a partition that no guard refused."""
     from ml_assets.assets.feature_set.label_rates import class_shares, label_rate
@@ -99,7 +113,9 @@ def publish_rows(
         draft.table(rows, spec.features.key)
         draft.card(rows, spec.features.key, label_columns(spec))
         rates, shares = label_rate(rows, pipeline), class_shares(rows, pipeline)
-        published = draft.publish(attributes={"label_rate": rates, "class_shares": shares})
+        ahead = encode(draft) if is_s3(pipeline.settings.objects) else {}
+        told = {"label_rate": rates, "class_shares": shares, **ahead}
+        published = draft.publish(attributes=told)
     metadata = {**rates, **carded_partition(pipeline, published, address)}
     card = card_of(address, draft.statistics, spec)
     page = partial(table_page, pipeline.store, published, address, card)

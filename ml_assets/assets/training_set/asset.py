@@ -1,6 +1,6 @@
 """training_set: one window of feature rows, split, leak-checked and laid out for the program."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -15,11 +15,12 @@ from ml_assets.adapters.run_config import RunConfig
 from ml_assets.assets.feature_set.leak_checks import leak_specs, outcome, refusal, set_checks
 from ml_assets.errors import LeakError
 from ml_assets.graph.code_version import code_version_of
-from ml_assets.graph.publish import Work
+from ml_assets.graph.publish import Draft, Work
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
+    from ml_assets.adapters.step import RunLog
     from ml_assets.assets.training_set.encoded_set import EncodedSet
 
 STAGE = "training_set"
@@ -78,6 +79,13 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
         )
 
     return materialize
+
+
+def encode_ahead(log: "RunLog", draft: Draft) -> Mapping[str, Any]:
+    """See ``encoded_set.encode_ahead``, which is loaded where a partition is encoded."""
+    from ml_assets.assets.training_set import encoded_set
+
+    return encoded_set.encode_ahead(log, draft)
 
 
 def _shown(made: "EncodedSet") -> dict[str, Any]:

@@ -1,23 +1,25 @@
 """A training set before it is published: split, encoded, and examined for leaks."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+import polars as pl
 from pydantic import TypeAdapter
 
 from ml_assets.adapters.step import RunLog
 from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import (
+    Known,
     Written,
     load_schema,
-    scan_shards,
     shard_ref,
     write_labelled,
+    write_shard,
 )
 from ml_assets.assets.training_set.split import SplitPlan
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.assets.training_set.unknown import tell_unknown
 from ml_assets.assets.training_set.window import (
     embargo_of,
@@ -28,14 +30,24 @@ from ml_assets.assets.training_set.window import (
     resolve_window,
     window_inputs,
 )
-from ml_assets.errors import counted
+from ml_assets.errors import MlAssetsError, counted, quoted
 from ml_assets.graph.data_card import card_of, split_labels
-from ml_assets.graph.publish import Draft, Published, Work
+from ml_assets.graph.publish import TABLE_FILE, Draft, Published, Work
 from ml_assets.reports.card import Card
+from ml_assets.settings import is_s3
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.leaks import LeakFinding
-from ml_assets.spec.program import SCHEMA_FILE, Ref, Shard, ShardSchema, Split
+from ml_assets.spec.program import (
+    SCHEMA_FILE,
+    SHARD_FILE,
+    SPLIT,
+    Ref,
+    Shard,
+    ShardSchema,
+    Split,
+)
 from ml_assets.spec.records import InputVersion
+from ml_assets.spec.split import TimeGroupSplit
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -45,6 +57,8 @@ from ml_assets.store.table_survey import survey
 STAGE = "training_set"
 SHARDS_FILE = "shards.json"
 """Beside the schema: the shards of all partitions of the window, by what they were encoded from."""
+SHARD = "shard"
+"""Attribute of a partition of feature_set: its shard, by the key that it is known by."""
 _SHARDS: TypeAdapter[dict[str, Shard]] = TypeAdapter(dict[str, Shard])
 
 
@@ -59,6 +73,8 @@ class EncodedSet:
     schema: ShardSchema
     findings: tuple[LeakFinding, ...]
     """What every leak guard says; the set is there whatever they say, and is not published."""
+    splits: Mapping[Split, SplitRows]
+    """The rows of its splits, as they were before they were encoded."""
     written: Written
     """Its shards, those of the embargo's partitions too."""
     partial: tuple[str, ...] = ()
@@ -110,30 +126,64 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
         spec.label,
         pipeline.objects.folder("shards", pipeline.name),
         beside=embargo_rows(state, window),
-        known=last_shards(state),
+        known=known_shards(state),
         scratch=scratch_in(pipeline.scratch),
     )
-    for shard in written.beside:
+    for shard in written.fresh:  # each by itself: a set that is there does not tell what it lacks
         pipeline.objects.publish(shard_ref(written.ref, shard))
     pipeline.objects.publish(written.ref)
     log.info(shards_in_words(written))
     schema = load_schema(written.ref)
     findings = examine_set(pipeline, rows, schema, window)
-    return EncodedSet(window, inputs, written.ref, schema, findings, written, partial)
+    return EncodedSet(window, inputs, written.ref, schema, findings, rows, written, partial)
 
 
-def last_shards(state: PipelineState) -> dict[str, Shard]:
-    """Key of what each was encoded from -> the shard, as the set says that was published last."""
-    path = Address(state.name, STAGE).file(SHARDS_FILE)
-    return _SHARDS.validate_json(state.read_bytes(path)) if state.exists(path) else {}
+def known_shards(state: PipelineState) -> Known:
+    """The shards of the set that was published last, and those made with their partitions."""
+    objects, path = state.objects, Address(state.name, STAGE).file(SHARDS_FILE)
+    last = _SHARDS.validate_json(state.read_bytes(path)) if state.exists(path) else {}
+    ahead: dict[str, Shard] = {}
+    if is_s3(state.pipeline.settings.objects):
+        for record in state.partitions(Address(state.name, "feature_set")).values():
+            ahead |= _SHARDS.validate_python(record.attributes.get(SHARD, {}))
+
+    def kept(digest: str) -> bool:
+        return objects.renew("shards", state.name, digest, SHARD_FILE)
+
+    return Known({**last, **ahead}, frozenset(ahead.keys() - last.keys()), kept)
+
+
+def encode_ahead(log: RunLog, draft: Draft) -> dict[str, Any]:
+    """Encode a partition of feature_set that is about to be published, for every window it is in.
+
+    Returns:
+        What its record says of the shard; empty where it cannot be encoded by itself.
+    """
+    pipeline, address = draft.pipeline, draft.work.address
+    spec, known = pipeline.spec, pl.col(pipeline.spec.label.column).is_not_null()
+    if address.partition is None or spec.label.query or spec.features.tokens:
+        return {}
+    if isinstance(spec.split, TimeGroupSplit):  # which rows it keeps hangs on other partitions
+        return {}
+    folder = pipeline.objects.folder("shards", pipeline.name)
+    part = Part(pl.scan_parquet(draft.file(TABLE_FILE)).filter(known), draft.version)
+    try:
+        key, shard = write_shard(part, spec.features, spec.label, folder)
+        pipeline.objects.publish(Ref(uri=str(folder / shard.digest), digest=shard.digest))
+    except MlAssetsError as error:  # whether its rows can be trained on is training_set's to say
+        said = quoted(error)
+        log.warning(f"{address} is published without its shard, training_set makes it: {said}")
+        return {}
+    return {SHARD: {key: shard.model_dump(mode="json")}}
 
 
 def shards_in_words(written: Written) -> str:
     """How many shards there are, and how many of them were there."""
-    old = written.shards - written.encoded
+    old = written.shards - written.encoded - written.ahead
+    ahead = f", {written.ahead:,} encoded with their partitions" if written.ahead else ""
     return (
         f"{counted(written.shards, 'shard')}: {written.encoded:,} encoded, {old:,} as in the set"
-        " before"
+        f" before{ahead}"
     )
 
 
@@ -148,10 +198,17 @@ def publish_set(
         }
         draft.text(SHARDS_FILE, canonical_json(shards))
         key, labels = state.spec.features.key, split_labels(state.spec)
-        parts = (survey(rows, key, labels) for rows in scan_shards(made.ref, made.schema))
-        draft.card_of(reduce(merge, parts))
+        draft.card_of(reduce(merge, (survey(rows, key, labels) for rows in _parts(made.splits))))
         published = draft.publish(attributes=made.attributes, data_version=made.ref.digest)
     return published, card_of(work.address, draft.statistics, state.spec)
+
+
+def _parts(splits: Mapping[Split, SplitRows]) -> Iterator[pl.LazyFrame]:
+    """The rows of each part, with their split: no shard has to be here to tell them."""
+    for split, rows in splits.items():
+        for part in rows.parts:
+            if part.count:
+                yield part.rows.with_columns(pl.lit(split).alias(SPLIT))
 
 
 def examine_set(

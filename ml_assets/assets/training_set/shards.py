@@ -9,13 +9,12 @@ partitions.
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 import polars as pl
@@ -30,7 +29,7 @@ from ml_assets.assets.training_set.encoding import (
 from ml_assets.assets.training_set.fitting import Fitted, fit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.assets.training_set.tokens import token_arrays
-from ml_assets.errors import RowsRefused, StorageError, WindowError
+from ml_assets.errors import RowsRefused, StorageError
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.closure import closure
 from ml_assets.spec.features import FeaturesSpec
@@ -52,7 +51,6 @@ from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
 from ml_assets.store.shard_rows import checksums
 
 NO_ROWS = SplitRows(())
-NOTHING_KNOWN: Mapping[str, Shard] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -63,47 +61,37 @@ class NotComparable:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Shards that were encoded before: what is equal to one of them is not encoded again."""
+
+    shards: Mapping[str, Shard] = field(default_factory=dict)
+    """Key of the version that each was encoded from -> the shard."""
+    ahead: frozenset[str] = frozenset()
+    """The keys of those that were encoded with their partitions."""
+    kept: Callable[[str], bool] = lambda _: False
+    """Whether that of a digest is kept: from then on as long as a new one."""
+
+
+NOTHING_KNOWN = Known()
+
+
+@dataclass(frozen=True)
 class Written:
     """A training set on disk."""
 
     ref: Ref
     shards: int
-    encoded: int
-    """How many of the shards had to be encoded; the others were there."""
+    fresh: tuple[Shard, ...]
+    """Those that had to be encoded; the others were there."""
+    ahead: int
+    """How many of the others were encoded with their partitions."""
     versions: dict[str, Shard]
     """Key of the version that a shard was encoded from -> the shard; of those that have one."""
-    beside: tuple[Shard, ...]
-    """Those that belong to no split."""
 
-
-def labelled_rows(
-    splits: Mapping[Split, Sequence[Part]], label: LabelSpec
-) -> dict[Split, SplitRows]:
-    """The rows of each split that can be trained or judged on: those without a label are left out.
-
-    The rows of a ranking are put in the order of their queries, which may lie in several
-    partitions: they are one part.
-
-    Raises:
-        WindowError: a split has no labelled row.
-    """
-    found: dict[Split, SplitRows] = {}
-    for name, parts in splits.items():
-        known = [
-            replace(part, rows=part.rows.filter(pl.col(label.column).is_not_null()))
-            for part in parts
-        ]
-        if label.query:
-            together = pl.concat(part.rows for part in known)
-            known = [Part(together.sort(label.query, maintain_order=True))]
-        found[name] = SplitRows(tuple(known))
-    empty = [name for name, rows in found.items() if not len(rows)]
-    if empty:
-        raise WindowError(
-            f"The splits {empty} have no row with a label {label.column!r}:"
-            " the outcomes have not arrived yet, or the window is too short."
-        )
-    return found
+    @property
+    def encoded(self) -> int:
+        """How many had to be encoded."""
+        return len(self.fresh)
 
 
 def write_labelled(
@@ -113,23 +101,37 @@ def write_labelled(
     folder: Path,
     *,
     beside: SplitRows = NO_ROWS,
-    known: Mapping[str, Shard] = NOTHING_KNOWN,
+    known: Known = NOTHING_KNOWN,
     scratch: Path | None = None,
 ) -> Written:
     """Lay labelled rows out below ``folder``, a shard for each part; fitted on ``train`` alone.
 
     Args:
         beside: rows of no split, which the next window has: of them shards are made, too.
-        known: the shards of an earlier set: what is equal to one of them is not encoded again.
+        known: shards that need not be encoded again.
         scratch: where files may lie meanwhile.
     """
     fitted = fit(rows["train"], features, label, scratch)
     tokens = fitted.preprocessing.tokens
-    encoder = _Shards(folder, features.numeric, features.categorical, label, dict(known), tokens)
+    encoder = _Shards(folder, features.numeric, features.categorical, label, known, tokens)
     splits: dict[Split, tuple[Shard, ...]] = {n: encoder.of(parts) for n, parts in rows.items()}
-    further = encoder.of(beside)
+    encoder.of(beside)
     ref = _write(splits, fitted, label, folder)
-    return Written(ref, encoder.made, encoder.encoded, encoder.versions, further)
+    return Written(ref, encoder.made, tuple(encoder.fresh), encoder.ahead, encoder.versions)
+
+
+def write_shard(
+    part: Part, features: FeaturesSpec, label: LabelSpec, folder: Path
+) -> tuple[str, Shard]:
+    """The shard of a version's labelled rows, below ``folder``, and the key that it is known by.
+
+    Raises:
+        SpecError: a label is not what the spec declares.
+    """
+    encoder = _Shards(folder, features.numeric, features.categorical, label)
+    encoder.of(SplitRows((part,)))
+    ((key, shard),) = encoder.versions.items()
+    return key, shard
 
 
 def write_scoring_set(
@@ -228,15 +230,11 @@ def scan_rows(ref: Ref, schema: ShardSchema) -> pl.LazyFrame:
     Raises:
         StorageError: a shard is missing, or not what the schema names.
     """
-    return pl.concat(scan_shards(ref, schema))
-
-
-def scan_shards(ref: Ref, schema: ShardSchema) -> Iterator[pl.LazyFrame]:
-    """The same rows, a shard at a time."""
-    for split in schema.splits:
-        for folder, files in _shard_files(ref, schema, split):
-            rows = pl.scan_parquet(folder / files.table.path)
-            yield rows.with_columns(pl.lit(split).alias(SPLIT))
+    return pl.concat(
+        pl.scan_parquet(folder / files.table.path).with_columns(pl.lit(split).alias(SPLIT))
+        for split in schema.splits
+        for folder, files in _shard_files(ref, schema, split)
+    )
 
 
 def _shard_files(ref: Ref, schema: ShardSchema, split: Split) -> Iterator[tuple[Path, ShardFiles]]:
@@ -265,7 +263,7 @@ def _write_holdout(
     numeric = tuple(column.name for column in manifest.preprocessing.numeric)
     categorical = tuple(column.name for column in manifest.preprocessing.categorical)
     tokens = manifest.preprocessing.tokens
-    encoder = _Shards(folder, numeric, categorical, label, {}, tokens)
+    encoder = _Shards(folder, numeric, categorical, label, tokens=tokens)
     fitted = Fitted(manifest.preprocessing, manifest.label_scale, (0.0,))
     return _write({"holdout": encoder.of(SplitRows.of(rows))}, fitted, label, folder)
 
@@ -294,12 +292,13 @@ class _Shards:
     numeric: Sequence[str]
     categorical: Sequence[str]
     label: LabelSpec
-    known: dict[str, Shard]
+    known: Known = NOTHING_KNOWN
     tokens: Tokens | None = None
     """How texts are cut; None: there are none."""
     versions: dict[str, Shard] = field(default_factory=dict)
     made: int = 0
-    encoded: int = 0
+    fresh: list[Shard] = field(default_factory=list)
+    ahead: int = 0
 
     def of(self, rows: SplitRows) -> tuple[Shard, ...]:
         """A shard for each part that has rows."""
@@ -307,10 +306,12 @@ class _Shards:
 
     def _shard(self, part: Part) -> Shard:
         key = self._key(part)
-        shard = self.known.get(key)
-        if shard is None or not renew(self.folder / shard.digest / SHARD_FILE):
+        shard = self.known.shards.get(key)
+        if shard is None or not self.known.kept(shard.digest):
             shard = self._encode(part.rows.collect())
-            self.encoded += 1
+            self.fresh.append(shard)
+        elif key in self.known.ahead:
+            self.ahead += 1
         self.made += 1
         if key:
             self.versions[key] = shard

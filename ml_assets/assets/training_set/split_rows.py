@@ -1,10 +1,14 @@
 """Reads the labelled rows of a split one partition at a time, so they are never all in memory."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
+
+from ml_assets.errors import WindowError
+from ml_assets.spec.pipeline import LabelSpec
+from ml_assets.spec.program import Split
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,33 @@ class SplitRows:
             taken.append(frame.gather_every(step, -passed % step))
             passed += len(frame)
         return pl.concat(taken)
+
+
+def labelled_rows(
+    splits: Mapping[Split, Sequence[Part]], label: LabelSpec
+) -> dict[Split, SplitRows]:
+    """The rows of each split that can be trained or judged on: those without a label are left out.
+
+    The rows of a ranking are put in the order of their queries, which may lie in several
+    partitions: they are one part.
+
+    Raises:
+        WindowError: a split has no labelled row.
+    """
+    found: dict[Split, SplitRows] = {}
+    for name, parts in splits.items():
+        known = [
+            replace(part, rows=part.rows.filter(pl.col(label.column).is_not_null()))
+            for part in parts
+        ]
+        if label.query:
+            together = pl.concat(part.rows for part in known)
+            known = [Part(together.sort(label.query, maintain_order=True))]
+        found[name] = SplitRows(tuple(known))
+    empty = [name for name, rows in found.items() if not len(rows)]
+    if empty:
+        raise WindowError(
+            f"The splits {empty} have no row with a label {label.column!r}:"
+            " the outcomes have not arrived yet, or the window is too short."
+        )
+    return found

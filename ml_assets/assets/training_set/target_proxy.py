@@ -71,9 +71,9 @@ def find_proxies(
         )
     found = dict[str, float]()
     for some in _in_groups(features):
-        columns = [*some.numeric, *some.categorical]
-        train, validation = (_thinned(rows[name], columns) for name in ("train", "validation"))
-        found |= strengths(train, validation, known, judged, some, measure)
+        columns = [*some.numeric, *some.categorical]  # those before are let go of first
+        thinned = (_thinned(rows[name], columns) for name in ("train", "validation"))
+        found |= strengths(next(thinned), next(thinned), known, judged, some, measure)
     bad = [n for n, value in found.items() if value > bound and n not in guard.except_for]
     ranked = sorted(found, key=lambda name: -found[name])
     told = ", ".join(f"{name} {found[name]:.3f}" for name in (bad or ranked)[:5])

@@ -22,31 +22,41 @@ class Split:
     clean: pl.DataFrame
     quarantined: pl.DataFrame
     """The columns of the table, and ``_reason``."""
+    rows_in: int
+    """Counted apart: what came in."""
 
 
-def keep_all(table: pl.DataFrame) -> Split:
+def keep_all(table: pl.LazyFrame) -> Split:
     """Part a table of which nothing is kept back."""
-    return Split(table, table.clear().with_columns(pl.lit(None, pl.String).alias(REASON)))
+    clean = table.collect(engine="streaming")
+    none = clean.clear().with_columns(pl.lit(None, pl.String).alias(REASON))
+    return Split(clean, none, clean.height)
 
 
-def split(table: pl.DataFrame, breaks: Mapping[str, pl.Expr]) -> Split:
-    """Keep back the rows that break any check.
+def split(table: pl.LazyFrame, breaks: Mapping[str, pl.Expr]) -> Split:
+    """Keep back the rows that break any check, while the table is read: it is never held whole.
 
     Args:
         table: the incoming rows.
         breaks: check name -> expression that is true where a row breaks it, never null.
     """
-    marked = table.with_columns(_reason(breaks))
-    sound = pl.col(REASON) == ""
-    return Split(marked.filter(sound).drop(REASON), marked.filter(~sound))
+    flags = {f"\0{number}": broken for number, broken in enumerate(breaks.values())}
+    reason = _reason(dict(zip(breaks, map(pl.col, flags), strict=True)))
+    marked = table.with_columns(**flags).filter(pl.any_horizontal(*flags))
+    kept_back = marked.select(*table.collect_schema().names(), reason)
+    clean = table.filter(~pl.any_horizontal(*breaks.values()))
+    # one after the other: in one query the streaming engine holds a seventh more
+    back, rest = (part.collect(engine="streaming") for part in (kept_back, clean))
+    return Split(rest, back, table.select(pl.len()).collect(engine="streaming").item())
 
 
-def withhold(table: pl.DataFrame, breaks: Mapping[str, pl.Expr], failed: Sequence[str]) -> Split:
+def withhold(table: pl.LazyFrame, breaks: Mapping[str, pl.Expr], failed: Sequence[str]) -> Split:
     """Keep back every row: those that break a check say which, the others say what failed."""
     held = f"{HELD_BACK}: {', '.join(failed)} failed"
     reason = _reason(breaks) if breaks else pl.lit("").alias(REASON)
-    marked = table.with_columns(reason).with_columns(pl.col(REASON).replace("", held))
-    return Split(table.clear(), marked)
+    whole = table.collect(engine="streaming")
+    marked = whole.with_columns(reason).with_columns(pl.col(REASON).replace("", held))
+    return Split(whole.clear(), marked, whole.height)
 
 
 def check_balance(rows_in: int, clean: pl.DataFrame, quarantined: pl.DataFrame) -> None:

@@ -6,7 +6,7 @@ sessions. Objects that exist only locally are drafts.
 """
 
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway
@@ -59,6 +59,20 @@ class S3Objects(LocalObjects):
         inner, folder = self._inner(ref), Path(ref.uri)
         kind = SHARD if (folder / SHARD.manifest).is_file() else _kind(inner[0])
         publish_folder(self.place.at(*inner), folder, kind, RENEWED)
+
+    def renew(self, *manifest: str) -> bool:
+        """See ``LocalObjects.renew``: what lies in the bucket counts, and nothing is brought here.
+
+        Raises:
+            StoreAway: nobody can tell.
+        """
+        name = "/".join(manifest)
+        there = next((item for item in self.place.items(name)), None)
+        if there is None:
+            return False
+        if datetime.now(UTC) - there.changed > RENEWED:
+            self.place.write(name, self.place.read(name) or b"")
+        return True
 
     def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:
         """See ``LocalObjects.adopt``; it is published, too."""

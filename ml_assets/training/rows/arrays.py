@@ -33,6 +33,8 @@ from ml_assets.training.stop import BadData
 _CHUNK = 1_000_000
 _AT_ONCE = 1 << 16
 """Rows that are encoded at once: they are held as they were, too."""
+_KEPT = 64 << 20
+"""Bytes of encoded rows that are kept, of a split that is read again and again."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ class SplitArrays:
         self._parts = [ShardArrays(folder.parent / s.digest, s.rows, self._encoder) for s in shards]
         self._starts = np.cumsum([0, *(shard.rows for shard in shards)])
         self._queries = self._relevant_queries(folder) if schema.task == "ranking" else None
+        self._passed, self._kept = 0, None
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -182,6 +185,27 @@ class SplitArrays:
         return last - first
 
     def _taken(self, rows: NDArray[np.int64]) -> Rows:
+        if self._kept is None and self._passed >= len(self):  # nothing is kept of what is read once
+            self._kept = self._encoded_whole()
+            self._passed = 0
+        if self._kept is not None:
+            return Rows(*(np.take(array, rows, axis=0) for array in self._kept))
+        self._passed += len(rows)
+        return self._encoded(rows)
+
+    def _encoded_whole(self) -> tuple[NDArray[Any], ...] | None:
+        """All rows as encoded, for those that are read again; None: they are too many."""
+        one = self._encoded(np.zeros(1, np.int64))
+        found = tuple(_empty(a, len(self)) for a in (one.numeric, one.categorical, one.label))
+        if sum(array.nbytes for array in found) > _KEPT:  # of what is not written none is taken
+            return None
+        for first in range(0, len(self), _AT_ONCE):
+            some = self._encoded(np.arange(first, min(first + _AT_ONCE, len(self))))
+            for array, new in zip(found, (some.numeric, some.categorical, some.label), strict=True):
+                array[first : first + len(new)] = new
+        return found
+
+    def _encoded(self, rows: NDArray[np.int64]) -> Rows:
         numbers, missing, codes, labels = (_empty(like, len(rows)) for like in self._likes)
         for part, places, own in self._owners(rows):
             numbers[places] = np.take(part.numeric, own, axis=0)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.training import TrainingSpec
-from ml_assets.training.rows.order import key, mixed, permuted
+from ml_assets.training.rows.order import AT_ONCE, key, mixed, permuted
 
 _BLOCKS, _LANE, _WINDOW = 2_000_003, 2_000_017, 2_000_029
 """Set the draws of blocks, lanes and windows apart from all others of a seed."""
@@ -59,9 +59,19 @@ class BlockOrder:
         self._starts: list[int] = np.cumsum([0, *self._lengths]).tolist()
         self._laid = OrderedDict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]()
         self._mixed = OrderedDict[tuple[int, Window], NDArray[np.int64]]()
+        self._whole = OrderedDict[tuple[int, int], NDArray[np.int64]]()
 
     def permuted(self, positions: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
         """The units at ``positions`` of the epoch's order; a bijection of ``range(units)``."""
+        if self.units > AT_ONCE:
+            return self._walked(positions, seed, epoch)
+        if (known := self._whole.get((seed, epoch))) is None:
+            known = self._whole[seed, epoch] = self._walked(np.arange(self.units), seed, epoch)
+            if len(self._whole) > 2:
+                self._whole.popitem(last=False)
+        return known[positions]
+
+    def _walked(self, positions: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
         microbatches, within = np.divmod(positions, self._share)
         rounds, lanes = np.divmod(microbatches, self._lanes)
         places = rounds * self._share + within

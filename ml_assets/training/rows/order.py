@@ -8,6 +8,7 @@ the n-th further draw of such a row.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,18 +18,32 @@ from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.stop import BadData
 
 _ROUNDS = 6
+AT_ONCE = 1 << 20
+"""The order of so many rows is made once an epoch, and kept: 8 MB."""
 
 
 def permuted(positions: NDArray[np.int64], rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
     """The row numbers at ``positions`` of the epoch's order; a bijection of ``range(rows)``."""
+    if rows > AT_ONCE:
+        return _walked(positions, rows, seed, epoch)
+    return _whole(rows, seed, epoch)[positions]
+
+
+@lru_cache(maxsize=2)
+def _whole(rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return _walked(np.arange(rows), rows, seed, epoch)
+
+
+def _walked(positions: NDArray[np.int64], rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
     half = max(1, ((rows - 1).bit_length() + 1) // 2)
-    keys = [np.uint64(mixed(key(seed, epoch, number))) for number in range(_ROUNDS)]
-    found = _feistel(positions.astype(np.uint64), half, keys)
-    outside = found >= rows
-    while outside.any():
-        found[outside] = _feistel(found[outside], half, keys)
-        outside = found >= rows
-    return found.astype(np.int64)
+    rounds = _rounds(half, seed, epoch)
+    found = _feistel(positions, half, rounds)
+    outside = np.flatnonzero(found >= rows)
+    while len(outside):
+        again = _feistel(found[outside], half, rounds)
+        found[outside] = again
+        outside = outside[again >= rows]
+    return found
 
 
 def microbatch_seed(seed: int, step: int, microbatch: int) -> int:
@@ -43,16 +58,28 @@ def key(seed: int, first: int, second: int) -> int:
     ) % 2**64
 
 
-def _feistel(values: NDArray[np.uint64], half: int, keys: list[np.uint64]) -> NDArray[np.uint64]:
-    bits, mask = np.uint64(half), np.uint64((1 << half) - 1)
-    left, right = values >> bits, values & mask
-    for one in keys:
-        found = right ^ one
-        _mix(found)
-        found &= mask
+@lru_cache(maxsize=2)
+def _rounds(half: int, seed: int, epoch: int) -> tuple[NDArray[np.int64], ...]:
+    """What each round makes of each half: half the bits of a row's number have few values."""
+    found: list[NDArray[np.int64]] = []
+    for number in range(_ROUNDS):
+        values = np.arange(1 << half, dtype=np.uint64) ^ np.uint64(mixed(key(seed, epoch, number)))
+        _mix(values)
+        found.append((values & np.uint64((1 << half) - 1)).astype(np.int64))
+    return tuple(found)
+
+
+def _feistel(
+    values: NDArray[np.int64], half: int, rounds: tuple[NDArray[np.int64], ...]
+) -> NDArray[np.int64]:
+    left, right = values >> half, values & ((1 << half) - 1)
+    for one in rounds:
+        found = one[right]
         found ^= left
         left, right = right, found
-    return (left << bits) | right
+    left <<= half
+    left |= right
+    return left
 
 
 _FIRST, _SECOND, _SHIFT = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 33

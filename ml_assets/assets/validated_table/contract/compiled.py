@@ -87,12 +87,13 @@ class Audit:
 
     @cached_property
     def _parts(self) -> Split:
-        table = self.incoming.collect(engine="streaming")
         if self._failed:
-            parts = withhold(table, self.breaks, self._failed)
+            parts = withhold(self.incoming, self.breaks, self._failed)
+        elif self.breaks:
+            parts = split(self.incoming, self.breaks)
         else:
-            parts = split(table, self.breaks) if self.breaks else keep_all(table)
-        check_balance(table.height, parts.clean, parts.quarantined)
+            parts = keep_all(self.incoming)
+        check_balance(parts.rows_in, parts.clean, parts.quarantined)
         return parts
 
 
