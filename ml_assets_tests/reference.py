@@ -26,6 +26,7 @@ from ml_assets.spec import (
     gates,
     label,
     leaks,
+    network_batch,
     parallel,
     partitions,
     pipeline,
@@ -58,6 +59,7 @@ PARTS: tuple[tuple[str, object], ...] = (
         (
             features.FeaturesSpec,
             features.DecodeSpec,
+            features.EngineSpec,
             features.SubjectSpec,
             features.TableSpec,
             texts.TokensSpec,
@@ -67,6 +69,7 @@ PARTS: tuple[tuple[str, object], ...] = (
     ("Label", (label.LabelSpec,)),
     ("Split", split.SplitSpec),
     ("Model", training.ModelSpec),
+    ("Parts of a model", (network_batch.BatchTensor,)),
     (
         "Training",
         (

@@ -1,6 +1,7 @@
 """The runner of the benchmarks: it names what is lacking, loses no crash, and writes the page."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from benchmarks import kept as kept_figures
 from benchmarks.__main__ import main
 from benchmarks.catalog import HERE, benchmarks
+from benchmarks.figures import KEPT
 from benchmarks.kept import Figure, results
 from benchmarks.page import PAGE, page
 
@@ -56,6 +58,20 @@ def test_a_benchmark_is_a_module_too() -> None:
         [sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=False
     )
     assert done.stdout == "figures\n", done.stderr
+
+
+def test_that_of_a_gpu_runs_to_its_end_without_one_and_tells_no_figure(tmp_path: Path) -> None:
+    pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
+    kept = tmp_path / "figures.jsonl"
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", KEPT: str(kept)}
+    command = [sys.executable, str(HERE / "gpu.py")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "this is a toy on the CPU, without a compiler, and no measurement" in done.stdout
+    for name in ("toy_mfu_pct", "toy_step_to_plain", "width_16_step_to_plain", "stall_to_save"):
+        (line,) = [line for line in done.stdout.splitlines() if name in line]
+        assert line.endswith(" no measurement")
+    assert not kept.exists()
 
 
 def test_what_a_benchmark_lacks_is_named_before_it_begins(

@@ -10,7 +10,7 @@ import pytest
 
 from ml_assets.cli.groups import CommandGroup
 from ml_assets.cli.main import commands
-from ml_assets.doors import COMMANDS, FIELDS, PAGES
+from ml_assets.doors import COMMANDS, ENGINES, FIELDS, PAGES
 from ml_assets_tests.cli.words import TOP
 from ml_assets_tests.worlds import deliveries
 
@@ -82,7 +82,7 @@ def test_no_file_of_the_core_names_an_extra_but_the_doors() -> None:
 
 
 def test_every_extra_has_a_door() -> None:
-    doors = [*FIELDS.values(), *COMMANDS.values(), *PAGES.values()]
+    doors = [*FIELDS.values(), *ENGINES.values(), *COMMANDS.values(), *PAGES.values()]
     assert {module.split(".")[2] for module in doors} == set(EXTRAS)
 
 

@@ -201,10 +201,18 @@ def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:
 
 
 def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """The run failed, but no step of it did: its process was killed, or never began."""
+    """The run failed, but no step of it by itself: its process was killed, told to end, or never
+    began. Who ends the UI interrupts the step that is under way.
+    """
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False
-    return not instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    events = [entry.dagster_event for entry in entries if entry.dagster_event]
+    errors = [event.step_failure_data.error for event in events]
+    return all(error is not None and error.cls_name == _INTERRUPTED for error in errors)
+
+
+_INTERRUPTED = "DagsterExecutionInterruptedError"
 
 
 def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, candidate: CandidateRun) -> bool:

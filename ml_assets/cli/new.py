@@ -98,9 +98,9 @@ def new(
     Reads your data (--from) and finds its types, its key, its times, the texts that mean "no
     value", and the months or days in the names of files. Reports its assumptions and writes
     defs.yaml, features.py and a contract, all of which you can change. --network adds a network,
-    and --ci a workflow beside the folder of pipelines. Without --from you get 600 made-up orders.
-    On a terminal it asks what it cannot decide. NAME has lower-case letters, digits and
-    underscores.
+    and --ci a workflow beside the folder of pipelines. Without --from you get 600 made-up orders,
+    with a label of --task. On a terminal it asks what it cannot decide. NAME has lower-case
+    letters, digits and underscores.
 
     \b
       ml-assets new spoilage --from batches.csv --label spoiled
@@ -110,10 +110,9 @@ def new(
     from ml_assets.scaffold.folder import new_folder, write_pipeline
 
     settings = read_settings(rooms_to_come=True)
-    if what is None and any((label, key, time, ahead, task, nulls)):
+    if what is None and any((label, key, time, ahead, nulls)):
         raise SpecError(
-            "--label, --ahead, --key, --time, --task and --null describe a table: name it by"
-            " --from."
+            "--label, --ahead, --key, --time and --null describe a table: name it by --from."
         )
     check_zone(zone)
     room = _room(settings, into)
@@ -164,7 +163,7 @@ class TableOptions:
 
         what = self.what or (_ask("Your data (a file, a folder; empty: made-up orders)") or None)
         if what is None:
-            return sample_table()
+            return sample_table(self.task or "binary")
         given = self._given(what, name, settings)
         label = self.label or _ask("What is to be predicted?", given.frame.columns)
         if not label:

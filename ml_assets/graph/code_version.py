@@ -25,7 +25,9 @@ from ml_assets.store.pipeline_context import Pipeline
 
 def code_version_of(pipeline: Pipeline, stage: str, source: str | None = None) -> str:
     """Digest of the part of the spec and of the code that decide this stage's content."""
+    engine = pipeline.spec.features.engine
     kind = pipeline.spec.sources[source].kind if stage == "raw_snapshot" and source else ""
+    kind = engine.kind if stage == "feature_set" and engine else kind
     return digest_of(
         {
             "spec": _plain(_spec_part(pipeline, stage, source)),
@@ -58,8 +60,8 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
     table = spec.sources.get(source or "")
     if table is not None:  # how old it may get, or is looked at, changes nothing in it
         table = table.model_copy(update={"freshness": None, "settled": None})
-    # what can be predicted does not touch what is trained on
-    features = spec.features.model_copy(update={"subject": None})
+    # what can be predicted does not touch what is trained on, nor how much memory makes it
+    features = spec.features.model_copy(update={"subject": None, "engine": None})
     # what is made again at the features is not asked of the training set
     guards = spec.leaks.model_copy(update={"future_events": FutureEvents()})
     # what is only looked at is no other model

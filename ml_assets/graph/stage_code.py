@@ -56,6 +56,8 @@ READERS = {
     "iceberg": _LAKE,
 }
 """Kind of a source -> where reading it begins; all others are files."""
+ENGINES = {"duckdb": "ml_assets.extras.out_of_core.engine:OnDuckDB"}
+"""Kind of the engine of the features -> where running them begins; polars is in every stage."""
 FILES = "ml_assets.assets.raw_snapshot.readers.files:read_file"
 
 _SAID = "what is said, drawn or told of a result that stands"
@@ -178,11 +180,12 @@ def stage_code(stage: str, kind: str = "", package: Path = PACKAGE) -> str:
     """Digest of the code of this package that decides what a stage makes.
 
     Args:
-        kind: of the source; of raw_snapshot only.
+        kind: of the source, of raw_snapshot; of the engine, of feature_set; else there is none.
     """
     reader = (READERS.get(kind, FILES),) if stage == "raw_snapshot" else ()
+    engine = (ENGINES[kind],) if stage == "feature_set" and kind else ()
     found = closure(
-        (*BEGINNINGS[stage], *reader),
+        (*BEGINNINGS[stage], *reader, *engine),
         stops=[*NOT_DECIDING],
         values=["ml_assets.spec"],
         package=package,

@@ -45,7 +45,8 @@ from ml_assets.spec.program import (
     World,
     training_world,
 )
-from ml_assets.spec.training import COUNTED
+from ml_assets.spec.sanity import NetworkSize
+from ml_assets.spec.training import COUNTED, Module
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.signing import Keys
 
@@ -181,7 +182,12 @@ class SessionLauncher:
 
         def held(number: int, world: World) -> RequestT:
             schema = Path(job.data.uri) / "schema.json"
-            if isinstance(job.model, COUNTED) and schema.is_file():
+            own = self._measured_size(job)
+            if own is not None:
+                room = self._runner.room(job.cluster)
+                counted = own.parameters, room
+                require_fits(job.model, job.training, world, *counted, held=own.held_numbers)
+            elif isinstance(job.model, COUNTED) and schema.is_file():
                 columns = ShardSchema.model_validate_json(schema.read_bytes())
                 count = parameters_on(job.model, columns)
                 room = self._runner.room(job.cluster)
@@ -193,6 +199,14 @@ class SessionLauncher:
             return request(number, world)
 
         return held
+
+    def _measured_size(self, job: TrainJob | MeasureJob | SanityJob) -> NetworkSize | None:
+        """Of a team's own network, as it was when it was examined; None: it was not, or is ours."""
+        if not isinstance(job.model, Module) or isinstance(job, SanityJob):
+            return None
+        asked = SanityJob(job.pipeline, job.model, job.training, job.data, job.cluster, job.code)
+        examined = self.known_sanity(asked)
+        return examined.size if examined else None
 
 
 def train_request(job: TrainJob, folder: SessionFolder, number: int, world: World) -> TrainRequest:

@@ -85,8 +85,8 @@ class LabelledTable:
         return [column.name for column in self.columns if column.use == use]
 
 
-def sample_table() -> LabelledTable:
-    """600 made-up orders, some of them sent back; the same at every call."""
+def sample_table(task: Task = "binary") -> LabelledTable:
+    """600 made-up orders, always the same: sent back or not, what became of it, minutes to pack."""
     draw = random.Random(20)
     begin = datetime(2024, 1, 1, tzinfo=UTC)
     rows: list[dict[str, object]] = []
@@ -94,10 +94,16 @@ def sample_table() -> LabelledTable:
         amount, region = round(draw.lognormvariate(3.5, 0.8), 2), draw.choice("NESW")
         chance = 0.1 + 0.5 * (amount > 60) + 0.2 * (region == "N")
         row = {"order": number, "ordered_at": begin + timedelta(hours=number)}
-        row |= {"amount": amount, "items": draw.randint(1, 9), "region": region}
-        rows.append({**row, "sent_back": draw.random() < chance})
+        items = draw.randint(1, 9)
+        row |= {"amount": amount, "items": items, "region": region}
+        sent_back = draw.random() < chance
+        outcome = ("exchanged" if amount > 60 else "sent_back") if sent_back else "kept"
+        minutes = round(2 + 1.5 * items + amount % 1, 1)
+        labels = {"multiclass": {"outcome": outcome}, "regression": {"minutes": minutes}}
+        rows.append(row | labels.get(task, {"sent_back": sent_back}))
+    label = [*rows[0]][-1]
     given = Given(pl.DataFrame(rows).with_columns(pl.col("items").cast(pl.Float64)), rows="written")
-    return describe(given, label="sent_back", key=["order"], time="ordered_at")
+    return describe(given, label=label, key=["order"], time="ordered_at")
 
 
 def free_name(wanted: str, taken: Collection[str]) -> str:

@@ -1,10 +1,11 @@
 """The results of a team's functions: its own tables, the features, and the online features."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
 from ml_assets.spec.paths import inside
 from ml_assets.spec.texts import TokensSpec
@@ -15,6 +16,19 @@ FunctionPath = Annotated[
     AfterValidator(inside),
 ]
 """``file.py:name``, the file relative to the pipeline's folder."""
+
+
+LEAST_MEMORY = 32 << 20
+"""Bytes with which an engine can begin."""
+
+
+def _enough(value: str) -> str:
+    if (bytes_of(value) or 0) < LEAST_MEMORY:
+        raise ValueError(f"{value!r} is no memory for an engine: write 32Mi or more, as in 4Gi")
+    return value
+
+
+EngineMemory = Annotated[str, AfterValidator(_enough)]
 
 
 class TableSpec(Frozen):
@@ -65,6 +79,18 @@ class DecodeSpec(Frozen):
         return tuple(f"{self.name}_{place}" for place in range(self.width))
 
 
+class EngineSpec(Frozen):
+    """What runs a portable feature function where a partition does not fit in memory.
+
+    The bytes are those of polars. What the function reads and makes in between lies on disk.
+    """
+
+    kind: Literal["duckdb"]
+    memory: EngineMemory = "1Gi"
+    """What DuckDB may hold: at least 32Mi. Python, polars and the rows of the partition come
+    beside it."""
+
+
 class FeaturesSpec(Frozen):
     """The feature function and the columns it must return."""
 
@@ -81,6 +107,8 @@ class FeaturesSpec(Frozen):
     """For a language model: the text, in the place of numeric and categorical features."""
     decode: DecodeSpec | None = Field(default=None, exclude_if=unset)
     """Numeric features that come of files (images, sounds) to which the rows refer."""
+    engine: EngineSpec | None = Field(default=None, exclude_if=unset)
+    """What runs the function; None: polars, in memory."""
     subject: SubjectSpec | None = None
     """The source whose rows are predicted; None: only whole feature rows can be."""
 

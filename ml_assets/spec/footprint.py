@@ -107,6 +107,7 @@ def footprint(
     world: World,
     *,
     context: int = 1,
+    held: float | None = None,
     gpus: bool = False,
 ) -> Footprint:
     """The least memory of one process of a world, that of a GPU not counted.
@@ -118,8 +119,9 @@ def footprint(
 
     Args:
         context: tokens of a row, which is a window then.
+        held: numbers that a row leaves for the backward pass, as they were measured; None: they
+            follow from the model.
     """
-    assert isinstance(model, COUNTED)
     sharing = _sharing(training, world)
     states = 2 + STATES[training.optimizer] + (training.communication_hook is not None)
     built = count * NUMBER_BYTES
@@ -128,7 +130,8 @@ def footprint(
     turns = math.ceil(training.microbatches / max(1, world.processes // tensor))
     rows = training.batch_size // training.microbatches * turns
     number = 2 if training.precision != "fp32" else NUMBER_BYTES
-    outputs = rows * context * _held_numbers(model, training) * number // tensor
+    each = _held_numbers(model, training) if held is None else _kept(held, training)
+    outputs = int(rows * context * each * number) // tensor
     over = f" / {sharing} processes"
     step = (
         f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
@@ -156,6 +159,11 @@ def _held_numbers(model: ModelSpec, training: TrainingSpec) -> int:
     return (each * (model.depth - 1) + whole) * model.width
 
 
+def _kept(held: float, training: TrainingSpec) -> float:
+    """Of what a team's network holds: nobody knows how much of it is computed again."""
+    return held if training.activation_checkpointing == "none" else 0.0
+
+
 def require_fits(
     model: ModelSpec,
     training: TrainingSpec,
@@ -163,6 +171,7 @@ def require_fits(
     count: int,
     room: Room,
     context: int = 1,
+    held: float | None = None,
 ) -> None:
     """Hold the processes of one machine to its memory.
 
@@ -170,21 +179,24 @@ def require_fits(
         world: with the processes of one machine as ``procs``.
         count: parameters of the network.
         context: tokens of a row, of a language model.
+        held: see ``footprint``.
 
     Raises:
         DoesNotFit: they need more; the message gives the numbers.
     """
-    each = footprint(count, model, training, world, context=context, gpus=room.gpus)
+    each = footprint(count, model, training, world, context=context, held=held, gpus=room.gpus)
     needed = each.bytes * world.procs
     if needed <= room.bytes:
         return
     many = f", {world.procs} of them {_gb(needed)}" if world.procs > 1 else ""
     again = " set training.activation_checkpointing to block," if isinstance(model, Gpt) else ""
+    smaller = (
+        "model.width or model.depth" if isinstance(model, COUNTED) else "sizes in model.config"
+    )
     raise DoesNotFit(
         f"The training does not fit: each process needs at least {_gb(each.bytes)}{many}"
-        f" ({each.how}), and {room.where} has {_gb(room.bytes)}. Lower model.width or"
-        f" model.depth,{again} lower training.batch_size and raise"
-        " training.accumulate, or give it more memory."
+        f" ({each.how}), and {room.where} has {_gb(room.bytes)}. Lower {smaller},{again} lower"
+        " training.batch_size and raise training.accumulate, or give it more memory."
     )
 
 

@@ -48,6 +48,11 @@ class NetworkCode(Frozen):
         return {name: syntax_digest(text) for name, text in self.files.items()}
 
 
+def code_folder(beside: Path, code: NetworkCode) -> Path:
+    """Where the code of a request is written, beside its events."""
+    return (beside / "network" / code.digest[:12]).resolve()
+
+
 def read_network(folder: Path, model: Module) -> NetworkCode:
     """The code that a model names, as it is in the pipeline's folder now.
 

@@ -32,6 +32,7 @@ from ml_assets.spec.gates import AgainstChampion, GateSpec, ReleaseSpec
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
+from ml_assets.spec.network_batch import batch_problems
 from ml_assets.spec.partitions import PartitionsSpec
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
@@ -288,6 +289,9 @@ def _training_problems(spec: PipelineSpec) -> Iterator[Misfit]:
             " set model.family to lightgbm, or a network"
         )
         yield Misfit(("model", "family"), said)
+    if isinstance(spec.model, Module):
+        columns = spec.features.numeric, spec.features.categorical
+        yield from batch_problems(spec.model.batch, *columns)
     yield from _language_problems(spec)
     yield from parallel_problems(spec.training, spec.model)
     yield from objective_problems(spec.training, spec.label.task, spec.label.classes)

@@ -19,6 +19,7 @@ SanityName = Literal[
     "deterministic",
     "shards",
     "resumes",
+    "memory",
 ]
 SANITY_CHECKS: dict[SanityName, str] = {
     "loss_at_init": "The first loss is the one that theory gives a network that knows nothing.",
@@ -72,6 +73,14 @@ class SanityCheck(Frozen):
     bound: float
     reason: str
     """What was expected, what was seen and, unless it passed, what to do."""
+
+
+class NetworkSize(Frozen):
+    """How large a team's own network is, as it was built and tried."""
+
+    parameters: int
+    held_numbers: float
+    """That a row leaves for the backward pass."""
 
 
 class Alone(Frozen):

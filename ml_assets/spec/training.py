@@ -6,10 +6,11 @@ from typing import Annotated, Literal, Self, assert_never
 from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ml_assets.spec.augmentation import Augmentation, Curriculum
-from ml_assets.spec.base import Fraction, Frozen, Positive, unset
+from ml_assets.spec.base import Fraction, Frozen, Name, Positive, unset
 from ml_assets.spec.ensemble import RELEASE, Distill, Ensemble
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
+from ml_assets.spec.network_batch import BatchTensor
 from ml_assets.spec.parallel import Spread, split_of
 
 Task = Literal["binary", "multiclass", "regression", "ranking", "language_model"]
@@ -61,6 +62,9 @@ class Module(Frozen):
     """``file.py:name`` in the pipeline's folder: (config, columns) -> torch.nn.Module."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
     """Passed to the function unchanged."""
+    batch: dict[Name, BatchTensor] = Field(default_factory=dict, exclude_if=unset)
+    """Tensors that the network is called with by name, in place of ``(numeric, categorical)``, each
+    of declared columns and shape."""
     loss: FunctionPath | None = Field(default=None, exclude_if=unset)
     """(logits [n, members, outputs], label [n]) -> [n]: what training minimizes the mean of; None:
     the loss of the task."""

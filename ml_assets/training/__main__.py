@@ -18,6 +18,7 @@ from typing import NoReturn
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StoreAway
+from ml_assets.spec.network_code import code_folder
 from ml_assets.spec.program import (
     MeasureRequest,
     Request,
@@ -31,6 +32,7 @@ from ml_assets.spec.program.exit_codes import (
     EXIT_DONE,
     EXIT_NOT_SAVED,
     EXIT_OUT_OF_MEMORY,
+    EXIT_TEAM_CODE,
 )
 from ml_assets.spec.program.identity import (
     Node,
@@ -42,12 +44,13 @@ from ml_assets.spec.program.identity import (
     versions_here,
 )
 from ml_assets.spec.program.pod import shell_code
+from ml_assets.spec.team_modules import line_in
 from ml_assets.spec.training import Boosted
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import EventWriter
 from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.peers import failures, generation, ranks_here, standing_verdict
-from ml_assets.training.stop import BadRequest, Stopped
+from ml_assets.training.stop import BadRequest, Stopped, peer_trouble
 
 _REPORTED = (
     "lightgbm",
@@ -123,10 +126,24 @@ def _run(request: Request) -> int:
             reason = f"memory ran out: {error}. {LESS_MEMORY}"
             events.failed(EXIT_OUT_OF_MEMORY, reason, None, detail=traceback.format_exc())
             return EXIT_OUT_OF_MEMORY
-        reason = f"{type(error).__name__}: {error}"
-        events.failed(EXIT_BUG, reason, None, detail=traceback.format_exc())
+        reason, detail = f"{type(error).__name__}: {error}", traceback.format_exc()
+        if where := _in_team_code(request, error):
+            reason = f"{where}: it raised {reason}"
+            events.failed(EXIT_TEAM_CODE, reason, None, detail=detail)
+            return EXIT_TEAM_CODE
+        events.failed(EXIT_BUG, reason, None, detail=detail)
         return EXIT_BUG
     return EXIT_DONE
+
+
+def _in_team_code(request: Request, error: BaseException) -> str:
+    """The last line of a team's network that an error went through, by its file there.
+
+    Empty: it went through none, or is that of a collective within one, whose other rank was lost.
+    """
+    if request.code is None or not isinstance(error, Exception) or peer_trouble(error):
+        return ""
+    return line_in(code_folder(Path(request.output.events).parent, request.code), error)
 
 
 def _train(request: TrainRequest, events: EventWriter) -> None:

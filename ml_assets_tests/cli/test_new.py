@@ -385,13 +385,25 @@ def test_a_folder_with_a_network_of_its_own_is_good(
     assert "polars_of_mine" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_a_network_on_made_up_orders_may_be_told_the_task(
+    room: Path, capsys: pytest.CaptureFixture[str], task: str
+) -> None:
+    assert main(["new", "orders", "--network", "--task", task]) == 0
+    assert f"orders: {task} on 600 rows" in capsys.readouterr().out
+    assert main(["check", "orders"]) == 0
+    assert load_spec(room / "orders").label.task == task
+
+
 @pytest.mark.daemon
 def test_the_scaffolded_network_conforms_and_is_trained(
     room: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["new", "orders", "--network"]) == 0
     assert main(["check", "orders", "--deep"]) == 0
-    assert capsys.readouterr().out.count("[pass]") == 8
+    said = capsys.readouterr().out
+    assert said.count("[pass]") == 9
+    assert "[pass] memory: A process holds at least 0.0" in said
     network = room / "orders" / "network.py"
     network.write_text(
         network.read_text().replace("return self.last(x)", "return self.last(x - x.mean(0))")

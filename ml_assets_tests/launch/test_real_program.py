@@ -10,6 +10,7 @@ from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_settings
+from ml_assets.spec.footprint import Room
 from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
 from ml_assets.spec.program.identity import Program, program_here
 from ml_assets.spec.training import Mlp
@@ -51,7 +52,9 @@ def test_another_program_than_the_session_s_is_refused_before_a_step(
     assert {event.kind for event in events} == {"began", "error"}
 
 
-def test_a_network_of_a_team_s_own_goes_with_its_code_into_each_request(tmp_path, training_set):
+def test_a_network_of_a_team_s_own_goes_with_its_code_into_each_request(
+    tmp_path, training_set, monkeypatch
+):
     own, launcher = code(tmp_path / "pipeline"), LocalLauncher(tmp_path / "objects")
     job = train_job(training_set, epochs=1, processes=1)
     trained = launcher.train(replace(job, model=MODEL, code=own), lambda _: None)
@@ -61,6 +64,12 @@ def test_a_network_of_a_team_s_own_goes_with_its_code_into_each_request(tmp_path
     deep = replace(examined, deep=True)
     usual, every = (launcher.sanity(asked, lambda _: None).checks for asked in (examined, deep))
     assert {check.name for check in every} - {check.name for check in usual}, "it was deep"
+    # its size is known now, and another training of it is held to it
+    room = Room(10_000, "this machine")
+    monkeypatch.setattr("ml_assets.launch.local.launcher.machine_room", lambda: room)
+    again = replace(job, model=MODEL, code=own, salt="again")
+    with pytest.raises(DoesNotFit, match=r"parameters x 4 .* Lower sizes in model\.config"):
+        launcher.train(again, lambda _: None)
 
 
 def test_equal_weights_of_a_fresh_session_are_the_same_model(tmp_path, training_set, undisturbed):

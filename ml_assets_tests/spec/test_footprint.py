@@ -13,7 +13,7 @@ from ml_assets.spec.program import (
     ShardSchema,
     World,
 )
-from ml_assets.spec.training import Mlp, TabM, TrainingSpec
+from ml_assets.spec.training import Mlp, Module, TabM, TrainingSpec
 from ml_assets.training.models.families import build
 
 COLUMNS = Preprocessing(
@@ -93,6 +93,17 @@ def test_a_language_model_is_counted_by_its_tokens_and_what_its_blocks_hold() ->
         require_fits(model, spec, two, count, small, context=1024)
     less = spec.model_copy(update={"activation_checkpointing": "block"})
     require_fits(model, less, two, count, small, context=1024)
+
+
+def test_of_a_team_s_own_network_what_was_measured_counts() -> None:
+    model = Module(family="module", module="network.py:build")
+    spec = TrainingSpec(**ROWS, strategy="replicate")  # pyright: ignore[reportArgumentType]
+    two = World(procs=2)
+    assert footprint(1000, model, spec, two, held=50.5).bytes == 1000 * 4 * 4 + int(12 * 50.5 * 4)
+    again = spec.model_copy(update={"activation_checkpointing": "block"})
+    assert footprint(1000, model, again, two, held=50.5).bytes == 1000 * 4 * 4
+    with pytest.raises(DoesNotFit, match=r"Lower sizes in model\.config, lower training\.batch"):
+        require_fits(model, spec, two, 1000, Room(30_000, "a pod"), held=50.5)
 
 
 def test_a_process_that_fits_alone_may_not_fit_beside_the_others() -> None:

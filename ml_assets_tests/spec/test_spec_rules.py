@@ -144,6 +144,24 @@ def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
     assert PipelineSpec.model_validate(spec.model_dump(mode="json")) == spec
 
 
+@pytest.mark.parametrize(
+    ("tensor", "said"),
+    [
+        ({"columns": ["prices"]}, "no feature is called 'prices'. Did you mean 'price'?"),
+        ({"columns": ["s*", "price"]}, "it has numeric and categorical columns: declare a tensor"),
+        ({"columns": ["price"], "shape": [2, 3]}, r"shape [2, 3] holds 6 values of a row, and"),
+        ({"columns": ["shop"], "nulls": True}, "nulls is of numbers; of a category code 0 is null"),
+    ],
+)
+def test_a_tensor_that_the_features_do_not_make_is_refused(tensor: Raw, said: str) -> None:
+    model: Raw = {"family": "module", "module": "n.py:build"}
+    good = {**SPEC, "model": {**model, "batch": {"paid": {"columns": ["price"], "shape": [1, 1]}}}}
+    spec = PipelineSpec.model_validate(good)
+    assert PipelineSpec.model_validate(spec.model_dump(mode="json")) == spec
+    wrong = {**SPEC, "model": {**model, "batch": {"paid": tensor}}}
+    assert f"model.batch.paid: {said}" in refusal(lambda: PipelineSpec.model_validate(wrong))
+
+
 BOOSTED: Raw = {**SPEC, "model": {"family": "lightgbm"}, "training": {"evaluate_every": 10}}
 
 

@@ -139,6 +139,25 @@ PLANTS = {
         ],
         {"no_batch_leak": "when other rows are exchanged"},
     ),
+    "a sum that runs over many rows alone": (
+        [(FORWARD, "        x = x + x.cumsum(0) * (len(x) > 5000)\n" + FORWARD)],
+        {"no_batch_leak": "(as it is trained, 8,192 rows)"},
+    ),
+    "batch norm": (
+        [
+            (INIT, "        self.norm = nn.BatchNorm1d(channels)\n" + INIT),
+            (FORWARD, "        return self.last(self.norm(x.mean(dim=1)))"),
+        ],
+        {
+            "no_batch_leak": "exchanged in network.norm (BatchNorm1d) (as it is trained, 128 rows)",
+            "state": "network.norm.running_mean (changed in the pass)",
+            "shapes": None,
+            "dtypes": None,
+            "deterministic": None,
+            "shards": None,
+            "resumes": None,
+        },
+    ),
     "noise of its own": (
         [(FORWARD, "        return self.last((x + 0.1 * torch.rand_like(x)).mean(dim=1))")],
         {

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from ml_assets.spec.augmentation import Augmentation
 from ml_assets.spec.base import canonical_json
+from ml_assets.spec.network_batch import BatchTensor
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import (
     ModelManifest,
@@ -23,6 +25,9 @@ from ml_assets.spec.program import (
 )
 from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Module, TrainingSpec
+from ml_assets.training.models.team import Columns, Slices
+from ml_assets.training.sanity.subject import network_size
+from ml_assets.training.sanity.suite import admit
 from ml_assets.training.stop import TeamCodeFailed
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
@@ -208,20 +213,26 @@ def test_it_is_scored_by_its_own_code_alone(
         assert not (tmp_path / "other" / "p.npy").exists()
 
 
-def test_the_sanity_checks_are_those_of_ours(data: Ref, own: NetworkCode, tmp_path: Path) -> None:
-    request = SanityRequest(
+def sanity_request(data: Ref, own: NetworkCode, folder: Path) -> SanityRequest:
+    return SanityRequest(
         session="sanity",
         attempt=1,
         model=MODEL,
         training=SPEC,
         data=data,
         code=own,
-        output=Reports(events=str(tmp_path / "events.jsonl"), result=str(tmp_path / "r.json")),
+        output=Reports(events=str(folder / "events.jsonl"), result=str(folder / "r.json")),
         world=World(),
     )
+
+
+def test_the_sanity_checks_are_those_of_ours(data: Ref, own: NetworkCode, tmp_path: Path) -> None:
+    request = sanity_request(data, own, tmp_path)
     (tmp_path / "request.json").write_bytes(canonical_json(request))
     assert program("sanity", tmp_path / "request.json") == 0
-    checks = SanityResult.model_validate_json((tmp_path / "r.json").read_bytes()).checks
+    result = SanityResult.model_validate_json((tmp_path / "r.json").read_bytes())
+    checks = result.checks
+    assert result.size is not None and result.size.held_numbers > 8 * 2
     assert {check.name: check.outcome for check in checks if check.outcome != "passed"} == {}
     assert len(checks) >= 6
 
@@ -246,6 +257,124 @@ def test_what_is_wrong_with_it_is_told_with_its_line(
     assert attempt.run() == 67
     assert told in said(attempt)
     assert str(attempt.folder) not in said(attempt)
+
+
+@pytest.mark.parametrize(
+    ("where", "change", "told"),
+    [
+        ("forward", ("x = block(x)", "x = block(x if len(x) < 9 else x.nothing)"), 23),
+        ("loss", ("wrong = torch.sigmoid(", "wrong = torch.sigmoids("), 32),
+        ("augmentation", ("return numeric + torch.rand(", "return numeric + torch.rands("), 37),
+        (
+            "parameter_groups",
+            ("p for name, p in network.named", "p for name, p in network.mamed"),
+            45,
+        ),
+    ],
+)
+def test_what_it_raises_later_is_its_own_mistake_too(
+    sessions: Sessions, own: NetworkCode, where: str, change: tuple[str, str], told: int
+) -> None:
+    named = {"loss": "huber", "augmentation": "shifted", "parameter_groups": "groups"}
+    update = {where: f"network.py:{named[where]}"} if where in named else {}
+    assert change[0] in own.files["network.py"]
+    files = {**own.files, "network.py": own.files["network.py"].replace(*change)}
+    broken = own.model_copy(update={"files": files})
+    attempt = asked(sessions, "broken", broken, procs=1, model=MODEL.model_copy(update=update))
+    assert attempt.run() == 67
+    assert f"network.py, line {told}: it raised AttributeError" in said(attempt)
+
+
+TENSORS = """\
+import torch
+from torch import nn
+
+
+class Pairs(nn.Module):
+    def __init__(self, words: int, outputs: int) -> None:
+        super().__init__()
+        self.mixing = nn.Conv1d(1, 4, 2)
+        self.table = nn.Embedding(words, 4)
+        self.last = nn.Linear(6, outputs, bias=False)
+
+    def forward(self, pair, unknown, word):
+        assert pair.shape[1:] == (1, 2) and unknown.shape[1:] == (2,) and word.shape[1:] == (1,)
+        assert (pair.dtype, word.dtype) == (unknown.dtype, torch.int32)
+        x = torch.relu(self.mixing(pair)[:, :, 0]) + self.table(word[:, 0])
+        return self.last(torch.cat([x, unknown], dim=1))
+
+
+def build(config, columns):
+    return Pairs(columns.cardinalities[0], columns.outputs)
+"""
+BATCH = {
+    "pair": {"columns": ["z", "x"], "shape": [1, 2]},
+    "unknown": {"columns": ["x", "z"], "nulls": True},
+    "word": {"columns": ["c"]},
+}
+
+
+def test_it_is_called_with_the_tensors_that_it_declares_in_any_world(
+    sessions: Sessions, tmp_path: Path
+) -> None:
+    model = Module.model_validate(
+        {"family": "module", "module": "network.py:build", "batch": BATCH}
+    )
+    own = code(tmp_path / "tensors", model, TENSORS)
+    kept = spec(keep_last=100)
+    whole = asked(sessions, "whole", own, model=model, spec=kept)
+    assert whole.run() == 0, said(whole)
+    weights, losses = whole.weights(), whole.validation_losses()
+    resume = left_at(whole, 10)
+    again = asked(sessions, "whole", own, model=model, spec=kept, number=2, resume=resume)
+    assert again.run() == 0
+    assert again.weights() == weights
+    alone = asked(sessions, "alone", own, model=model, procs=1)
+    alone.run_here()
+    one = alone.validation_losses()
+    assert max(abs(one[step] - losses[step]) for step in one) < 1e-5
+    assert one[max(one)] < 0.6
+
+
+def test_a_tensor_has_the_columns_of_its_patterns_in_their_order_and_the_flags_of_nulls() -> None:
+    columns = Columns(("a_0", "a_1", "b", "a_1 is null"), ("c", "d"), (3, 4), 1, "binary", ())
+    numeric = torch.arange(8.0).view(2, 4)
+    codes = torch.tensor([[1, 2], [2, 3]], dtype=torch.int32)
+
+    def taken(**declared: object) -> list[object]:
+        tensor = BatchTensor.model_validate(declared)
+        return Slices.of(tensor, columns).taken(numeric, codes).tolist()
+
+    assert taken(columns=["b", "a_*"]) == [[2, 0, 1], [6, 4, 5]]
+    assert taken(columns=["a_*"], shape=[2, 1]) == [[[0], [1]], [[4], [5]]]
+    assert taken(columns=["a_*", "b"], nulls=True) == [[0, 3, 0], [0, 7, 0]]
+    assert taken(columns=["d"]) == [[2], [3]]
+
+
+TWO_LAYERS = """\
+from torch import nn
+
+
+class Two(nn.Module):
+    def __init__(self, columns) -> None:
+        super().__init__()
+        width = len(columns.numeric)
+        self.layers = nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, 1, bias=False))
+
+    def forward(self, numeric, categorical):
+        return self.layers(numeric)
+
+
+def build(config, columns):
+    return Two(columns)
+"""
+
+
+def test_its_size_is_counted_as_it_is_built_and_tried(data: Ref, tmp_path: Path) -> None:
+    own = code(tmp_path / "two", MODEL, TWO_LAYERS)
+    size = network_size(admit(sanity_request(data, own, tmp_path)))
+    assert size.parameters == 3 * 8 + 8 + 8 + 1  # x, z and the flag of z; the bias that we add
+    assert size.held_numbers == 3 + 8  # what the two products read
 
 
 def test_a_model_of_another_family_needs_no_code(own: NetworkCode) -> None:

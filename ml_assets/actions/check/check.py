@@ -4,12 +4,14 @@ run."""
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from ml_assets.actions.check.columns import column_mistakes, number_words, schema_of
 from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
 from ml_assets.assets.drift_report.blind_spots import blind_spots
-from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.feature_set.decode import on_engine
+from ml_assets.assets.feature_set.function import FeatureFunction, load_function
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.assets.validated_table.contract.compiled import contract_mistakes
@@ -24,12 +26,13 @@ from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.ensemble import RELEASE
-from ml_assets.spec.footprint import machine_room, pod_room, require_fits
+from ml_assets.spec.features import EngineSpec, FeaturesSpec
+from ml_assets.spec.footprint import Room, machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref, training_world
+from ml_assets.spec.program import Ref, World, training_world
 from ml_assets.spec.search import check_search
 from ml_assets.spec.sources import SqlSource
 from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, Boosted, Module
@@ -135,10 +138,7 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     spec, _ = check_spec(folder)
     if spec is None or not isinstance(spec.model, COUNTED):
         return ()
-    world = training_world(spec.model, spec.training)
-    room = machine_room()
-    if settings.launcher == "kubernetes":
-        world, room = over_nodes(world, spec.cluster), pod_room(spec.cluster)
+    world, room = world_and_room(spec, settings)
     try:
         count = _size(spec, settings).parameters
         tokens = spec.features.tokens
@@ -150,6 +150,14 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         file = folder / SPEC_FILE
         return (str(Mistake(file, line_of(file, "model"), "model", value, rule, str(error))),)
     return ()
+
+
+def world_and_room(spec: PipelineSpec, settings: Settings) -> tuple[World, Room]:
+    """The processes of a training, and the memory that those of one machine or pod share."""
+    world = training_world(spec.model, spec.training)
+    if settings.launcher == "kubernetes":
+        return over_nodes(world, spec.cluster), pod_room(spec.cluster)
+    return world, machine_room()
 
 
 def cluster_trouble(settings: Settings) -> str | None:
@@ -216,10 +224,25 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
             found.append(_named(folder, "model.module", spec.model.module, error))
     for key, function in _functions(spec).items():
         try:
-            load_function(folder, function, spec.name)
+            loaded = load_function(folder, function, spec.name)
         except MlAssetsError as error:
             found.append(_named(folder, key, function, error))
+            continue
+        if key == "features.function" and spec.features.engine is not None:
+            found.extend(_engine_mistakes(folder, loaded, spec.features, spec.features.engine))
     return found
+
+
+def _engine_mistakes(
+    folder: Path, build: FeatureFunction, features: FeaturesSpec, engine: EngineSpec
+) -> Iterator[Mistake]:
+    """Why the feature function does not run on its engine."""
+    key, file = "features.engine", folder / SPEC_FILE
+    try:
+        on_engine(build, features, engine, folder)
+    except MlAssetsError as error:
+        rule = "an engine that is installed, and a function that runs on it"
+        yield Mistake(file, line_of(file, key), key, repr(engine.kind), rule, str(error))
 
 
 def _functions(spec: PipelineSpec) -> dict[str, str]:

@@ -9,20 +9,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ml_assets.actions.check.check import world_and_room
 from ml_assets.assets.trained_model.training_job import adopt_model, train_job
 from ml_assets.assets.training_set.shards import write_labelled
 from ml_assets.assets.training_set.split_rows import Part, labelled_rows
-from ml_assets.errors import StorageError
+from ml_assets.errors import DoesNotFit, StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.drill import short_job
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob
 from ml_assets.settings import Settings
+from ml_assets.spec.footprint import footprint, require_fits
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.program import ModelManifest, Ref, Split
 from ml_assets.spec.program.events import Event, Metrics
-from ml_assets.spec.sanity import SanityCheck
+from ml_assets.spec.sanity import NetworkSize, SanityCheck
 from ml_assets.spec.training import Boosted, TrainingSpec
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline
@@ -63,7 +65,28 @@ def conformance(folder: Path, settings: Settings) -> tuple[SanityCheck, ...]:
             pipeline.network,
             deep=True,
         )
-        return session.launcher.sanity(job, lambda _: None).checks
+        found = session.launcher.sanity(job, lambda _: None)
+    return (*found.checks, *_memory(spec, settings, found.size))
+
+
+def _memory(
+    spec: PipelineSpec, settings: Settings, size: NetworkSize | None
+) -> tuple[SanityCheck, ...]:
+    """Whether its training fits the machines of the settings; of ours `check` says so by itself."""
+    if size is None:
+        return ()
+    world, room = world_and_room(spec, settings)
+    asked, held = (spec.model, spec.training, world), size.held_numbers
+    try:
+        require_fits(*asked, size.parameters, room, held=held)
+        outcome, needs = "passed", footprint(size.parameters, *asked, held=held, gpus=room.gpus)
+        reason = f"A process holds at least {needs.bytes / 1e9:,.3f} GB: {needs.how}."
+    except DoesNotFit as error:
+        outcome, reason = "failed", str(error)
+    check = SanityCheck(
+        name="memory", outcome=outcome, value=None, bound=float(room.bytes), reason=reason
+    )
+    return (check,)
 
 
 def few_rows(training: TrainingSpec) -> TrainingSpec:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.feature_set.function import FeatureFunction, load_function
 from ml_assets.assets.raw_snapshot.readers.references import ReferredFiles
+from ml_assets.doors import ENGINES
 from ml_assets.errors import MlAssetsError, SpecError, quoted
-from ml_assets.spec.features import DecodeSpec
+from ml_assets.spec.features import DecodeSpec, EngineSpec, FeaturesSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -23,17 +25,38 @@ _READERS = 16
 
 
 def feature_function(pipeline: Pipeline) -> FeatureFunction:
-    """The team's feature function; with ``features.decode`` its rows have those numbers, too.
+    """The team's feature function, on the engine of the spec.
+
+    With ``features.decode`` its rows have those numbers, too.
 
     Raises:
         SpecError: a function is not there, or cannot be imported.
     """
     features = pipeline.spec.features
     build = load_function(pipeline.folder, features.function, pipeline.name)
+    if features.engine is not None:
+        build = on_engine(build, features, features.engine, pipeline.scratch)
     if features.decode is None:
         return build
     decode = load_function(pipeline.folder, features.decode.function, pipeline.name)
     return WithDecoded(build, features.decode, decode, pipeline.name, pipeline.settings.sources)
+
+
+def on_engine(
+    build: FeatureFunction, features: FeaturesSpec, engine: EngineSpec, scratch: Path
+) -> FeatureFunction:
+    """The function as an engine runs it.
+
+    Raises:
+        SpecError: the engine is not installed, or the function is one of polars alone.
+    """
+    try:
+        return import_module(ENGINES[engine.kind]).OnDuckDB(build, features, engine, scratch)
+    except ModuleNotFoundError as error:
+        raise SpecError(
+            f"features.engine needs {error.name}, which is not installed:"
+            f" pip install 'ml_assets[{engine.kind}]'"
+        ) from error
 
 
 def decode_times(build: FeatureFunction) -> dict[str, float]:

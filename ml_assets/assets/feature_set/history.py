@@ -12,6 +12,7 @@ from typing import Literal, cast, get_args
 
 import polars as pl
 
+from ml_assets.assets.feature_set.portable import Rows, on_its_engine
 from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.automation import parse_duration
 
@@ -77,13 +78,13 @@ def trailing(column: str, span: str, of: Of = "mean", *, name: str | None = None
 
 
 def add_history(
-    rows: pl.DataFrame,
-    events: pl.DataFrame,
+    rows: Rows,
+    events: Rows,
     *wanted: Lag | Trailing,
     by: Sequence[str] = (),
     decision_at: str = "decision_at",
     known_at: str = "known_at",
-) -> pl.DataFrame:
+) -> Rows:
     """Add a column for each lag and trailing value of the events, entity by entity.
 
     Args:
@@ -95,6 +96,18 @@ def add_history(
     Returns:
         The rows, in their order, with the columns.
     """
+    names = {"by": by, "decision_at": decision_at, "known_at": known_at}
+    return on_its_engine(_add_history, rows, events, *wanted, **names)
+
+
+def _add_history(
+    rows: pl.DataFrame,
+    events: pl.DataFrame,
+    *wanted: Lag | Trailing,
+    by: Sequence[str],
+    decision_at: str,
+    known_at: str,
+) -> pl.DataFrame:
     found = [
         _lagged(rows, events, one, by, decision_at, known_at)
         if isinstance(one, Lag)
@@ -113,7 +126,7 @@ def _lagged(
     known_at: str,
 ) -> pl.Series:
     known = events.filter(pl.col(known_at).is_not_null())
-    right = known.select(*by, pl.col(known_at).alias(_KNOWN), pl.col(one.column)).sort(_KNOWN)
+    right = known.select(*by, pl.col(known_at).alias(_KNOWN), one.column).sort(_KNOWN, one.column)
     at = (pl.col(decision_at) - one.back).alias("__at")
     left = rows.select(*by, at).with_row_index("__row").sort("__at")
     joined = left.join_asof(
@@ -187,8 +200,8 @@ def _short(text: str) -> str:
 
 
 def trailing_mean(
-    rows: pl.DataFrame,
-    events: pl.DataFrame,
+    rows: Rows,
+    events: Rows,
     *,
     name: str,
     value: str,
@@ -198,7 +211,7 @@ def trailing_mean(
     weight: float = 0.0,
     decision_at: str = "decision_at",
     known_at: str = "known_at",
-) -> pl.DataFrame:
+) -> Rows:
     """Add the mean of the events known in ``[decision_at - span, decision_at)``, by entity.
 
     Sums at the two ends of the span are looked up in running totals: exact, and linear in events.
@@ -212,6 +225,24 @@ def trailing_mean(
     Returns:
         The rows, in their order, with the column ``name``.
     """
+    asked = {"name": name, "value": value, "span": span, "prior": prior, "weight": weight}
+    names = {"by": by, "decision_at": decision_at, "known_at": known_at}
+    return on_its_engine(_trailing_mean, rows, events, **asked, **names)
+
+
+def _trailing_mean(
+    rows: pl.DataFrame,
+    events: pl.DataFrame,
+    *,
+    name: str,
+    value: str,
+    span: timedelta,
+    by: Sequence[str],
+    prior: float | None,
+    weight: float,
+    decision_at: str,
+    known_at: str,
+) -> pl.DataFrame:
     seen = events.filter(pl.col(value).is_not_null(), pl.col(known_at).is_not_null())
     running = _running_totals(seen, value, known_at, by)
     upper = _as_of(rows, running, pl.col(decision_at), by)
@@ -225,24 +256,41 @@ def trailing_mean(
 
 
 def latest(
-    rows: pl.DataFrame,
-    events: pl.DataFrame,
+    rows: Rows,
+    events: Rows,
     *,
     columns: Sequence[str],
     by: Sequence[str],
     within: timedelta,
     decision_at: str = "decision_at",
     known_at: str = "known_at",
-) -> pl.DataFrame:
+) -> Rows:
     """Add the columns of the newest event of the entity known before the decision.
+
+    Of events that became known at the same moment it is the last in the order of these columns.
 
     Returns:
         The rows, in their order; null where the newest event is older than ``within``.
     """
+    asked = {"columns": columns, "by": by, "within": within}
+    names = {"decision_at": decision_at, "known_at": known_at}
+    return on_its_engine(_latest, rows, events, **asked, **names)
+
+
+def _latest(
+    rows: pl.DataFrame,
+    events: pl.DataFrame,
+    *,
+    columns: Sequence[str],
+    by: Sequence[str],
+    within: timedelta,
+    decision_at: str,
+    known_at: str,
+) -> pl.DataFrame:
     right = (
         events.filter(pl.col(known_at).is_not_null())
         .select(*by, *columns, pl.col(known_at).alias(_KNOWN))
-        .sort(_KNOWN)
+        .sort(_KNOWN, *columns)
     )
     left = rows.with_row_index("__row").sort(decision_at)
     joined = left.join_asof(
@@ -261,9 +309,10 @@ def latest(
 def _running_totals(
     events: pl.DataFrame, value: str, known_at: str, by: Sequence[str]
 ) -> pl.DataFrame:
+    is_float = events.schema[value].is_float()  # sums of others are exact in any order
     ordered = events.select(
         *by, pl.col(known_at).alias(_KNOWN), pl.col(value).cast(pl.Float64).alias(_SUM)
-    ).sort(_KNOWN)
+    ).sort(_KNOWN, *([_SUM] if is_float else []))
     total, count = pl.col(_SUM).cum_sum(), pl.int_range(1, pl.len() + 1)
     if by:
         total, count = total.over(by), count.over(by)

@@ -1,4 +1,8 @@
-"""Usage and cost by pipeline, owner, job or month: sums of jobs, beside their estimates."""
+"""Usage and cost by pipeline, owner, job or month: sums of jobs, beside their estimates.
+
+A job's share besides its machines is the data steps made for it and its part of the stores: every
+step and every byte is in exactly one share.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

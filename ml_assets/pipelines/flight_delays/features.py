@@ -7,9 +7,10 @@ had fared. Nothing of the flight itself: it has not left.
 from collections.abc import Mapping
 from datetime import timedelta
 
-import polars as pl
+import narwhals as nw
 
 from ml_assets.assets.feature_set.history import latest, trailing_mean
+from ml_assets.assets.feature_set.portable import Frame, portable
 from ml_assets.spec.window import Window
 
 HORIZON = timedelta(hours=2)
@@ -17,6 +18,8 @@ HORIZON = timedelta(hours=2)
 LATE_MINUTES = 15
 WEATHER_LAG = timedelta(minutes=30)
 """From an observation to the moment it can be read."""
+HOURS = 1 / 60
+"""Of a minute. Engines divide by a number in two ways, and multiply in one."""
 FLIGHT = ["carrier", "flight", "origin", "sched_dep_time"]
 
 RECENT = [
@@ -40,64 +43,65 @@ PRIOR_LATE = 0.25
 PRIOR_FLIGHTS = 10.0
 
 
-def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
+@portable
+def build(tables: Mapping[str, Frame], window: Window) -> Frame:
     """One row for each flight scheduled to depart in the window."""
-    flights = _schedule(tables["flights"].collect())
-    arrivals = _arrivals(tables["arrivals"].collect(), flights)
-    rows = flights.filter(pl.col("sched_dep_time").is_between(window.start, window.end, "left"))
-    rows = rows.join(arrivals.select(*FLIGHT, "late"), on=FLIGHT, how="left", maintain_order="left")
-    rows = _plane(rows, tables["planes"].collect())
-    rows = _weather(rows, tables["weather"].collect())
+    flights = _schedule(tables["flights"])
+    arrivals = _arrivals(tables["arrivals"], flights)
+    rows = flights.filter(nw.col("sched_dep_time").is_between(window.start, window.end, "left"))
+    rows = rows.join(arrivals.select(*FLIGHT, "late"), on=FLIGHT, how="left")
+    rows = _plane(rows, tables["planes"])
+    rows = _weather(rows, tables["weather"])
     rows = _history(rows, arrivals)
-    return rows.lazy()
+    return rows
 
 
-def _schedule(flights: pl.DataFrame) -> pl.DataFrame:
-    local = pl.col("sched_dep_time").dt.convert_time_zone("America/New_York")
-    hour = pl.col("sched_dep_time").dt.truncate("1h")
+def _schedule(flights: Frame) -> Frame:
+    minute = nw.col("sched_dep_time").dt.minute()
+    flights = flights.with_columns(nw.col("sched_dep_time").dt.truncate("1h").alias("_hour"))
     return flights.with_columns(
-        (pl.col("sched_dep_time") - HORIZON).alias("decision_at"),
-        pl.col("sched_dep_hour").cast(pl.String).alias("hour"),
-        local.dt.weekday().cast(pl.String).alias("weekday"),
-        (local.dt.hour().cast(pl.Float64) + local.dt.minute() / 60).alias("time_of_day"),
-        (pl.col("sched_arr_time") - pl.col("sched_dep_time"))
+        (nw.col("sched_dep_time") - HORIZON).alias("decision_at"),
+        nw.col("sched_dep_hour").cast(nw.String).alias("hour"),
+        nw.col("flight_date").dt.weekday().cast(nw.String).alias("weekday"),
+        (nw.col("sched_dep_hour").cast(nw.Float64) + minute * HOURS).alias("time_of_day"),
+        (nw.col("sched_arr_time") - nw.col("sched_dep_time"))
         .dt.total_minutes()
         .alias("sched_minutes"),
-        pl.len().over("origin", hour).alias("origin_departures"),
-        pl.len().over("carrier", "origin", hour).alias("carrier_departures"),
-        pl.len().over("dest", hour).alias("dest_departures"),
-    )
+        nw.len().over("origin", "_hour").alias("origin_departures"),
+        nw.len().over("carrier", "origin", "_hour").alias("carrier_departures"),
+        nw.len().over("dest", "_hour").alias("dest_departures"),
+    ).drop("_hour")
 
 
-def _arrivals(arrivals: pl.DataFrame, flights: pl.DataFrame) -> pl.DataFrame:
+def _arrivals(arrivals: Frame, flights: Frame) -> Frame:
     """Outcomes: late or not (null unless landed), cancelled or not, and by how much."""
-    landed = pl.col("status") == "landed"
+    landed = nw.col("status") == "landed"
     keyed = flights.select(*FLIGHT, "dest", "tailnum", "hour")
     return arrivals.join(keyed, on=FLIGHT, how="inner").with_columns(
-        pl.when(landed).then(pl.col("arr_delay") > LATE_MINUTES).alias("late"),
-        pl.when(landed).then(pl.col("arr_delay").clip(-60, 240)).alias("delay"),
-        (pl.col("status") == "cancelled").alias("cancelled"),
+        nw.when(landed).then(nw.col("arr_delay") > LATE_MINUTES).alias("late"),
+        nw.when(landed).then(nw.col("arr_delay").clip(-60, 240)).alias("delay"),
+        (nw.col("status") == "cancelled").alias("cancelled"),
     )
 
 
-def _plane(rows: pl.DataFrame, planes: pl.DataFrame) -> pl.DataFrame:
-    built = pl.col("year").alias("built")
+def _plane(rows: Frame, planes: Frame) -> Frame:
+    built = nw.col("year").alias("built")
     known = planes.select("tailnum", "seats", "engines", "manufacturer", built)
-    age = pl.col("decision_at").dt.year() - pl.col("built")
-    joined = rows.join(known, on="tailnum", how="left", maintain_order="left")
+    age = nw.col("decision_at").dt.year() - nw.col("built")
+    joined = rows.join(known, on="tailnum", how="left")
     return joined.with_columns(age.alias("plane_age")).drop("built")
 
 
-def _weather(rows: pl.DataFrame, weather: pl.DataFrame) -> pl.DataFrame:
+def _weather(rows: Frame, weather: Frame) -> Frame:
     measured = ["temp", "dewp", "humid", "wind_speed", "wind_gust", "precip", "pressure", "visib"]
-    readable = weather.with_columns((pl.col("observed_at") + WEATHER_LAG).alias("known_at"))
+    readable = weather.with_columns((nw.col("observed_at") + WEATHER_LAG).alias("known_at"))
     joined = latest(rows, readable, columns=measured, by=["origin"], within=timedelta(hours=6))
     return trailing_mean(
         joined, readable, name="precip_6h", value="precip", span=timedelta(hours=6), by=["origin"]
     )
 
 
-def _history(rows: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
+def _history(rows: Frame, arrivals: Frame) -> Frame:
     for name, by, hours in RECENT:
         span = timedelta(hours=hours)
         rows = trailing_mean(
@@ -132,13 +136,13 @@ def _history(rows: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
     return _same_plane(rows, arrivals)
 
 
-def _same_plane(rows: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
+def _same_plane(rows: Frame, arrivals: Frame) -> Frame:
     """How the same plane's last known flight ended, and how many hours ago."""
-    last = arrivals.filter(pl.col("tailnum").is_not_null()).select(
+    last = arrivals.filter(~nw.col("tailnum").is_null()).select(
         "tailnum",
         "known_at",
-        pl.col("delay").alias("plane_last_delay"),
-        pl.col("known_at").alias("plane_last_at"),
+        nw.col("delay").alias("plane_last_delay"),
+        nw.col("known_at").alias("plane_last_at"),
     )
     joined = latest(
         rows,
@@ -147,5 +151,5 @@ def _same_plane(rows: pl.DataFrame, arrivals: pl.DataFrame) -> pl.DataFrame:
         by=["tailnum"],
         within=timedelta(hours=24),
     )
-    since = (pl.col("decision_at") - pl.col("plane_last_at")).dt.total_minutes() / 60
+    since = (nw.col("decision_at") - nw.col("plane_last_at")).dt.total_minutes() * HOURS
     return joined.with_columns(since.alias("plane_last_hours")).drop("plane_last_at")

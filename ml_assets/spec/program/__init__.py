@@ -15,7 +15,7 @@ from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.calibration import Calibration
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.program.on_demand import RowsOnDemand
-from ml_assets.spec.sanity import Alone, SanityCheck
+from ml_assets.spec.sanity import Alone, NetworkSize, SanityCheck
 from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 
@@ -244,9 +244,8 @@ class ScoreOutput(Reports):
     """Where the predictions go."""
 
     predictions: str
-    """``.npy`` [rows, outputs] float64 in the order of the rows: probabilities, values in the
-    label's unit (regression), scores that order the rows of a query (ranking), or the nats that
-    the text takes (language_model)."""
+    """``.npy`` [rows, outputs] float64 in the rows' order: probabilities, values in the label's
+    unit, scores within a query (ranking), or the nats of each text (language_model)."""
 
 
 class _Asked(Frozen):
@@ -388,6 +387,7 @@ class SanityResult(_Done):
     checks: tuple[SanityCheck, ...] = Field(strict=False)
     seconds: float
     alone: Alone | None = Field(default=None, exclude_if=unset)
+    size: NetworkSize | None = Field(default=None, exclude_if=unset)
 
     @property
     def failed(self) -> tuple[SanityCheck, ...]:

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from ml_assets.errors import MlAssetsError, counted
-from ml_assets.spec.network_code import NetworkCode, missing_packages
+from ml_assets.spec.network_batch import BatchTensor
+from ml_assets.spec.network_code import NetworkCode, code_folder, missing_packages
 from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.team_modules import import_file, line_in
 from ml_assets.spec.training import Module, Task, outputs_of
@@ -18,6 +19,7 @@ from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.stop import NotInstalled, TeamCodeFailed
 
+_FLAG = " is null"
 _PROBED = 2
 """Rows of zeros that a network is tried on when it is built."""
 _UNIT = 1_000_000
@@ -44,7 +46,7 @@ class Columns:
     @classmethod
     def of(cls, preprocessing: Preprocessing, task: Task, classes: Sequence[str]) -> "Columns":
         """The columns of a training set."""
-        flags = (f"{name} is null" for name in preprocessing.null_flags)
+        flags = (f"{name}{_FLAG}" for name in preprocessing.null_flags)
         categorical = preprocessing.categorical
         return cls(
             (*(column.name for column in preprocessing.numeric), *flags),
@@ -54,6 +56,55 @@ class Columns:
             task,
             tuple(classes),
         )
+
+
+@dataclass(frozen=True)
+class Slices:
+    """A declared tensor of a batch, as runs of neighbouring columns."""
+
+    numbers: bool
+    """Of ``numeric``; else of ``categorical``."""
+    runs: tuple[tuple[int, int], ...]
+    """(first column, how many); the first is -1 where nothing was null, so all are 0."""
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: BatchTensor, columns: Columns) -> "Slices":
+        """Where the columns of a tensor lie.
+
+        Raises:
+            ValueError: they are not there, or do not fill the shape.
+        """
+        flags = {f"{name}{_FLAG}" for name in columns.numeric}
+        names = [name for name in columns.numeric if name not in flags]
+        chosen = tensor.among(names, columns.categorical)
+        numbers = chosen[0] in names
+        if tensor.nulls:
+            chosen = tuple(f"{name}{_FLAG}" for name in chosen)
+        held = columns.numeric if numbers else columns.categorical
+        places = [held.index(name) if name in held else -1 for name in chosen]
+        return cls(numbers, tuple(_runs(places)), tensor.shape or (len(places),))
+
+    def taken(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+        """[n, f] and [n, c] -> [n, *shape]."""
+        held = numeric if self.numbers else categorical
+        parts = [
+            held[:, first : first + count] if first >= 0 else held.new_zeros(len(held), count)
+            for first, count in self.runs
+        ]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return whole.reshape(len(held), *self.shape)
+
+
+def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(first, how many) of places that follow each other, or are all -1."""
+    first, count = places[0], 0
+    for place in places:
+        if count and place != (first + count if first >= 0 else -1):
+            yield first, count
+            first, count = place, 0
+        count += 1
+    yield first, count
 
 
 @dataclass(frozen=True)
@@ -72,12 +123,12 @@ class TeamCode:
         """
         if lacking := missing_packages(code):
             raise NotInstalled(f"the network's code does not fit what is installed: {lacking}")
-        folder = beside / "network" / code.digest[:12]
+        folder = code_folder(beside, code)
         for name, text in code.files.items():
             file = folder / name
             file.parent.mkdir(parents=True, exist_ok=True)
             write_whole(file, text.encode(), durable=False)
-        return cls(folder.resolve(), code.digest)
+        return cls(folder, code.digest)
 
     def function(self, path: str) -> Callable[..., Any]:
         """Import the function that ``file.py:name`` names.
@@ -127,6 +178,10 @@ class TeamNetwork(Network):
             raise TeamCodeFailed(
                 f"{spec.module} returned a {type(made).__name__}; expected a torch.nn.Module."
             )
+        try:
+            self._batch = {name: Slices.of(one, columns) for name, one in spec.batch.items()}
+        except ValueError as error:
+            raise TeamCodeFailed(f"model.batch does not fit the training set: {error}") from error
         self._drops = _replace_dropout(made)
         self.network = made
         self.output_bias = nn.Parameter(torch.zeros(1, columns.outputs))
@@ -140,7 +195,7 @@ class TeamNetwork(Network):
     ) -> torch.Tensor:
         for drop in self._drops:
             drop.masks = masks
-        logits = self.network(numeric, categorical)
+        logits = self._called(numeric, categorical)
         if logits.dim() not in (2, 3) or len(logits) != len(numeric):
             raise TeamCodeFailed(
                 f"The network returned {tuple(logits.shape)} for {counted(len(numeric), 'row')};"
@@ -148,6 +203,14 @@ class TeamNetwork(Network):
                 " outputs)."
             )
         return (logits if logits.dim() == 3 else logits.unsqueeze(1)) + self.output_bias
+
+    def _called(self, numeric: torch.Tensor, categorical: torch.Tensor) -> torch.Tensor:
+        """What the team's module says, called as the spec has it."""
+        if not self._batch:
+            return self.network(numeric, categorical)
+        return self.network(
+            **{k: one.taken(numeric, categorical) for k, one in self._batch.items()}
+        )
 
     def units(self) -> Sequence[nn.Module]:
         """The large items of its lists and sequences, none within another."""
@@ -188,7 +251,7 @@ class TeamNetwork(Network):
         self.network.eval()
         with torch.no_grad():
             logits = self._code.called(
-                self.spec.family, "its forward pass", lambda: self.network(rows, codes)
+                self.spec.family, "its forward pass", lambda: self._called(rows, codes)
             )
         self.network.train()
         shape = tuple(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__

@@ -34,13 +34,9 @@ from ml_assets.training.step import Stepper, StopFlags, assemble
 from ml_assets.training.stop import TeamCodeFailed
 
 _ROWS = 24
-_MANY_ROWS = 128
-"""For what a network may do to many rows alone: buffers by their number, chunks."""
 _STEPS, _HALF = 4, 2
 _CLOSE = 1e-5
 """How far losses and gradient norms may be from those of one process, relative to them."""
-_APART = 1e-6
-"""How far a row's logits may move when other rows change: a product of other shape rounds so."""
 _DRAWS = "it draws from a global generator"
 _NOT_OF_CHANCE: tuple[SanityName, ...] = ("no_batch_leak", "shards", "resumes")
 _NOT_STATE = {"_parameters", "_modules", "_buffers", "_non_persistent_buffers_set", "masks"}
@@ -56,7 +52,7 @@ def conform(
         "dtypes": lambda: dtypes(subject),
         "state": lambda: state(subject),
         "deterministic": lambda: deterministic(subject, request, schema),
-        "no_batch_leak": lambda: apart(subject),
+        "no_batch_leak": lambda: no_batch_leak(subject, deep=True),
         "gradients": lambda: gradients(subject),
         "shards": trials.shards,
         "resumes": trials.resumes,
@@ -215,33 +211,6 @@ def _pass(subject: Subject) -> list[torch.Tensor]:
     subject.mean_loss(logits, rows).backward()
     found = [p.grad for p in network.parameters() if p.grad is not None]
     return [logits.detach(), *found]
-
-
-def apart(subject: Subject) -> SanityCheck:
-    """A row's logits are its own: other rows are exchanged, then gradients are asked."""
-    network, rows = subject.clone(), subject.batch(_MANY_ROWS)
-    other = subject.batch(_MANY_ROWS, step=1)
-    few = min(len(rows.label), len(other.label))
-    kept = few // 2
-    moved = 0.0
-    for training in (True, False):
-        network.train(training)
-        masks = Masks((subject.spec.seed,), (few,)) if training else None
-        logits: list[torch.Tensor] = []
-        for beside in (rows, other):
-            pairs = ((rows.numeric, beside.numeric), (rows.categorical, beside.categorical))
-            mixed = [torch.cat([one[:kept], two[kept:few]]) for one, two in pairs]
-            with torch.no_grad():
-                logits.append(network(*mixed, masks)[:kept])
-        moved = max(moved, float((logits[0] - logits[1]).abs().max()))
-    if moved <= _APART:
-        return no_batch_leak(subject)
-    saw = f"Logits of a row move by {moved:g} when other rows are exchanged; expected 0."
-    remedy = (
-        "Look for a mean, a norm, a sort or a shift over dimension 0. Instead of batch norm take"
-        " GroupNorm or LayerNorm; an LSTM or GRU takes batch_first=True."
-    )
-    return verdict("no_batch_leak", moved, _APART, saw, remedy)
 
 
 class _Trials:

@@ -2,13 +2,14 @@
 
 import copy
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import nn
 
-from ml_assets.spec.sanity import SanityCheck, SanityName
+from ml_assets.spec.sanity import NetworkSize, SanityCheck, SanityName
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
 from ml_assets.training.losses import row_weights, training_losses
 from ml_assets.training.models.layers import Masks
@@ -94,6 +95,71 @@ def drawing(subject: Subject, count: int) -> str:
     rows = subject.batch(count)
     network(rows.numeric, rows.categorical, Masks((0,), (len(rows.label),)))
     return f" in {', '.join(found[:3])}" if found else ""
+
+
+def network_size(subject: Subject) -> NetworkSize:
+    """Count the parameters, and the numbers that one more row leaves for the backward pass.
+
+    What is held of 32 rows is taken from that of 64: so
+    what is there whatever the rows are (weights, buffers) does not count.
+    """
+    network = subject.clone().train()
+    few, many = (_held_bytes(subject, network, count) for count in (32, 64))
+    held = max(0.0, (many - few) / 32 / 4)
+    return NetworkSize(parameters=sum(p.numel() for p in network.parameters()), held_numbers=held)
+
+
+def _held_bytes(subject: Subject, network: Network, count: int) -> int:
+    rows, held = subject.batch(count), dict[int, int]()
+    places = torch.arange(count) % len(rows.label)
+    inputs = rows.numeric[places], rows.categorical[places]
+    kept = list[torch.Tensor]()  # else another one would get the same place
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        held[storage.data_ptr()] = storage.nbytes()
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        network(*inputs, Masks((subject.spec.seed,), (count,)))
+    return sum(held.values())
+
+
+def mixing(
+    network: Network,
+    inputs: Sequence[Sequence[torch.Tensor]],
+    masks: Masks | None,
+    kept: torch.Tensor,
+) -> str:
+    """The first module that tells other rows of the same ones: `` in norm (BatchNorm1d)``.
+
+    Args:
+        inputs: numeric and categorical, twice; the rows that are kept are the same in both.
+    """
+    network, passes = copy.deepcopy(network), list[list[tuple[str, bool, torch.Tensor]]]()
+    names = {module: name for name, module in network.named_modules()}
+
+    def ended(module: nn.Module, given: tuple[object, ...], made: object) -> None:
+        held = [one for one in (*given, made) if isinstance(one, torch.Tensor)]
+        if held and all(len(one) == len(kept) for one in held):
+            named = f" in {names[module]} ({type(module).__name__})"
+            passes[-1] += [(named, one is made, one[kept]) for one in held]
+
+    for module in network.modules():
+        if not list(module.children()):
+            module.register_forward_hook(ended)
+    for rows in inputs:
+        passes.append([])
+        with torch.no_grad():
+            network(*rows, masks)
+    differ = (
+        (named, made)
+        for (named, made, one), (_, _, other) in zip(*passes, strict=False)
+        if not torch.equal(one, other)
+    )
+    named, made = next(differ, ("", False))
+    return named if made else ""  # what came in already differs: between two modules
 
 
 def generators() -> list[np.ndarray]:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import torch
 
 from ml_assets.spec.program import SanityRequest, SanityResult
-from ml_assets.spec.sanity import Alone, SanityCheck, SanityName, sanity_checks
-from ml_assets.spec.training import Boosted
+from ml_assets.spec.sanity import Alone, NetworkSize, SanityCheck, SanityName, sanity_checks
+from ml_assets.spec.training import Boosted, Module
 from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.families import code_of, fresh_network
@@ -19,7 +19,7 @@ from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.rows.training_split import open_training_split
 from ml_assets.training.sanity.learning import beats_zero_inputs, overfits_one_batch
-from ml_assets.training.sanity.subject import Subject
+from ml_assets.training.sanity.subject import Subject, network_size
 from ml_assets.training.sanity.untrained import gradients, loss_at_init, no_batch_leak, output_bias
 from ml_assets.training.stop import BadRequest
 from ml_assets.training.telemetry import Stopwatch
@@ -47,7 +47,8 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
         raise BadRequest("Boosted trees have no sanity checks: there is nothing to ask for.")
     torch.set_num_threads(request.world.threads)
     torch.set_deterministic_debug_mode("error")
-    checks = deep(request) if request.deep else examine(admit(request))
+    subject = admit(request)
+    checks = deep(request, subject) if request.deep else examine(subject)
     if checks is None:
         return
     result = SanityResult(
@@ -56,6 +57,7 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
         checks=checks,
         seconds=time.monotonic() - began,
         alone=None if request.deep else _pace(request),
+        size=_size(subject),
     )
     events.finished(result, request.output.result)
 
@@ -66,12 +68,21 @@ def _pace(request: SanityRequest) -> Alone | None:
     return pace_alone(request, *open_set(request.data, request.splits))
 
 
-def deep(request: SanityRequest) -> tuple[SanityCheck, ...] | None:
+def _size(subject: Subject) -> NetworkSize | None:
+    """Of a network that fails on these rows too: none; its checks say so."""
+    if not isinstance(subject.model, Module):
+        return None
+    try:
+        return network_size(subject)
+    except Exception:  # a team's code may raise anything
+        return None
+
+
+def deep(request: SanityRequest, subject: Subject) -> tuple[SanityCheck, ...] | None:
     """What every network has to keep; None on all ranks but the first."""
     from ml_assets.training.sanity.conformance import conform  # a second more to load
 
     folder, schema = open_set(request.data, request.splits)
-    subject = admit(request)
     ranks = join()
     wait_at_most(_LONGEST_STEP, ranks)
     try:

@@ -16,7 +16,7 @@ from ml_assets.spec.training import Module, Task
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
-from ml_assets.training.sanity.subject import Subject, verdict
+from ml_assets.training.sanity.subject import Subject, mixing, verdict
 
 _ROWS = 2048
 _SLACK, _SHARE = 0.05, 0.1
@@ -157,24 +157,34 @@ def _of_classes(own: NDArray[np.float64], subject: Subject, rows: Tensors) -> fl
 
 
 _LEAK_ROWS = 16
-_SCORED_ROWS = 1024
-"""Rows of validation, which predicts so many at once."""
+_EXCHANGED_ROWS = 128
 _GRADIENT_ROWS = 512
+_APART = 1e-6
+"""How far a row's logits may move when rows beside it are exchanged for as many others."""
+_STAY_APART = (
+    "Look in the network for a mean, a norm, a sort or a shift over the rows (dimension 0): a"
+    " prediction would depend on which rows come with it. Batch norm is such a one, and each"
+    " process would have statistics of its own: take GroupNorm or LayerNorm. An LSTM or GRU takes"
+    " batch_first=True."
+)
 
 
-def no_batch_leak(subject: Subject) -> SanityCheck:
+def no_batch_leak(subject: Subject, *, deep: bool = False) -> SanityCheck:
     """d(output of a row) / d(inputs of the others) is exactly zero, as trained and as scored.
 
     A leak may run one way only, so a first, a middle and a last row are asked. A ranking's rows are
     scored apart too: only its loss compares them. A team's own network may do to many rows what it
-    does not to few: it is asked with a microbatch and with what is scored at once, too.
+    does not to few: it is asked with a microbatch, too, and by rows that are exchanged.
     """
+    own = isinstance(subject.model, Module)
+    if (own or deep) and (moved := _exchanged(subject)) is not None:
+        return moved
     network, spec = subject.clone(), subject.spec
     worst, where = 0.0, "as trained and as scored"
+    microbatch = spec.batch_size // spec.microbatches
     for mode, training in (("as it is trained", True), ("as it scores", False)):
         network.train(training)
-        many = spec.batch_size // spec.microbatches if training else _SCORED_ROWS
-        for wanted in {_LEAK_ROWS, many} if isinstance(subject.model, Module) else {_LEAK_ROWS}:
+        for wanted in {_LEAK_ROWS, microbatch} if own else {_LEAK_ROWS}:
             rows = subject.batch(wanted)
             few = min(wanted, len(rows.label))
             masks = Masks((spec.seed,), (few,)) if training else None
@@ -185,11 +195,45 @@ def no_batch_leak(subject: Subject) -> SanityCheck:
         f"The largest gradient from a row's output to another row's inputs is {worst:g} ({where});"
         " expected exactly 0."
     )
-    remedy = (
-        "Look in the network for a mean, a norm, a sort or a shift over the rows (dimension 0),"
-        " batch normalization too: a prediction would depend on which rows come with it."
-    )
-    return verdict("no_batch_leak", worst, 0.0, saw, remedy)
+    return verdict("no_batch_leak", worst, 0.0, saw, _STAY_APART)
+
+
+def _exchanged(subject: Subject) -> SanityCheck | None:
+    """Exchange half of the rows, of few and of as many as are ever scored at once.
+
+    Returns:
+        The check that failed because other rows moved; None: none did.
+    """
+    network, most = subject.clone(), subject.rows.at_once
+    for mode, training in (("as it is trained", True), ("as it scores", False)):
+        network.train(training)
+        for count in sorted({min(_EXCHANGED_ROWS, most), most}):
+            kept = torch.rand(count, generator=torch.Generator().manual_seed(count)) < 0.5
+            masks = Masks((subject.spec.seed,), (count,)) if training else None
+            inputs = _half_exchanged(subject, count, kept)
+            with torch.no_grad():
+                one, other = (network(*rows, masks)[kept] for rows in inputs)
+            moved = float((one - other).abs().max())
+            if not moved <= _APART:
+                saw = (
+                    f"Logits of a row move by {moved:g} when other rows are exchanged"
+                    f"{mixing(network, inputs, masks, kept)} ({mode}, {count:,} rows); expected 0."
+                )
+                return verdict("no_batch_leak", moved, _APART, saw, _STAY_APART)
+    return None
+
+
+def _half_exchanged(subject: Subject, count: int, kept: torch.Tensor) -> list[list[torch.Tensor]]:
+    """Numeric and categorical [count, ...] twice: the rows that are not kept differ."""
+    rows, other = subject.batch(count), subject.batch(count, step=1)
+    pairs = ((rows.numeric, other.numeric), (rows.categorical, other.categorical))
+    again = torch.arange(count)  # the same rows again, where there are not as many
+    first = [one[again % len(one)] for one, _ in pairs]
+    second = [
+        torch.where(kept[:, None], one[again % len(one)], two[again % len(two)])
+        for one, two in pairs
+    ]
+    return [first, second]
 
 
 def _largest_leak(network: Network, rows: Tensors, few: int, masks: Masks | None) -> float:

@@ -1,0 +1,82 @@
+"""A feature function run by DuckDB, in a bound of memory: what does not fit lies on disk.
+
+It gets lazy frames of narwhals over tables of a database that lives as long as the call.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import duckdb
+import narwhals as nw
+import polars as pl
+
+from ml_assets.assets.feature_set.portable import ENGINE, portable_of
+from ml_assets.errors import SpecError
+from ml_assets.extras.out_of_core.database import Database
+from ml_assets.extras.out_of_core.history import DuckDBHistory
+from ml_assets.settings.cluster import bytes_of
+from ml_assets.spec.features import EngineSpec, FeaturesSpec
+from ml_assets.spec.window import Window
+from ml_assets.store.disk import scratch_in
+
+_OF_A_THREAD = 128 << 20
+"""Bytes of the bound for each thread: with less, threads wait for each other's memory."""
+
+
+class OnDuckDB:
+    """A portable feature function that DuckDB runs: tables of polars in, rows of polars out."""
+
+    def __init__(
+        self,
+        build: Callable[..., pl.LazyFrame],
+        spec: FeaturesSpec,
+        engine: EngineSpec,
+        scratch: Path,
+    ) -> None:
+        portable = portable_of(build)
+        if portable is None:
+            raise SpecError(
+                f"features.engine runs a function that is written with narwhals, and"
+                f" {spec.function} is one of polars alone. Decorate it with portable, of"
+                " ml_assets.assets.feature_set.portable, or remove features.engine."
+            )
+        self._build, self._spec, self._engine = portable, spec, engine
+        self._scratch, self._memory = scratch, bytes_of(engine.memory) or 0
+
+    def __call__(self, tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
+        """The rows of a window, sorted by their key.
+
+        Raises:
+            SpecError: the bound is too small for one of the steps, or the function asks for what
+                DuckDB cannot do.
+        """
+        where = scratch_in(self._scratch)
+        with tempfile.TemporaryDirectory(prefix="features-", dir=where) as folder:
+            made = Path(folder) / "rows.parquet"
+            try:
+                self._write(tables, window, Path(folder), made)
+            except duckdb.OutOfMemoryException as error:
+                raise SpecError(
+                    f"features.engine.memory {self._engine.memory} is too little for"
+                    f" {self._spec.function}: {str(error).splitlines()[0]}. Give it more."
+                ) from error
+            except NotImplementedError as error:
+                raise SpecError(
+                    f"{self._spec.function} asks for what DuckDB cannot do: {error}"
+                ) from error
+            return pl.read_parquet(made, memory_map=False).lazy()
+
+    def _write(
+        self, tables: Mapping[str, pl.LazyFrame], window: Window, folder: Path, made: Path
+    ) -> None:
+        threads = max(1, min(self._memory // _OF_A_THREAD, os.cpu_count() or 1))
+        with Database(folder, self._memory, threads) as database:
+            frames = {name: database.take(table) for name, table in tables.items()}
+            running = ENGINE.set(DuckDBHistory(database))
+            try:
+                rows = nw.to_native(self._build(frames, window))
+            finally:
+                ENGINE.reset(running)
+            database.write(rows.sql_query(), self._spec.key, made)

@@ -1,0 +1,38 @@
+"""What is asked for again: a run that was ended from outside is, one whose step failed is not."""
+
+import os
+import signal
+import time
+
+import dagster as dg
+import pytest
+
+from ml_assets.automation.planner.candidate_runs import CandidateRun
+from ml_assets.automation.planner.plan import Plan
+from ml_assets.automation.planner.selection import ModelRun
+from ml_assets.automation.run_requests import RUN_KEY_TAG, Cursor, RequestedRun, sort_out
+
+
+@dg.op
+def told_to_end() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+
+
+@dg.op
+def broken() -> None:
+    raise ValueError("the reason")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(("op", "again"), [(told_to_end, True), (broken, False)])
+def test_a_run_that_was_told_to_end_is_asked_for_again(op: dg.OpDefinition, again: bool) -> None:
+    model = ModelRun(Plan(()), sanity="", gates="", selection=None, as_of=None)
+    candidate = CandidateRun("model", (), "these rows", "nothing", model)
+    cursor = Cursor(asked={"model": RequestedRun(wanted="these rows", run_key="once")})
+    job = dg.GraphDefinition("work", node_defs=[op]).to_job()
+    with dg.DagsterInstance.ephemeral() as instance:
+        job.execute_in_process(instance=instance, raise_on_error=False, tags={RUN_KEY_TAG: "once"})
+        found = sort_out(instance, [candidate], cursor)
+    assert found.fresh == (((candidate, 2),) if again else ())
+    assert bool(found.held) is not again
