@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import tell
 from generated import CATEGORICAL, _frame
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.table_statistics import merge_all
 from ml_assets.store.table_survey import LabelColumns, survey
 

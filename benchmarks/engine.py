@@ -30,8 +30,8 @@ import ml_assets.pipelines
 from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.function import build_features, load_function
 from ml_assets.assets.raw_snapshot.readers.read import read_source
-from ml_assets.extras.demo.generator.lay_out import lay_out_generated, weeks_from
 from ml_assets.extras.demo.generator.recipe import Recipe
+from ml_assets.extras.demo.generator.tables import lay_out_generated, weeks_from
 from ml_assets.settings import read_settings
 from ml_assets.spec.features import EngineSpec
 from ml_assets.spec.load import load_spec

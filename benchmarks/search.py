@@ -29,7 +29,7 @@ from figures import tell
 
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler, pruner
 from ml_assets.assets.hyperparameter_search.page import study_page
-from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
 from ml_assets.launch.events import session_events
 from ml_assets.launch.local.launcher import LocalLauncher
@@ -78,7 +78,7 @@ def search(trials: int, method: str = "quasi_random", **more: Any) -> SearchSpec
     return SearchSpec.model_validate(plain)
 
 
-def plan_of(folder: Path, by: SearchSpec, parallel: int = 2) -> Plan:
+def plan_of(folder: Path, by: SearchSpec, parallel: int = 2) -> StudyPlan:
     """A study of the irises, whose training set is made here."""
     world = World(folder)
     if not world.pipelines.is_dir():
@@ -90,10 +90,10 @@ def plan_of(folder: Path, by: SearchSpec, parallel: int = 2) -> Plan:
 
     data = require_record(pipeline.now(), pipeline.address("training_set"))
     base = train_job(pipeline, data, None, None)
-    return Plan(pipeline.spec, by, base, parallel, 1)
+    return StudyPlan(pipeline.spec, by, base, parallel, 1)
 
 
-def study(plan: Plan, folder: Path) -> Study:
+def study(plan: StudyPlan, folder: Path) -> Study:
     """Run a study by real processes."""
     sampler = Sampler(plan.search, plan.search.own(plan.spec), plan.name, str(folder), plan.fits)
     run = StudyRun(
@@ -173,7 +173,7 @@ def in_mlflow(found: Study, folder: Path, sessions: Path) -> float:
     return (_own_seconds() - began) / (len(entries) - 1)
 
 
-def bare_optuna(plan: Plan, found: Study, folder: Path) -> None:
+def bare_optuna(plan: StudyPlan, found: Study, folder: Path) -> None:
     """Optuna's own loop over the same trainings, two at once."""
     import optuna
 
@@ -247,7 +247,7 @@ def _trial(one: Proposal) -> Trial:
     )
 
 
-def _study(plan: Plan, trials: tuple[Trial, ...], importances: dict[str, float]) -> Study:
+def _study(plan: StudyPlan, trials: tuple[Trial, ...], importances: dict[str, float]) -> Study:
     return Study(
         pipeline="irises",
         name=plan.name,

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from figures import tell
 
-from ml_assets.assets.released_model.golden import golden_rows
+from ml_assets.assets.released_model.handover import golden_rows
 from ml_assets.assets.released_model.predict import Predictor, open_release
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.training.rows.arrays import Rows

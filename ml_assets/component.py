@@ -16,8 +16,8 @@ from ml_assets.assets.derived_table.asset import derived_table
 from ml_assets.assets.drift_report.asset import drift_report
 from ml_assets.assets.evaluation_report.asset import evaluation_report
 from ml_assets.assets.feature_set.asset import feature_set
-from ml_assets.assets.raw_snapshot.arrived import arrived_until
 from ml_assets.assets.raw_snapshot.asset import raw_snapshot
+from ml_assets.assets.raw_snapshot.readers.listing import arrived_until
 from ml_assets.assets.released_model.asset import released_model
 from ml_assets.assets.released_model.checks import gates
 from ml_assets.assets.trained_model.asset import trained_model

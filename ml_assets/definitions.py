@@ -11,8 +11,8 @@ from pathlib import Path
 import dagster as dg
 
 from ml_assets.adapters.executor import executor
-from ml_assets.adapters.own_mlflow import own_mlflow
 from ml_assets.adapters.resources import LauncherResource, StoresResource
+from ml_assets.adapters.team_values import own_mlflow
 from ml_assets.automation import release_events
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken import broken_pipeline

@@ -43,7 +43,6 @@ _SEE_NO_ROWS = (
 _DRAWS = (
     "reports/drawing.py",
     "reports/glance.py",
-    "reports/parallel.py",
     "reports/picture.py",
     "reports/row_charts.py",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.cli.exit_codes import DONE, REFUSED
+from ml_assets.cli.output import DONE, REFUSED
 from ml_assets_tests.worlds.world import World
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # three runs, two of them to a release

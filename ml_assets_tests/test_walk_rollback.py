@@ -7,7 +7,6 @@ import json
 import dagster as dg
 import pytest
 
-from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
 from ml_assets.cli.main import main
@@ -15,6 +14,7 @@ from ml_assets.definitions import build
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
+from ml_assets.records.loading import find_release
 from ml_assets.records.tracking.links import report_name
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline

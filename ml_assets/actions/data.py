@@ -31,7 +31,7 @@ _TOLD = re.compile(r".*release-\d+(-input-\d+)?")
 
 
 @dataclass(frozen=True)
-class State:
+class SnapshotState:
     """One state of ``main``."""
 
     commit: CommitId
@@ -42,7 +42,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Table:
+class MadeTable:
     """What was made of one (asset, partition) in a state."""
 
     key: str
@@ -88,7 +88,7 @@ def find_state(store: SnapshotStore, said: str) -> CommitId:
     )
 
 
-def states(store: SnapshotStore, last: int) -> list[State]:
+def states(store: SnapshotStore, last: int) -> list[SnapshotState]:
     """The newest states and all that have a tag, newest first."""
     names: dict[CommitId, list[str]] = {store.resolve(MAIN): [MAIN]}
     for name, commit in store.tags().items():
@@ -96,13 +96,13 @@ def states(store: SnapshotStore, last: int) -> list[State]:
     history = store.history()
     shown = {commit.id for commit in islice(history, last)} | names.keys()
     return [
-        State(c.id, tuple(sorted(names.get(c.id, ()))), c.time, c.message)
+        SnapshotState(c.id, tuple(sorted(names.get(c.id, ()))), c.time, c.message)
         for c in history
         if c.id in shown
     ]
 
 
-def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> list[Table]:
+def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> list[MadeTable]:
     """What a state holds, by key and partition.
 
     Args:
@@ -113,7 +113,7 @@ def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> li
         folder = entry.path.removeprefix(_TABLES).rpartition("/")[0]
         sizes[folder] = sizes.get(folder, 0) + entry.size
     return [
-        Table(r.key, r.partition, r.data_version, r.rows, r.time, sizes.get(slot, 0))
+        MadeTable(r.key, r.partition, r.data_version, r.rows, r.time, sizes.get(slot, 0))
         for slot, r in _records(store, commit).items()
         if key is None or f"{r.key}/".startswith(f"{key.strip('/')}/")
     ]
@@ -231,9 +231,9 @@ def _at_end_of(log: Sequence[Commit], said: str) -> CommitId | None:
     return next((commit.id for commit in log if commit.time < end), None)
 
 
-def by_key(found: Sequence[Table]) -> Mapping[str, Sequence[Table]]:
+def by_key(found: Sequence[MadeTable]) -> Mapping[str, Sequence[MadeTable]]:
     """Key -> its partitions, in order."""
-    keys: dict[str, list[Table]] = {}
+    keys: dict[str, list[MadeTable]] = {}
     for table in found:
         keys.setdefault(table.key, []).append(table)
     return keys

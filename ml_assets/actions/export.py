@@ -5,14 +5,13 @@ from pathlib import Path
 
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.released_model.bundle import HANDOVER_TYPE, Evidence, write_bundle
-from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.assets.released_model.handover import handover_of
 from ml_assets.errors import StorageError
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.loading import LoadedRelease
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.records.loading import LoadedRelease, find_release
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN

@@ -48,11 +48,11 @@ class OnGpu:
     fits: bool
     hours: float
     price: float | None
-    """Of an hour; None: nobody said one."""
+    """The price of an hour; None: nobody said one."""
 
     @property
     def cost(self) -> float | None:
-        """Of the whole training."""
+        """The cost of the whole training; None: no price is known."""
         return None if self.price is None else self.price * self.hours
 
 

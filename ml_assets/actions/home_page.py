@@ -24,7 +24,7 @@ _TIME = "%Y-%m-%d %H:%M"
 
 
 @dataclass(frozen=True)
-class PipelineState:
+class HomePageEntry:
     """A pipeline on the first page."""
 
     description: str
@@ -33,12 +33,12 @@ class PipelineState:
     ways: Mapping[str, str]
 
 
-def states(settings: Settings) -> dict[str, PipelineState]:
+def states(settings: Settings) -> dict[str, HomePageEntry]:
     """The state of every pipeline, by name; one that cannot be read says why."""
     return {name: _state(settings, name) for name in sorted(pipeline_folders(settings))}
 
 
-def _state(settings: Settings, name: str) -> PipelineState:
+def _state(settings: Settings, name: str) -> HomePageEntry:
     try:
         pipeline = open_pipeline(name, settings)
         lines = history(pipeline)
@@ -47,7 +47,7 @@ def _state(settings: Settings, name: str) -> PipelineState:
         verdict = _verdict(pipeline, lines)
     except MlAssetsError as error:
         broken = Verdict("bad", "It cannot be read", (outside(str(error)),))
-        return PipelineState("", broken, (), {})
+        return HomePageEntry("", broken, (), {})
     links = Links.of(settings)
     ways = {
         "Lineage": links.asset(f"{name}/{pipeline.spec.release.shown_by}"),
@@ -57,7 +57,7 @@ def _state(settings: Settings, name: str) -> PipelineState:
         "MLflow": links.registered_model(name),
         "Sensors": links.automation(),
     }
-    return PipelineState(pipeline.spec.description, verdict, tiles, ways)
+    return HomePageEntry(pipeline.spec.description, verdict, tiles, ways)
 
 
 def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:

@@ -48,7 +48,7 @@ def override_refusal(
 
 
 @dataclass(frozen=True)
-class Overridden:
+class OverrideMade:
     """The refusal counts no more, by this line."""
 
     entry: LedgerEntry
@@ -56,7 +56,7 @@ class Overridden:
 
 def override(
     store: SnapshotStore, pipeline: str, model: str | None, author: str, reason: str
-) -> Overridden | Refused:
+) -> OverrideMade | Refused:
     """Set a line against the newest decision on a model; saying it again writes nothing.
 
     Args:
@@ -72,13 +72,13 @@ def override(
         return Refused((nobody,))
     author, reason = one_line(author), one_line(reason)
 
-    def make(head: Head) -> LedgerEntry | Declined[Overridden | Refused]:
+    def make(head: Head) -> LedgerEntry | Declined[OverrideMade | Refused]:
         line = _refusal(head, model)
         if isinstance(line, Refused):
             return Declined(line)
         before = override_line(head.entries, line)
         if before and (before.author, before.reason) == (author, reason):
-            return Declined(Overridden(before))
+            return Declined(OverrideMade(before))
         failed = line.decision.gates if line.decision else ()
         return LedgerEntry(
             seq=head.seq,
@@ -100,7 +100,7 @@ def override(
         return {certificate_path(pipeline, entry.seq): sealed}
 
     outcome = append(store, pipeline, make, certify)
-    return Overridden(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
+    return OverrideMade(outcome.entry) if isinstance(outcome, Appended) else outcome.outcome
 
 
 def _refusal(head: Head, model: str | None) -> LedgerEntry | Refused:

@@ -20,8 +20,8 @@ from ml_assets.assets.validated_table.snapshot_audit import audit_snapshot
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
+from ml_assets.spec.recalls import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
-from ml_assets.spec.rows_released import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore

@@ -28,7 +28,7 @@ End = Literal["well", "refused", "failed", "missed"]
 GOOD: tuple[End, ...] = ("well", "refused")
 
 
-class Work(Frozen):
+class UnattendedWork(Frozen):
     """A piece of work that was to run by itself, and how it ended."""
 
     pipeline: str
@@ -49,7 +49,7 @@ class Reliability(Frozen):
 
     pipeline: str
     since: datetime
-    work: tuple[Work, ...]
+    work: tuple[UnattendedWork, ...]
     """What has ended, in the order of time."""
     under_way: int
 
@@ -136,7 +136,7 @@ def _asked_by(run: Run) -> str:
     return run.tags.get("dagster/schedule_name") or run.tags.get("dagster/sensor_name") or ""
 
 
-def _ended(pipeline: str, instance: Instance, piece: Sequence[StoredRun]) -> Work | None:
+def _ended(pipeline: str, instance: Instance, piece: Sequence[StoredRun]) -> UnattendedWork | None:
     """None while it is under way."""
     last = piece[-1].dagster_run
     if not last.is_finished:
@@ -145,7 +145,7 @@ def _ended(pipeline: str, instance: Instance, piece: Sequence[StoredRun]) -> Wor
     if end == "well" and len(piece) > 1:
         before = _end_of(instance, piece[-2].dagster_run)[1]
         cause = f"at try {len(piece)}: {before}"
-    return Work(
+    return UnattendedWork(
         pipeline=pipeline,
         asked_by=_asked_by(last),
         what=last.tags.get("why") or last.job_name,
@@ -202,7 +202,7 @@ def _in_words(name: str) -> str:
 
 def _missed(
     spec: PipelineSpec, instance: Instance, since: datetime, now: datetime
-) -> Iterator[Work]:
+) -> Iterator[UnattendedWork]:
     """Times at which the refresh was due and was not evaluated, or could not be."""
     declared = spec.automation.refresh
     name = f"{spec.name}__refresh_schedule"
@@ -225,7 +225,7 @@ def _missed(
         at = due.timestamp()
         if at in failed or at not in came:
             why = f"it could not be evaluated: {failed[at]}" if at in failed else _NO_DAEMON
-            yield Work(
+            yield UnattendedWork(
                 pipeline=spec.name,
                 asked_by=name,
                 what="refresh",

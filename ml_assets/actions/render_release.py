@@ -22,7 +22,7 @@ _FORMAT = "ml-assets"
 
 
 @dataclass(frozen=True)
-class Place:
+class ServingPlatform:
     """Where a platform finds models, and what serves them."""
 
     storage: str
@@ -57,7 +57,7 @@ def read_handover(folder: Path, trusted: Collection[str] | None = None) -> Hando
     return Handover.model_validate_json((folder / HANDOVER).read_bytes())
 
 
-def rendered(told: Handover, platform: Platform, place: Place, crd: str | None) -> str:
+def rendered(told: Handover, platform: Platform, place: ServingPlatform, crd: str | None) -> str:
     """The objects as YAML.
 
     Args:
@@ -88,7 +88,7 @@ def has_list(crd: str | None) -> bool:
     return "canary" in fields
 
 
-def kserve(told: Handover, place: Place, listed: bool) -> Object:
+def kserve(told: Handover, place: ServingPlatform, listed: bool) -> Object:
     """The InferenceService that takes the release up, its canary first where there is a rollout."""
     percent = _percent(told.rollout.share) if told.rollout else None
     new = _predictor(place.of(told, told.model))
@@ -110,7 +110,7 @@ def kserve(told: Handover, place: Place, listed: bool) -> Object:
     }
 
 
-def argo(told: Handover, place: Place) -> list[Object]:
+def argo(told: Handover, place: ServingPlatform) -> list[Object]:
     """A Rollout by the spec's steps, and the analysis that aborts it."""
     name, labels = _name(told), {"app": _name(told)}
     container = {
@@ -143,7 +143,7 @@ def argo(told: Handover, place: Place) -> list[Object]:
     return [rollout, *([_analysis(name, told.rollout, place)] if told.rollout else [])]
 
 
-def _analysis(name: str, rollout: RolloutSpec, place: Place) -> Object:
+def _analysis(name: str, rollout: RolloutSpec, place: ServingPlatform) -> Object:
     """Errors and latency, by the server's own metrics; how predictions move needs the server's
     comparison, which ``ml-assets serve`` makes."""
     of = "ml_assets_serving_request"

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from starlette.datastructures import Headers
 
-from ml_assets.actions.home_page import PipelineState
+from ml_assets.actions.home_page import HomePageEntry
 from ml_assets.adapters.same_origin import refusal
 from ml_assets.errors import SettingsError
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE, SEARCH_PAGE
@@ -31,7 +31,7 @@ _CARD = re.compile(r"/([a-z][a-z0-9_]{0,62})/card/([a-z][a-z0-9_]{0,62})/([0-9a-
 """Pipeline, table and partition; ``all`` is every partition."""
 Page = Callable[[str], str | None]
 CardPage = Callable[[str, str, str], str | None]
-Home = Callable[[], Mapping[str, PipelineState]]
+Home = Callable[[], Mapping[str, HomePageEntry]]
 _SECURE = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:",
@@ -170,7 +170,7 @@ class _Handler(BaseHTTPRequestHandler):
             return None
 
 
-def _first_page(folder: Path, below: str, states: Mapping[str, PipelineState]) -> bytes:
+def _first_page(folder: Path, below: str, states: Mapping[str, HomePageEntry]) -> bytes:
     """Each pipeline: its state, and the reports that there are, newest first."""
     files = sorted(folder.glob("*/*.html"), key=lambda f: f.stat().st_mtime, reverse=True)
     reports: dict[str, list[tuple[str, datetime]]] = {}

@@ -1,14 +1,14 @@
 """Rolls back from the command line, without building definitions or locking the state folder."""
 
 from ml_assets.adapters.runs import open_instance
-from ml_assets.assets.released_model.rollback import Asked, Returned, Tell, return_to
-from ml_assets.assets.released_model.rollback_record import rolled_back
+from ml_assets.assets.released_model.page import rolled_back
+from ml_assets.assets.released_model.rollback import Returned, RollbackRequest, Tell, return_to
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import Settings
 from ml_assets.store.pipeline_context import open_pipeline
 
 
-def roll_back(pipeline: str, asked: Asked, settings: Settings, tell: Tell) -> Returned:
+def roll_back(pipeline: str, asked: RollbackRequest, settings: Settings, tell: Tell) -> Returned:
     """Roll a pipeline back, and tell Dagster what is in its stage now.
 
     Raises:

@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
-from ml_assets.assets.released_model.find_release import refusal_since
 from ml_assets.assets.released_model.gate_results import results_after
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.released_model.origins import (
@@ -21,7 +20,7 @@ from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, stages
-from ml_assets.records.loading import LoadedRelease, certificate_of, load_release
+from ml_assets.records.loading import LoadedRelease, certificate_of, load_release, refusal_since
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import shown_otherwise
 from ml_assets.settings import Settings

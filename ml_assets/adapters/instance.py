@@ -16,7 +16,7 @@ from ml_assets.errors import MlAssetsError, StateInUse
 from ml_assets.settings import read_settings
 from ml_assets.settings.addresses import require_free
 from ml_assets.store import home
-from ml_assets.store.locks import exclusive
+from ml_assets.store.home import exclusive
 
 _TEMPORARY = ".tmp_dagster_home_"
 """How Dagster begins the name of the folder that it makes where DAGSTER_HOME is not set."""

@@ -38,7 +38,7 @@ class StoresResource(dg.ConfigurableResource):
         """
         pipeline = replace(declared, settings=self.settings()).with_winner()
         if keeps_objects and is_s3(pipeline.settings.objects):
-            from ml_assets.store.store_registry import register_store
+            from ml_assets.store.open import register_store
 
             with suppress(StoreAway):  # then nothing is put there either
                 register_store(pipeline.objects, pipeline.settings.snapshots)
@@ -48,7 +48,7 @@ class StoresResource(dg.ConfigurableResource):
 class LauncherResource(dg.ConfigurableResource):
     """Runs training sessions as local processes or as Jobs of a cluster: ML_ASSETS_LAUNCHER.
 
-    It has no field: who launches a run could set it, and with it what is read and written.
+    It has no field: whoever launches a run could set it, and with it what is read and written.
     """
 
     _goes_on: Callable[[], bool] | None = PrivateAttr(default=None)

@@ -35,7 +35,7 @@ from ml_assets.records.run_usage import Whose, spent, usage_files
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.run_rows import SHORT, short_table
 from ml_assets.settings import price_class
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import training_world
 from ml_assets.spec.records import REPORT_FILE
 from ml_assets.spec.stages import SEARCH_STAGE

@@ -4,7 +4,7 @@ import re
 
 import dagster as dg
 
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 
 ASSET, CHECK = "cannot_be_loaded", "loads"
 SECONDS_BETWEEN_TICKS = 60

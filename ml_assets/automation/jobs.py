@@ -8,7 +8,7 @@ import dagster as dg
 
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
-from ml_assets.automation.planner.steps import DataStep, data_steps
+from ml_assets.automation.planner.steps import WalkStep, data_steps
 from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES, SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -20,7 +20,7 @@ AssetJob = Any
 class PipelineJobs:
     """A job for each data step, for Dagster takes partitions of one kind in a job; and one more."""
 
-    data: tuple[tuple[DataStep, AssetJob], ...]
+    data: tuple[tuple[WalkStep, AssetJob], ...]
     refresh: AssetJob
     promote: AssetJob | None
     """The job of pipelines that ask for canary evidence."""
@@ -78,7 +78,7 @@ def run_tags(pipeline: Pipeline, trigger: str, more: Mapping[str, str]) -> dict[
     return {PIPELINE_TAG: pipeline.name, TRIGGER_TAG: trigger, **more}
 
 
-def _about(step: DataStep) -> str:
+def _about(step: WalkStep) -> str:
     if step.name == "sources":
         return "Takes in its sources and holds them to contract."
     if step.name == "online":

@@ -36,13 +36,13 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
     )
     @reported
     def roll_back(context: dg.OpExecutionContext, stores: StoresResource) -> None:
-        from ml_assets.assets.released_model.rollback import Asked, return_to
-        from ml_assets.assets.released_model.rollback_record import rolled_back
+        from ml_assets.assets.released_model.page import rolled_back
+        from ml_assets.assets.released_model.rollback import RollbackRequest, return_to
         from ml_assets.records.tracking.mlflow import Tracking
 
         config = RollbackConfig.of(context)
         pipeline = stores.open(declared)
-        asked = Asked(config.author, config.reason, config.to)
+        asked = RollbackRequest(config.author, config.reason, config.to)
         returned = return_to(
             pipeline,
             Tracking.of(pipeline.settings),

@@ -22,8 +22,7 @@ from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.selection import data_runs
 from ml_assets.errors import counted
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import Frozen, digest_of
 from ml_assets.store.pipeline_context import Pipeline
 
 RUN_KEY_TAG = "dagster/run_key"
@@ -33,7 +32,7 @@ ATTEMPTS = 3
 """A run is asked for again this often: its process died, or others failed in it before it began."""
 
 
-class Asked(Frozen):
+class RequestedRun(Frozen):
     """A candidate that was asked for and is still due."""
 
     wanted: str
@@ -44,7 +43,7 @@ class Asked(Frozen):
 class Cursor(Frozen):
     """Place of a candidate -> what was asked for."""
 
-    asked: dict[str, Asked] = Field(default_factory=dict)
+    asked: dict[str, RequestedRun] = Field(default_factory=dict)
 
     @classmethod
     def read(cls, text: str | None) -> "Cursor":
@@ -115,7 +114,7 @@ def requests(
         run_key = digest_of([[c.place, c.wanted, c.replaces] for c in candidates] + [attempt])[:32]
         found.append(run_request(pipeline, trigger, candidates, selection, job.name, run_key))
         for candidate in candidates:
-            asked[candidate.place] = Asked(
+            asked[candidate.place] = RequestedRun(
                 wanted=candidate.wanted, run_key=run_key, attempt=attempt
             )
     return found, Cursor(asked=asked)

@@ -13,7 +13,7 @@ from ml_assets.automation.jobs import AssetJob, PipelineJobs, run_tags
 from ml_assets.automation.schedules import timed_schedules
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline

@@ -16,7 +16,7 @@ from ml_assets.errors import counted
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.actions.data import Difference, State, Table
+    from ml_assets.actions.data import Difference, MadeTable, SnapshotState
     from ml_assets.assets.drift_report.findings import DriftReport
     from ml_assets.store.snapshots import SnapshotStore
 
@@ -250,7 +250,7 @@ def _print_json(document: dict[str, Any]) -> None:
     print(json.dumps({"schema": SCHEMA, **plainly}, indent=2, default=str))
 
 
-def _print_tables(found: "list[Table]", *, whole: bool) -> None:
+def _print_tables(found: "list[MadeTable]", *, whole: bool) -> None:
     from ml_assets.actions.data import by_key
 
     if not found:
@@ -264,7 +264,7 @@ def _print_tables(found: "list[Table]", *, whole: bool) -> None:
             print(f"  {part.partition:46} {part.version[:12]:>16} {size:>18}")
 
 
-def _print_state(state: "State") -> None:
+def _print_state(state: "SnapshotState") -> None:
     called = ", ".join(state.names) or state.commit[:12]
     print(f"  {state.time:%Y-%m-%d %H:%M}  {called:40} {state.message}")
 

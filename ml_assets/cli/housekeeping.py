@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.output import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Retention, read_settings
 

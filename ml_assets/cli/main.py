@@ -13,8 +13,8 @@ from typing import Any, TextIO, cast
 import click
 
 from ml_assets.cli import WORDS_OF_AN_INTERRUPT
-from ml_assets.cli.exit_codes import DONE, ERROR, INTERRUPTED, REFUSED, USAGE
 from ml_assets.cli.groups import CommandGroup, Later, of_extra
+from ml_assets.cli.output import DONE, ERROR, INTERRUPTED, REFUSED, USAGE
 from ml_assets.errors import EvidenceError, Interrupted, MlAssetsError, visible
 
 NAME = "ml-assets"

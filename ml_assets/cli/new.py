@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.output import DONE, ERROR
 from ml_assets.errors import SpecError, TrainingFailed, counted
 from ml_assets.settings import ASKED_FOR, DEMO_PIPELINES, Settings, read_settings
 from ml_assets.spec.automation import duration_text, parse_duration
@@ -21,7 +21,7 @@ from ml_assets.spec.base import check_timezone
 
 if TYPE_CHECKING:
     from ml_assets.scaffold.given import Given
-    from ml_assets.scaffold.labelled_table import Table
+    from ml_assets.scaffold.labelled_table import LabelledTable
     from ml_assets.spec.sources import DateOrder, Dialect
     from ml_assets.spec.training import Task
 
@@ -117,7 +117,7 @@ def new(
     check_zone(zone)
     room = _room(settings, into)
     new_folder(room, name)  # before the table is read, and anybody is asked
-    asked = Asked(what, label, ahead, key, time, zone, dates, task, nulls)
+    asked = TableOptions(what, label, ahead, key, time, zone, dates, task, nulls)
     found = asked.table(name, settings)
     folder = write_pipeline(room, name, settings.sources, found, zone, network=network)
     _print_table(folder, found)
@@ -140,7 +140,7 @@ def new(
 
 
 @dataclass(frozen=True)
-class Asked:
+class TableOptions:
     """What the command line says of a table; what it leaves out is found, or asked."""
 
     what: str | None
@@ -153,7 +153,7 @@ class Asked:
     task: "Task | None" = None
     nulls: tuple[str, ...] = ()
 
-    def table(self, name: str, settings: Settings) -> "Table":
+    def table(self, name: str, settings: Settings) -> "LabelledTable":
         """Find and describe the table.
 
         Raises:
@@ -225,7 +225,7 @@ def check_zone(zone: str) -> None:
         raise SpecError(f"--timezone: {error}, such as Europe/Berlin.") from error
 
 
-def _print_table(folder: Path, found: "Table") -> None:
+def _print_table(folder: Path, found: "LabelledTable") -> None:
     print(f"{folder}: {found.task} on {counted(found.frame.height, 'row')}")
     for _, alike in groupby(found.columns, lambda one: one.told):
         columns = list(alike)
@@ -243,7 +243,7 @@ def _print_table(folder: Path, found: "Table") -> None:
     _print_series(found)
 
 
-def _print_series(found: "Table") -> None:
+def _print_series(found: "LabelledTable") -> None:
     """How many series there are: too many say that the key is not what they are of."""
     entity = [name for name in found.key if found.moments and name != found.moments.time]
     if not (found.moments and found.moments.is_series and entity):
@@ -255,7 +255,7 @@ def _print_series(found: "Table") -> None:
         print("note: these are short. If the rows are of something else, name the key by --key")
 
 
-def _print_source(folder: Path, found: "Table", settings: Settings, zone: str) -> None:
+def _print_source(folder: Path, found: "LabelledTable", settings: Settings, zone: str) -> None:
     from ml_assets.scaffold.folder import rows_file
 
     given = found.given
@@ -384,7 +384,7 @@ def _deep(folder: Path, settings: Settings) -> int:
 
 def _steps(name: str, settings: Settings, steps: int) -> int:
     """Print how a few steps of its training ended; 1 where they did not end well."""
-    from ml_assets.actions.check.steps import train_few_steps
+    from ml_assets.actions.check.deep import train_few_steps
     from ml_assets.store.pipeline_context import open_pipeline
 
     try:

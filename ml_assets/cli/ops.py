@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
 from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.housekeeping import forget, gc, reset
-from ml_assets.cli.output import aligned, tell
+from ml_assets.cli.output import DONE, ERROR, aligned, tell
 from ml_assets.cli.session import prepared_settings, working_session
 from ml_assets.cli.ui import serve_reports
 from ml_assets.errors import counted

@@ -1,4 +1,5 @@
-"""How a command prints: lines of progress, columns, pages, and rows in a format or to a file."""
+"""How a command prints: lines of progress, columns, pages, and rows in a format or to a file; and
+how it exits."""
 
 import io
 import os
@@ -108,3 +109,11 @@ def _drawn(frame: "pl.DataFrame") -> str:
         tbl_rows=_SHOWN_ROWS, tbl_cols=columns, tbl_width_chars=-1, tbl_hide_dataframe_shape=True
     ):
         return f"{frame}\n{counted(len(frame), 'row')}, {counted(frame.width, 'column')}"
+
+
+DONE = 0
+ERROR = 1
+USAGE = 2
+REFUSED = 3
+INTERRUPTED = 130
+"""As a shell says it: 128 + SIGINT."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ml_assets.assets.released_model.predict import Predictor
-    from ml_assets.assets.released_model.rows_to_predict import Rows
+    from ml_assets.assets.released_model.rows_to_predict import RowsAsSent
 
 _READ = ("csv", "table")
 """Formats that people read on a screen."""
@@ -76,7 +76,7 @@ def _six_digits(frame: "pl.DataFrame") -> "pl.DataFrame":
     return frame.with_columns(told.round_sig_figs(6))
 
 
-def _rows(file: str | None, row: str | None, predictor: "Predictor") -> "Rows":
+def _rows(file: str | None, row: str | None, predictor: "Predictor") -> "RowsAsSent":
     from ml_assets.assets.released_model.rows_to_predict import parse_rows
 
     if file is None:

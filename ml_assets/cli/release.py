@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR, REFUSED
 from ml_assets.cli.groups import CommandGroup, of_extra
-from ml_assets.cli.output import aligned, tell
+from ml_assets.cli.output import DONE, ERROR, REFUSED, aligned, tell
 from ml_assets.cli.release_render import render
 from ml_assets.cli.session import opened, prepared_settings
 from ml_assets.errors import counted, one_line
@@ -46,8 +45,8 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
     for each one the model, the metric, the reason and the author.
     """
     from ml_assets.actions.history import document, history
-    from ml_assets.actions.repair import repair_projection
     from ml_assets.records.ledger.stages import stages
+    from ml_assets.records.tracking.projection import repair_projection
 
     of = opened(pipeline)
     if check:
@@ -252,13 +251,13 @@ def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: b
     settings = prepared_settings()
 
     from ml_assets.actions.rollback import roll_back
-    from ml_assets.assets.released_model.rollback import Asked
+    from ml_assets.assets.released_model.rollback import RollbackRequest
 
     def quiet(_line: str) -> None:
         """A program reads the JSON alone."""
 
     said = quiet if as_json else tell
-    returned = roll_back(pipeline, Asked(author, reason, to), settings, said)
+    returned = roll_back(pipeline, RollbackRequest(author, reason, to), settings, said)
     entry = returned.entry
     if as_json:
         print(json.dumps(entry.model_dump(mode="json"), indent=2))
@@ -287,7 +286,7 @@ def export(pipeline: str, to: Path | None) -> None:
     verify FOLDER` checks all of it against the certificate, on any machine, without a store.
     """
     from ml_assets.actions.export import export_release
-    from ml_assets.assets.released_model.find_release import refusal_since
+    from ml_assets.records.loading import refusal_since
 
     done = export_release(opened(pipeline), to)
     since = refusal_since(done.release)

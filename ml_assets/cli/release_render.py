@@ -52,12 +52,12 @@ def render(
       kubectl get crd inferenceservices.serving.kserve.io -o yaml > crd.yaml
       ml-assets release render out --for kserve --storage s3://models --crd crd.yaml
     """
-    from ml_assets.actions.render_release import Place, read_handover, rendered
+    from ml_assets.actions.render_release import ServingPlatform, read_handover, rendered
     from ml_assets.actions.verify import trusted_keys
 
     if platform == "argo" and not image:
         raise click.UsageError("--for argo needs the --image of the server.")
-    place = Place(storage, image, prometheus)
+    place = ServingPlatform(storage, image, prometheus)
     told = crd.read() if crd else None
     trusted = trusted_keys(key)
     document = read_handover(folder, trusted)

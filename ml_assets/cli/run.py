@@ -1,17 +1,29 @@
-"""ml-assets run: make every due asset of a pipeline."""
+"""ml-assets run: make every due asset of a pipeline, and show the progress.
 
+It is shown as bars on a terminal, as short lines elsewhere, every line with --verbose.
+``adapters/execute.py`` supplies the lines. Warnings and failures are always shown.
+"""
+
+import re
+import shutil
+import sys
+import textwrap
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.screen import screen
 from ml_assets.cli.session import Session, working_session
 from ml_assets.cli.status import print_release
+from ml_assets.errors import counted, visible
 from ml_assets.spec.stages import DATA_STAGES, MODEL_STAGES
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from ml_assets.actions.run.run import Request
 
 _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkpoints"]
@@ -103,3 +115,179 @@ def run_pipeline(session: Session, request: "Request", *, verbose: bool = False)
         print(f"      ml-assets models report {pipeline.name} --open")
     if request.search:
         print(f"      ml-assets models search {pipeline.name} --open")
+
+
+_STEP = "> "
+_VERBS = {"make": "made", "skip": "skipped"}
+_PARTITIONS = re.compile(r" \[(?:.*: (?P<number>\d+) partitions|[^\]]*)\]$")
+"""``feature_set [2024-01-01 .. 2024-03-01: 3 partitions]``, ``feature_set [2024-01-01]``."""
+_OF = re.compile(r"  (?:.*\((?=\d+ of \d+\)$)|(?:step|round) )(?P<done>\d+) of (?P<all>\d+)")
+"""``  air/feature_set [2024-01]: 720 rows (3 of 18)``, ``  step 20 of 240, ...``."""
+_PARTS = 4
+_ALWAYS = ("  [fail]", "  [warn]", "  warning: ", "  training begins with ", "  trained on ")
+_OF_DAGSTER = "  warning: Dependencies for step "
+"""What did not run because something before it failed: the error at the end says what, and why."""
+
+
+@contextmanager
+def screen(*, verbose: bool) -> Iterator[Callable[[str], None]]:
+    """What a run tells its lines to. Where the run ends well, a table says what was made.
+
+    Args:
+        verbose: every line is shown as it is: one for each partition and check.
+    """
+    summary = Summary()
+    with _shown(verbose=verbose) as show:
+
+        def tell(line: str) -> None:
+            summary.keep(line)
+            show(line)
+
+        yield tell
+    print()
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for verb, what in summary.rows():
+        line = visible(f"{verb:7}  {what}")
+        print(textwrap.fill(line, max(width, 40), subsequent_indent=" " * 9))
+
+
+@contextmanager
+def _shown(*, verbose: bool) -> Iterator[Callable[[str], None]]:
+    if verbose:
+        yield _print
+    elif sys.stdout.isatty():
+        with _bars() as shown:
+            yield shown.tell
+    else:
+        yield Lines().tell
+
+
+class Summary:
+    """What a run made and what it skipped, a line for each reason to skip."""
+
+    def __init__(self) -> None:
+        self._verbs: dict[tuple[str, str], list[str]] = {}
+
+    def keep(self, line: str) -> None:
+        """Keep what is planned: ``make  air/feature_set [2024-01-01]: never made``."""
+        verb, _, rest = line.partition("  ")
+        if verb not in _VERBS:
+            return
+        what, _, why = rest.partition(": ")
+        if "]: " in rest:  # the partitions hold a colon themselves
+            what, _, why = rest.rpartition("]: ")
+            what += "]"
+        self._verbs.setdefault((verb, "" if verb == "make" else why), []).append(what)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """``("made", "raw_snapshot (3 tables, 45 partitions), ...")``, then what was skipped."""
+        ordered = sorted(self._verbs.items(), key=lambda one: one[0][0])
+        if ordered and ordered[0][0][0] == "skip":
+            ordered = [(("make", ""), ["nothing: all of it is there"]), *ordered]
+        return [
+            (_VERBS[verb], ", ".join(_by_stage(what)) + (f": {why}" if why else ""))
+            for (verb, why), what in ordered
+        ]
+
+
+def _by_stage(planned: list[str]) -> Iterator[str]:
+    """The stages of what is planned, each once."""
+    stages: dict[str, list[str]] = {}
+    for what in planned:
+        name = _PARTITIONS.sub("", what)
+        stage = name.split("/")[1] if "/" in name else name
+        stages.setdefault(stage, []).append(what)
+    for stage, found in stages.items():
+        tables = {_PARTITIONS.sub("", what) for what in found}
+        sizes = [int(of["number"] or 1) for what in found if (of := _PARTITIONS.search(what))]
+        said = [counted(len(tables), "table")] if len(tables) > 1 else []
+        said += [counted(sum(sizes), "partition")] if sizes else []
+        yield f"{stage} ({', '.join(said)})" if said else stage
+
+
+class Lines:
+    """Short lines: what is made and why, each step, every fourth of it, and what is not right."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+
+    def tell(self, line: str) -> None:
+        """Print the line, unless it is one of many."""
+        if line.startswith(_OF_DAGSTER):
+            return
+        if line.startswith(_STEP):
+            self._shown = 0
+        elif line.startswith("  "):
+            far = _OF.match(line)
+            if far is None and not _is_told(line):
+                return
+            if far is not None and not _is_told(line):
+                done, whole = (int(far[name]) for name in ("done", "all"))
+                parts = _PARTS * done // max(1, whole)
+                if parts <= self._shown and done < whole and self._shown:
+                    return
+                self._shown = max(1, parts)
+        _print(line)
+
+
+class Bars:
+    """A bar for each step; what is not right, and what came between the steps, above them."""
+
+    def __init__(self, progress: "Progress") -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def tell(self, line: str) -> None:
+        """Move a bar, or print the line above the bars."""
+        if line.startswith(_OF_DAGSTER) or line.partition("  ")[0] in _VERBS:
+            return  # the table at the end says what was made
+        if line.startswith(_STEP):
+            self._begin(line.removeprefix(_STEP))
+        elif (far := _OF.match(line)) and not _is_told(line):
+            self._move(far)
+        elif not line.startswith("  ") or _is_told(line):
+            self._progress.console.print(visible(line), markup=False, highlight=False)
+
+    def end(self) -> None:
+        """Fill the last bar."""
+        if self._task is not None:
+            total = self._progress.tasks[-1].total or 1
+            self._progress.update(self._task, total=total, completed=total)
+            self._task = None
+
+    def _begin(self, step: str) -> None:
+        self.end()
+        self._task = self._progress.add_task(visible(step.replace("__", "/")), total=None)
+
+    def _move(self, far: "re.Match[str]") -> None:
+        if self._task is None:
+            return
+        done, whole = (int(far[name]) for name in ("done", "all"))
+        self._progress.update(self._task, completed=done, total=whole)
+
+
+@contextmanager
+def _bars() -> Iterator[Bars]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(file=sys.__stdout__)  # ours escapes what steers a terminal
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        shown = Bars(progress)
+        yield shown
+        shown.end()
+
+
+def _is_told(line: str) -> bool:
+    """Whether a line is always shown: what is not right, what a training began with."""
+    return line.startswith(_ALWAYS) or "FAILED" in line
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)

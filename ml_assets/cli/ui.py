@@ -14,7 +14,7 @@ import click
 
 from ml_assets.actions.servers import Programs, free_port, stoppable
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.output import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings, read_settings
 from ml_assets.settings.addresses import beside, require_free
@@ -44,7 +44,7 @@ def ui(port: int | None, host: str) -> int:
     them work. Ctrl-C stops all three. ML_ASSETS_UI_URL, ML_ASSETS_MLFLOW_URL and
     ML_ASSETS_REPORTS_URL set the addresses; one on another machine is assumed to be served already.
     """
-    from ml_assets.actions.ui_programs import SOCKET, dagster_programs, is_local, mlflow_program
+    from ml_assets.actions.servers import SOCKET, dagster_programs, is_local, mlflow_program
     from ml_assets.adapters.instance import refuse_second_daemon  # Dagster takes a second to import
 
     moved = port is not None and port != urlsplit(read_settings().ui_url).port

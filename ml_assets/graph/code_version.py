@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from ml_assets.errors import SpecError
 from ml_assets.graph.stage_code import function_code, stage_code
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.gates import FunctionBaseline
@@ -130,7 +130,7 @@ def file_digests(pipeline: Pipeline, stage: str, source: str | None) -> dict[str
 
 
 def _network_digest(pipeline: Pipeline) -> dict[str, str]:
-    """Of a team's own network; of nothing where its code cannot be read (training it says so)."""
+    """The digest of a team's own network; nothing where its code cannot be read (training says)."""
     model = pipeline.spec.model
     if not isinstance(model, Module):
         return {}

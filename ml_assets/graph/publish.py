@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address, run_key

@@ -136,7 +136,7 @@ class Follower:
         return persist(asked, limit, tell=warn)
 
     def _pause(self, seconds: float, limit: Deadline) -> None:
-        """Wait a moment; who was told to stop waits no longer."""
+        """Wait a moment; whoever was told to stop waits no longer."""
         time.sleep(min(seconds, POLL_SECONDS))
         if self.told_to_stop():
             limit.within(0)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.spec.program.events import Event, Lost, Placed, Warning
-from ml_assets.spec.program.identity import Place
+from ml_assets.spec.program.identity import NodePlace
 
 EVENTS_FILE = "events.jsonl"
 LAUNCHER_FILE = "events.launcher.jsonl"
@@ -89,7 +89,7 @@ def append_warning(
     _append(folder, Warning(**_head(folder, session, attempt), message=message, lost=lost))
 
 
-def append_places(folder: Path, session: str, attempt: int, places: Sequence[Place]) -> None:
+def append_places(folder: Path, session: str, attempt: int, places: Sequence[NodePlace]) -> None:
     """Where a cluster put the nodes of an attempt, in its stream."""
     _append(folder, Placed(**_head(folder, session, attempt), places=tuple(places)))
 

@@ -44,7 +44,7 @@ class TrainJob:
     program: Program | None = None
     """An older one, whose Job still runs; None: the one that is here now."""
     code: NetworkCode | None = None
-    """Of a team's own network."""
+    """The code of a team's own network."""
     evidence: bool = False
     """Its model is compared and judged by no gate: only a training that our launcher saw from its
     first step to its end counts. It is a session of its own."""
@@ -61,7 +61,7 @@ class ScoreJob:
     threads: int = 1
     cluster: ClusterSpec = ONE_NODE
     code: NetworkCode | None = None
-    """Of a team's own network: the model's digest names it."""
+    """The code of a team's own network: the model's digest names it."""
 
 
 @dataclass(frozen=True)

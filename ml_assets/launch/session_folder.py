@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.program import (
     File,
     MeasureResult,

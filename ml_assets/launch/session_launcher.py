@@ -233,7 +233,7 @@ def train_request(job: TrainJob, folder: SessionFolder, number: int, world: Worl
 
 
 def _evidence(job: TrainJob, folder: SessionFolder) -> Callable[[int, World], TrainRequest]:
-    """The requests of a training that is seen from its first step: who was killed begins anew."""
+    """The requests of a training that is seen from its first step: a killed one begins anew."""
     begun = list[int]()
 
     def request(number: int, world: World) -> TrainRequest:

@@ -1,7 +1,7 @@
 """The name of a session: a digest of everything that decides its result, and of nothing else."""
 
 from ml_assets.launch.launcher import Job, MeasureJob, SanityJob, ScoreJob, TrainJob
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program.identity import Program, part_of, program_here
 from ml_assets.spec.sanity import alone

@@ -11,8 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from ml_assets.errors import counted, one_line, outside
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import Frozen, canonical_json, digest_of
 from ml_assets.spec.records import Time
 from ml_assets.store.layout import Address, read_as
 from ml_assets.store.pipeline_context import PipelineState

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from ml_assets.errors import StorageError
 from ml_assets.records.experiments import folders
 from ml_assets.settings import Prices, price_class
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.records import Time
 from ml_assets.store.snapshots import MAIN, TOOK_KEY, CommitId, SnapshotStore
 

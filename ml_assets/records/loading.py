@@ -10,7 +10,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.errors import CertificateRefused, EvidenceError, NothingReleased, StorageError
+from ml_assets.errors import (
+    CertificateRefused,
+    EvidenceError,
+    MlAssetsError,
+    NothingReleased,
+    StorageError,
+)
 from ml_assets.records.ledger.certificate import certificate_path, open_envelope, require_about
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.stages import decided_move, decision_line, override_line, stage_line
@@ -20,6 +26,7 @@ from ml_assets.spec.gates import Target
 from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.objects import LocalObjects, bytes_digest, inside, verify
+from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.safetensors_file import check_safetensors
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
@@ -238,3 +245,36 @@ def _in_force(
     if then is None or (why_not(then) and not override_line(before, then)):
         raise EvidenceError(f"{pipeline}: model {model[:12]} is not used. {refused}")
     return then, newest
+
+
+def find_release(pipeline: Pipeline) -> LoadedRelease:
+    """The model in the stage that the pipeline releases to.
+
+    Raises:
+        NothingReleased: the ledger names none.
+        EvidenceError: its decision or certificate does not hold.
+        StorageError: its files are not what its digest names.
+    """
+    return load_release(pipeline.store, pipeline.objects, pipeline.name, pipeline.spec.release.to)
+
+
+def refusal_since(release: LoadedRelease) -> str:
+    """What a person is told where a later decision would not let a release through; else empty."""
+    since = release.refused_since
+    if since is None:
+        return ""
+    return (
+        f"model {release.entry.model[:12]} was refused since it was released (ledger line"
+        f" {since.seq}: {since.reason}). It stays until another one is released."
+    )
+
+
+def unusable(pipeline: Pipeline) -> str | None:
+    """Why the released model is refused wherever it is loaded; None where it is not, or is none."""
+    try:
+        find_release(pipeline)
+    except NothingReleased:
+        return None
+    except MlAssetsError as error:
+        return str(error)
+    return None

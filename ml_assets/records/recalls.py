@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ml_assets.errors import Recalled, StorageError
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.record_history import Node, node_of
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import ActiveRecalls, Lift, Recall
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord

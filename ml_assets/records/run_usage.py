@@ -13,8 +13,7 @@ from typing import Literal
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import session_usages
 from ml_assets.records.experiments import RunFolder, TrainingUse, folders
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.program import TrainResult, World
 from ml_assets.spec.program.events import Event, Finished
 from ml_assets.spec.training_story import TrainingStory
@@ -24,7 +23,7 @@ from ml_assets.store.objects import LocalObjects
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 _USAGE = re.compile(r"usage/(.+)-a(\d+)\.json")
-"""``usage/<session>-a<attempt>.json`` in a run's folder: who looks for one need not read it."""
+"""``usage/<session>-a<attempt>.json`` in a run's folder: whoever looks for one need not read it."""
 
 
 class Whose(Frozen):

@@ -8,7 +8,7 @@ from math import floor, sqrt
 from ml_assets.reports.drawing import Axis, Series, line_chart, number
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import Picture, Table
-from ml_assets.reports.row_charts import Estimate, Strip, estimate_chart, strip_chart
+from ml_assets.reports.row_charts import Strip, Whisker, estimate_chart, strip_chart
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.store.table_statistics import Column, Grouped, Numbers, TableStatistics
 
@@ -189,7 +189,7 @@ def _by_group(grouped: Grouped, place: int, name: str, label: LabelSpec) -> Pict
     shown = sorted(told, key=lambda one: (-one.rows, one.value))[:GROUPS]
     counted = label.task in ("binary", "multiclass")
     rows = [
-        Estimate(
+        Whisker(
             f"{group.value} ({group.labelled:,})",
             group.rates[place],
             *(_wilson(group.rates[place], group.labelled) if counted else (None, None)),

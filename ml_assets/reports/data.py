@@ -120,7 +120,7 @@ def _contract(records: Sequence[StageRecord]) -> list[Picture]:
 
 
 def _judged(records: Sequence[StageRecord]) -> tuple[list[int], list[int], list[int]]:
-    """Of each record the rows that passed, that passed with a warning, and that did not."""
+    """Rows of each record that passed, that passed with a warning, and that did not."""
     warned = [_count(record, "warned") for record in records]
     passed = [(r.rows or 0) - w for r, w in zip(records, warned, strict=True)]
     return passed, warned, [_count(record, "quarantined") for record in records]

@@ -1,4 +1,5 @@
-"""Charts of rows, one thing a row: intervals, gates against their bounds, small lines over time."""
+"""Charts of rows, one thing a row: intervals, gates against their bounds, small lines over time,
+and lines through parallel axes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ _LONGEST_NAME = 26
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Whisker:
     """A value with the ends of its interval, drawn as a dot with a whisker."""
 
     label: str
@@ -81,7 +82,7 @@ def strip_chart(name: str, rows: Sequence[Strip]) -> str:
 
 
 def estimate_chart(
-    name: str, rows: Sequence[Estimate], x: Axis, *, reference: float | None = None, digits: int = 3
+    name: str, rows: Sequence[Whisker], x: Axis, *, reference: float | None = None, digits: int = 3
 ) -> str:
     """An SVG of dots with whiskers on one scale (a forest plot), the value written at the right."""
     ends = [end for row in rows for end in (row.value, row.low, row.high) if end is not None]
@@ -146,7 +147,7 @@ def spark_chart(name: str, rows: Sequence[Spark], span: tuple[str, str]) -> str:
     return svg(name, _WIDTH, base + 6, parts)
 
 
-def _estimate(row: Estimate, scale: Scale, middle: float, digits: int) -> list[str]:
+def _estimate(row: Whisker, scale: Scale, middle: float, digits: int) -> list[str]:
     parts = [_name(row.label, middle + 4)]
     if row.low is not None and row.high is not None:
         low, high = scale(row.low), scale(row.high)
@@ -210,3 +211,60 @@ def _name(label: str, y: float) -> str:
 
 def _text(kind: str, x: float, y: float, said: str) -> str:
     return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(said)}</text>'
+
+
+_AXES_WIDTH, _HEIGHT, _SIDE, _TOP, _BOTTOM = 760, 290, 60, 24, 46
+
+
+@dataclass(frozen=True)
+class Upright:
+    """An axis, and what its places are called: 0 is its foot, 1 its top."""
+
+    name: str
+    ticks: Sequence[tuple[float, str]]
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One thing: its place on each axis, from 0 to 1."""
+
+    name: str
+    places: Sequence[float]
+    tone: Tone = "one"
+    thin: bool = True
+
+
+def parallel_chart(name: str, axes: Sequence[Upright], threads: Sequence[Thread]) -> str:
+    """An SVG of threads through two axes or more; the last thread lies above the others.
+
+    Args:
+        name: what the picture shows, for a screen reader.
+    """
+    step = (_AXES_WIDTH - 2 * _SIDE) / (len(axes) - 1)
+    xs = [_SIDE + step * number for number in range(len(axes))]
+    parts: list[str] = []
+    for one in threads:
+        path = " ".join(f"{x:.1f},{_y(at):.1f}" for x, at in zip(xs, one.places, strict=True))
+        kind = "thin" if one.thin else "line"
+        parts.append(
+            f'<polyline class="{kind} {one.tone}" points="{path}">'
+            f"<title>{escape(one.name)}</title></polyline>"
+        )
+    for x, axis in zip(xs, axes, strict=True):
+        parts += _axis(x, axis)
+    return svg(name, _AXES_WIDTH, _HEIGHT, parts)
+
+
+def _axis(x: float, axis: Upright) -> list[str]:
+    parts = [f'<line class="axis" x1="{x:.1f}" y1="{_y(1):g}" x2="{x:.1f}" y2="{_y(0):g}"/>']
+    for at, said in axis.ticks:
+        aside, below = {0.0: (0, 14), 1.0: (0, -7)}.get(at, (-12, -6))  # where few lines cross it
+        where = f'x="{x + aside:.1f}" y="{_y(at) + below:.1f}" text-anchor="middle"'
+        parts.append(f"<text {where}>{escape(said)}</text>")
+    where = f'x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="middle"'
+    parts.append(f'<text class="label" {where}>{escape(axis.name)}</text>')
+    return parts
+
+
+def _y(share: float) -> float:
+    return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)

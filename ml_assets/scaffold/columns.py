@@ -4,13 +4,14 @@ value"."""
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.local_times import never_were
 from ml_assets.assets.raw_snapshot.schema import type_text
-from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written, parse_text
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TextFormat, never_were, parse_text
 from ml_assets.errors import SpecError, counted, quoted
+from ml_assets.spec.leaks import SharedRows
 from ml_assets.spec.schema_change import noted
 from ml_assets.spec.sources import DType
 
@@ -43,7 +44,7 @@ _LEADING_ZERO = re.compile(r"^[+-]?0\d")
 
 
 @dataclass(frozen=True)
-class Typed:
+class TypedTable:
     """A table in the types of a spec."""
 
     frame: pl.DataFrame
@@ -55,7 +56,7 @@ class Typed:
     """What is to be said of values that can be read in two ways."""
 
 
-def typed_text(raw: pl.DataFrame, written: Written, nulls: Sequence[str] = ()) -> Typed:
+def typed_text(raw: pl.DataFrame, written: TextFormat, nulls: Sequence[str] = ()) -> TypedTable:
     """Find the type of each column of text.
 
     Args:
@@ -91,10 +92,10 @@ def typed_text(raw: pl.DataFrame, written: Written, nulls: Sequence[str] = ()) -
     frame = pl.DataFrame({column.name: column for column in columns})
     texts = [name for name in frame.columns if frame.schema[name] == pl.String]
     frame = frame.with_columns(pl.col(texts).replace(dict.fromkeys(seen, None)))
-    return Typed(whole_or_not(frame), ("", *seen), tuple(zoneless), tuple(notes))
+    return TypedTable(whole_or_not(frame), ("", *seen), tuple(zoneless), tuple(notes))
 
 
-def _lone_text(column: pl.Series, written: Written) -> str:
+def _lone_text(column: pl.Series, written: TextFormat) -> str:
     """The one text that comes again and again among numbers; empty: there is none, or several."""
     odd = column.filter(parse_text(column, "float64", written).is_null() & column.is_not_null())
     odd = odd.filter(~odd.is_in(list(_NO_VALUE)))
@@ -102,7 +103,7 @@ def _lone_text(column: pl.Series, written: Written) -> str:
     return str(odd[0]) if is_one else ""
 
 
-def _stand_ins(raw: pl.DataFrame, written: Written) -> tuple[str, ...]:
+def _stand_ins(raw: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
     """Texts of numbers that mean "no value" in every column of numbers that holds them."""
     found: dict[str, None] = {}
     kept: set[str] = set()
@@ -138,13 +139,13 @@ def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
     for column in frame:
         text = column.drop_nulls()
         if column.dtype == pl.String and len(text):
-            dtype, _ = _time_of(text, Written(zone))
+            dtype, _ = _time_of(text, TextFormat(zone))
             if dtype != "string":
-                found.append(_typed(column, dtype, Written(zone)))
+                found.append(_typed(column, dtype, TextFormat(zone)))
     return frame.with_columns(found)
 
 
-def odd_texts(frame: pl.DataFrame, written: Written) -> tuple[str, ...]:
+def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
     """What is to be said of columns that a few values make text: most are numbers, or days."""
     said: list[str] = []
     for column in frame.select(pl.col(pl.String)):
@@ -184,7 +185,7 @@ def is_count(values: pl.Series) -> bool:
     return not values.null_count() and len(values) > 1 and values.n_unique() == len(values)
 
 
-def _type_of(values: pl.Series, written: Written) -> tuple[DType, bool]:
+def _type_of(values: pl.Series, written: TextFormat) -> tuple[DType, bool]:
     """The type of a column's values, and whether its times are written with their zone."""
     text = values.drop_nulls()
     if text.is_empty() or text.str.contains(_LEADING_ZERO.pattern).any():
@@ -198,7 +199,7 @@ def _type_of(values: pl.Series, written: Written) -> tuple[DType, bool]:
     return _time_of(text, written)
 
 
-def _time_of(text: pl.Series, written: Written) -> tuple[DType, bool]:
+def _time_of(text: pl.Series, written: TextFormat) -> tuple[DType, bool]:
     if _is(text, "date", written):
         return "date", True
     if _is(text, "datetime", replace(written, zone=None)):
@@ -206,7 +207,7 @@ def _time_of(text: pl.Series, written: Written) -> tuple[DType, bool]:
     return ("datetime", False) if _are_local(text, written) else ("string", True)
 
 
-def _are_local(text: pl.Series, written: Written) -> bool:
+def _are_local(text: pl.Series, written: TextFormat) -> bool:
     """Whether they are times without a zone.
 
     Raises:
@@ -222,9 +223,36 @@ def _are_local(text: pl.Series, written: Written) -> bool:
     return True
 
 
-def _typed(values: pl.Series, dtype: DType, written: Written) -> pl.Series:
+def _typed(values: pl.Series, dtype: DType, written: TextFormat) -> pl.Series:
     return type_text(values.to_frame(), {values.name: dtype}, written).frame[values.name]
 
 
-def _is(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> bool:
+def _is(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> bool:
     return not type_text(text.to_frame(), {text.name: dtype}, written).bad
+
+
+_FEWEST = 5
+"""So many equal rows prove nothing, as for the guard of the training set."""
+_CHANCE_ERRORS = 3.0
+"""Standard errors that chance may be off by."""
+
+
+def count_copies(frame: pl.DataFrame, features: Sequence[str], label: str) -> int:
+    """How many labelled rows repeat the features and the label of a row before them.
+
+    0 where they are few, or no more than chance explains, as if the columns were independent of
+    each other: the guard ``no_shared_rows`` lets these pass.
+    """
+    rows = frame.filter(pl.col(label).is_not_null()).select(*features, label)
+    repeated = rows.is_duplicated()
+    copies = len(rows) - rows.n_unique() if len(rows) else 0
+    if not features or copies <= _FEWEST:
+        return 0
+    others = pl.repeat(float(len(rows)), len(rows), eager=True)
+    for column in rows.columns:
+        share = (pl.len().over(column) - 1) / (len(rows) - 1)
+        others = others * rows.select(share).to_series()
+    chance = float(1 - (-others).exp().mean())  # pyright: ignore[reportOperatorIssue]
+    chance += _CHANCE_ERRORS * sqrt(max(chance * (1 - chance), 0.0) / len(rows))
+    beyond = float(repeated.mean() or 0.0) - chance  # pyright: ignore[reportArgumentType]
+    return copies if beyond > SharedRows().at_most else 0

@@ -15,7 +15,7 @@ from ml_assets.errors import SpecError, quoted
 from ml_assets.spec.sources import DateOrder, Encoding, Separator
 
 _LINES = 200
-"""Of a file, from its first, that have to agree on what separates their values."""
+"""Lines of a file, from its first, that have to agree on what separates their values."""
 _WINDOWS = re.compile(rb"[\x80-\x9f]")
 """Letters and signs in cp1252, such as the euro sign; nothing at all in latin-1."""
 _COMMA = r"^[+-]?\d*,\d+$"

@@ -30,7 +30,7 @@ class Dated:
     keys: tuple[str, ...]
     """The partition of each file, in their order."""
     day_offset: int
-    """Of weeks: the first day, 0 for Sunday."""
+    """The first day of weeks, 0 for Sunday."""
 
 
 def dated(paths: Sequence[str]) -> Dated | None:

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.errors import SpecError
 from ml_assets.scaffold.function_text import features_py
-from ml_assets.scaffold.labelled_table import Table
+from ml_assets.scaffold.labelled_table import LabelledTable
 from ml_assets.scaffold.text import MODEL, OWN_MODEL, defs_yaml, network_py
 from ml_assets.spec.base import Name
 from ml_assets.spec.load import SPEC_FILE
@@ -25,7 +25,7 @@ def write_pipeline(
     room: Path,
     name: str,
     sources: Path,
-    table: Table,
+    table: LabelledTable,
     zone: str = "UTC",
     *,
     network: bool = False,
@@ -86,7 +86,7 @@ def rows_file(sources: Path, name: str) -> Path:
     return sources / name / f"{SOURCE}.parquet"
 
 
-def _contract(table: Table) -> dict[str, Any]:
+def _contract(table: LabelledTable) -> dict[str, Any]:
     """What the table meets, each of its partitions by itself: as ``data contract propose``."""
     keys = table.given.keys
     frames = (

@@ -5,15 +5,15 @@ import json
 import polars as pl
 
 from ml_assets.scaffold.history import calendar_features, lags, short, spans
-from ml_assets.scaffold.labelled_table import Table
+from ml_assets.scaffold.labelled_table import LabelledTable
 
 
-def features_py(name: str, table: Table) -> str:
+def features_py(name: str, table: LabelledTable) -> str:
     """The feature function: the table as it is, with its past where it is a time series."""
     return _of_series(name, table) if lags(table) else _of_rows(name, table)
 
 
-def _of_rows(name: str, table: Table) -> str:
+def _of_rows(name: str, table: LabelledTable) -> str:
     imports, steps = "", ['tables["rows"]']
     decided = _quoted(table.decision_at)
     moments, comment = table.moments, ""
@@ -36,7 +36,7 @@ def _of_rows(name: str, table: Table) -> str:
     return f"{_head(name, imports)}{_signature()}{comment}    return {returned}\n"
 
 
-def _of_series(name: str, table: Table) -> str:
+def _of_series(name: str, table: LabelledTable) -> str:
     assert table.moments is not None
     time, column = table.moments.time, table.label
     entity = [key for key in table.key if key != time]
@@ -70,8 +70,8 @@ def _in_window(time: str) -> str:
     return f'.filter({at}.is_between(window.start, window.end, closed="left"))'
 
 
-def _once(table: Table) -> str:
-    """Of rows that differ by their key alone the first one, and all whose label is not known."""
+def _once(table: LabelledTable) -> str:
+    """The first of rows that differ by their key alone, and all rows whose label is not known."""
     label = _quoted(table.label)
     learned = [*table.names("numeric"), *table.names("categorical"), table.label]
     columns = "".join(f"\n                {_quoted(name)}," for name in learned)

@@ -8,9 +8,9 @@ from typing import Literal
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode
+from ml_assets.assets.raw_snapshot.readers.places import unpacked
 from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows
-from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
-from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import SourceError, SpecError, counted
 from ml_assets.scaffold.columns import typed_text, whole_or_not, with_times
 from ml_assets.scaffold.csv_dialect import (
@@ -27,9 +27,9 @@ SQL = "sql:"
 FEWEST = 5
 """With fewer partitions the files are one table, split by time in shares."""
 _MOST_BYTES = 256_000_000
-"""Of many files so much is looked at, evenly spread."""
+"""Bytes of many files that are looked at, evenly spread."""
 _MOST_ROWS = 200_000
-"""Of a table of a database."""
+"""Rows of a table of a database that are looked at."""
 _NO_PATH = {*"*?[]{}"}
 """Signs that mean something in the path of a source."""
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
@@ -252,7 +252,7 @@ def _read(
     if _format(files[0]) != "csv":
         return Given(whole_or_not(whole), keys=of_rows)
     decimal, first = find_decimal(whole, dialect.separator), find_dates(whole, dates)
-    typed = typed_text(whole, Written(zone, decimal, first), nulls)
+    typed = typed_text(whole, TextFormat(zone, decimal, first), nulls)
     return Given(
         typed.frame,
         null_values=typed.null_values,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import polars as pl
 
-from ml_assets.scaffold.labelled_table import Table, free_name
+from ml_assets.scaffold.labelled_table import LabelledTable, free_name
 from ml_assets.spec.pipeline import SHORTEST
 
 _ENTITIES = 50
@@ -12,7 +12,7 @@ _ENTITIES = 50
 _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 
 
-def lags(table: Table) -> list[timedelta]:
+def lags(table: LabelledTable) -> list[timedelta]:
     """How far back single values of the label's column are looked up."""
     step = _step(table)
     if step is None:
@@ -22,7 +22,7 @@ def lags(table: Table) -> list[timedelta]:
     return sorted({step, 2 * step, _WEEK} if step == _DAY else {step, 2 * step})
 
 
-def spans(table: Table) -> list[timedelta]:
+def spans(table: LabelledTable) -> list[timedelta]:
     """Over how long its mean is taken."""
     step = _step(table)
     if step is None:
@@ -32,7 +32,7 @@ def spans(table: Table) -> list[timedelta]:
     return [_WEEK, 4 * _WEEK] if step == _DAY else [4 * step]
 
 
-def season(table: Table) -> timedelta | None:
+def season(table: LabelledTable) -> timedelta | None:
     """The length of the season, at least as long as the label is ahead; None: there is none."""
     step = _step(table)
     if step is None or step > _DAY or table.ahead is None:
@@ -41,7 +41,7 @@ def season(table: Table) -> timedelta | None:
     return -(-table.ahead // wave) * wave
 
 
-def first_partitions(table: Table) -> int:
+def first_partitions(table: LabelledTable) -> int:
     """How many earlier partitions hold all of that past."""
     calendar = table.given.calendar
     if calendar is None:
@@ -50,7 +50,7 @@ def first_partitions(table: Table) -> int:
     return -(-reach // SHORTEST[calendar.cadence])
 
 
-def partitions_ahead(table: Table) -> int:
+def partitions_ahead(table: LabelledTable) -> int:
     """How many partitions lie between a decision and its outcome, at most."""
     calendar = table.given.calendar
     if calendar is None or table.ahead is None:
@@ -58,7 +58,7 @@ def partitions_ahead(table: Table) -> int:
     return -(-table.ahead // SHORTEST[calendar.cadence])
 
 
-def numeric(table: Table) -> list[str]:
+def numeric(table: LabelledTable) -> list[str]:
     """The numeric features: columns of the table, and those of its past."""
     own = [table.label] if table.ahead and table.task == "regression" else []
     past = [f"{table.label}_lag_{short(back)}" for back in lags(table)]
@@ -66,7 +66,7 @@ def numeric(table: Table) -> list[str]:
     return [*own, *table.names("numeric"), *past]
 
 
-def categorical(table: Table) -> list[str]:
+def categorical(table: LabelledTable) -> list[str]:
     """The categorical features: words, what the rows are of, and their hour and weekday."""
     moments = table.moments
     entity = [
@@ -78,7 +78,7 @@ def categorical(table: Table) -> list[str]:
     return [*entity, *table.names("categorical"), *calendar_features(table)]
 
 
-def calendar_features(table: Table) -> dict[str, str]:
+def calendar_features(table: LabelledTable) -> dict[str, str]:
     """The name of a column that the function adds -> the part of the time that it is."""
     step = _step(table)
     if step is None or step > _DAY:
@@ -95,7 +95,7 @@ def short(value: timedelta) -> str:
     return f"{value // timedelta(minutes=1)}min"
 
 
-def _step(table: Table) -> timedelta | None:
+def _step(table: LabelledTable) -> timedelta | None:
     if table.moments is None or not table.moments.is_series or table.task != "regression":
         return None
     return table.moments.step

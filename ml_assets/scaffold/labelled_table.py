@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted, did_you_mean
-from ml_assets.scaffold.columns import odd_texts
-from ml_assets.scaffold.copies import count_copies
+from ml_assets.scaffold.columns import count_copies, odd_texts
 from ml_assets.scaffold.given import Given
 from ml_assets.scaffold.moments import (
     Moments,
@@ -51,7 +50,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class LabelledTable:
     """A table in the types of a spec, and what each column is taken for."""
 
     frame: pl.DataFrame
@@ -86,7 +85,7 @@ class Table:
         return [column.name for column in self.columns if column.use == use]
 
 
-def sample_table(task: Task = "binary") -> Table:
+def sample_table(task: Task = "binary") -> LabelledTable:
     """600 made-up orders, always the same: sent back or not, what became of it, minutes to pack."""
     draw = random.Random(20)
     begin = datetime(2024, 1, 1, tzinfo=UTC)
@@ -120,7 +119,7 @@ def describe(
     time: str | None = None,
     ahead: timedelta | None = None,
     task: Task | None = None,
-) -> Table:
+) -> LabelledTable:
     """Bring a table to the types of a spec and choose what each column is used for.
 
     Args:
@@ -165,14 +164,14 @@ def describe(
     said = (
         *notes,
         *given.notes,
-        *odd_texts(typed, Written(None, given.dialect.decimal, given.dialect.dates)),
+        *odd_texts(typed, TextFormat(None, given.dialect.decimal, given.dialect.dates)),
         *repeated,
         *_unlabelled(typed[label]),
         *(() if asked else _like_classes(typed[label], task)),
         *_copied(copies, len(typed), keys, whole=given.calendar is None),
     )
     kept = replace(given, frame=typed, notes=())
-    return Table(typed, columns, keys, task, classes, said, kept, moments, ahead, copies)
+    return LabelledTable(typed, columns, keys, task, classes, said, kept, moments, ahead, copies)
 
 
 def _check_named(columns: Sequence[str], label: str, others: Sequence[str]) -> None:

@@ -7,12 +7,12 @@ from math import floor, inf, log10, sqrt
 import polars as pl
 
 from ml_assets.errors import counted
-from ml_assets.scaffold.labelled_table import Table
+from ml_assets.scaffold.labelled_table import LabelledTable
 
 ALIKE = 0.9
 """How far the losses of two models that are as good go along, row by row: their correlation."""
 _SHARE = 0.2
-"""Of rows that are not cut in time so many are held out."""
+"""The share of rows that is held out, where they are not cut in time."""
 _LEAST, _MOST = 0.01, 0.25
 _ENOUGH = 10
 """Days of a holdout whose spread is taken for that of days; of fewer, that of all days is."""
@@ -29,7 +29,7 @@ class Margin:
     said: str
 
 
-def champion_margin(table: Table, partitions: int) -> Margin:
+def champion_margin(table: LabelledTable, partitions: int) -> Margin:
     """The difference to the champion that the holdout shows four times out of five.
 
     It is estimated by the losses of the simplest forecast there: two models that are alike differ
@@ -61,7 +61,7 @@ def champion_margin(table: Table, partitions: int) -> Margin:
     return Margin(_upward(found), f"{said}; less refuses good models")
 
 
-def _blocked(table: Table) -> pl.DataFrame:
+def _blocked(table: LabelledTable) -> pl.DataFrame:
     """All rows with their outcome and their block: the day, or the row where nothing says when."""
     frame = _with_outcome(table)
     if table.moments is None:
@@ -69,7 +69,7 @@ def _blocked(table: Table) -> pl.DataFrame:
     return frame.with_columns(pl.col(table.moments.time).cast(pl.Date).alias("__block"))
 
 
-def _held_out(table: Table, blocked: pl.DataFrame, partitions: int) -> pl.DataFrame:
+def _held_out(table: LabelledTable, blocked: pl.DataFrame, partitions: int) -> pl.DataFrame:
     """The rows that will be held out; where chance parts them, as many."""
     moments, calendar = table.moments, table.given.calendar
     if moments is None:
@@ -80,7 +80,7 @@ def _held_out(table: Table, blocked: pl.DataFrame, partitions: int) -> pl.DataFr
     return blocked.filter(pl.col(moments.time) >= first)
 
 
-def _with_outcome(table: Table) -> pl.DataFrame:
+def _with_outcome(table: LabelledTable) -> pl.DataFrame:
     """The rows with what is predicted of them, and the value at their decision, where it counts."""
     frame, now = table.frame, pl.col(table.label)
     if table.ahead is None or table.moments is None:
@@ -90,7 +90,7 @@ def _with_outcome(table: Table) -> pl.DataFrame:
     return frame.join(later, on=[*entity, time], how="left")
 
 
-def _loss(table: Table, rows: pl.DataFrame) -> pl.Series:
+def _loss(table: LabelledTable, rows: pl.DataFrame) -> pl.Series:
     """[n] of the simplest forecast: nothing changes, else the mean, else how often a class is."""
     label = rows["__label"]
     if table.task == "regression":
@@ -128,6 +128,6 @@ def _upward(value: float) -> float:
     return round(-(-value // scale) * scale, 6)
 
 
-def _size(table: Table, value: float) -> str:
+def _size(table: LabelledTable, value: float) -> str:
     shown = _upward(value)
     return f"{100 * shown:g}%" if table.task == "regression" else f"{shown:g}"

@@ -11,7 +11,7 @@ from ml_assets.scaffold.history import (
     partitions_ahead,
     season,
 )
-from ml_assets.scaffold.labelled_table import Table
+from ml_assets.scaffold.labelled_table import LabelledTable
 from ml_assets.scaffold.margin import champion_margin
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.gates import MetricName
@@ -34,7 +34,7 @@ MODEL = "{family: mlp, width: 64, depth: 2}"
 OWN_MODEL = "{family: module, module: network.py:build, config: {width: 64, depth: 2}}"
 
 
-def defs_yaml(name: str, table: Table, zone: str, model: str) -> str:
+def defs_yaml(name: str, table: LabelledTable, zone: str, model: str) -> str:
     """The spec: what a reader changes first has a comment.
 
     Args:
@@ -78,7 +78,7 @@ attributes:
 """
 
 
-def _partitions(table: Table, zone: str) -> str:
+def _partitions(table: LabelledTable, zone: str) -> str:
     calendar = table.given.calendar
     if calendar is None:
         return ""
@@ -90,7 +90,7 @@ def _partitions(table: Table, zone: str) -> str:
     return f"  partitions: {_flow(fields)} # each is read, checked and versioned on its own\n"
 
 
-def _source(name: str, table: Table, zone: str) -> str:
+def _source(name: str, table: LabelledTable, zone: str) -> str:
     given = table.given
     source = dict(given.source)
     if given.rows:
@@ -109,7 +109,7 @@ def _source(name: str, table: Table, zone: str) -> str:
     return "\n".join(f"      {line}" for line in lines)
 
 
-def _known_at(table: Table) -> str:
+def _known_at(table: LabelledTable) -> str:
     if not (table.moments and table.moments.is_series):
         return ""
     return f"      known_at: {_flow(table.moments.time)} # when a row became known\n"
@@ -120,13 +120,13 @@ def _look_back(partitions: int) -> str:
     return f"    look_back: {partitions} # {said}\n" if partitions else ""
 
 
-def _subject(table: Table) -> str:
+def _subject(table: LabelledTable) -> str:
     if table.given.calendar is None or table.moments is None:
         return "{source: rows}"
     return _flow({"source": "rows", "time": table.moments.time})
 
 
-def _label(table: Table) -> dict[str, object]:
+def _label(table: LabelledTable) -> dict[str, object]:
     label: dict[str, object] = {"column": table.label, "task": table.task}
     if table.classes:
         label["classes"] = list(table.classes)
@@ -135,7 +135,7 @@ def _label(table: Table) -> dict[str, object]:
     return label
 
 
-def _split(table: Table, counts: Mapping[str, int]) -> str:
+def _split(table: LabelledTable, counts: Mapping[str, int]) -> str:
     if table.moments is None and not counts:
         return "{kind: random} # where rows have a time: {kind: time}"
     if not counts:
@@ -145,7 +145,7 @@ def _split(table: Table, counts: Mapping[str, int]) -> str:
     )
 
 
-def _partitions_of_splits(table: Table, back: int) -> dict[str, int]:
+def _partitions_of_splits(table: LabelledTable, back: int) -> dict[str, int]:
     """How many partitions each split takes; empty where the data is read whole."""
     calendar = table.given.calendar
     if calendar is None:
@@ -158,7 +158,7 @@ def _partitions_of_splits(table: Table, back: int) -> dict[str, int]:
     return {"train": train, "validation": validation, "holdout": holdout, "embargo": embargo}
 
 
-def _evaluation(table: Table) -> dict[str, object]:
+def _evaluation(table: LabelledTable) -> dict[str, object]:
     kinds: list[dict[str, object]] = [{"kind": "constant"}, {"kind": "gradient_boosting"}]
     if _is_forecast(table) and table.ahead:
         kinds[0] = {"kind": "persistence"}
@@ -169,7 +169,7 @@ def _evaluation(table: Table) -> dict[str, object]:
     return {**by_row, "baselines": kinds, "simple_model": simple}
 
 
-def _gates(table: Table, held_out: int) -> str:
+def _gates(table: LabelledTable, held_out: int) -> str:
     metric, compared = _COMPARED[table.task]
     margin = champion_margin(table, held_out)
     champion = compared.format(margin=f"{margin.value:g}")
@@ -181,7 +181,7 @@ def _gates(table: Table, held_out: int) -> str:
     )
 
 
-def _is_forecast(table: Table) -> bool:
+def _is_forecast(table: LabelledTable) -> bool:
     return table.ahead is not None and table.task == "regression"
 
 

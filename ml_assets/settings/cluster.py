@@ -1,19 +1,17 @@
 """The settings of the training cluster: where its objects go, and what every pod gets. No secret is
-here."""
+here.
+
+Names, labels and quantities follow Kubernetes' syntax, so that mistakes are found here.
+"""
 
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from ml_assets.errors import SettingsError
 from ml_assets.settings.addresses import s3_address, web_address
-from ml_assets.settings.kubernetes_syntax import (
-    is_dns_label,
-    is_dns_subdomain,
-    is_label_key,
-    is_label_value,
-)
 from ml_assets.settings.prices import PriceClass, price_class
 
 _IMAGE = re.compile(
@@ -124,7 +122,7 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
     value = env.get(name)
     if not value or is_dns_subdomain(value):
         return value or None
-    # not shown: who mistakes the name for the secret itself would find it in a log
+    # not shown: whoever mistakes the name for the secret itself would find it in a log
     raise SettingsError(
         f"{name} is no name of a Secret; expected lower-case letters, digits, '-' and '.', such as"
         " ml-assets-training. The Secret's contents never go into a variable."
@@ -163,3 +161,54 @@ def _endpoint(env: Mapping[str, str]) -> str | None:
     """boto3's own variables, so that pods reach the store that we do."""
     name = "AWS_ENDPOINT_URL_S3" if env.get("AWS_ENDPOINT_URL_S3") else "AWS_ENDPOINT_URL"
     return web_address(env, name, "https://s3.example.org") if env.get(name) else None
+
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,3})?"
+_CPU = re.compile(rf"({_NUMBER})|([0-9]{{1,12}})m")
+_BYTES = re.compile(rf"({_NUMBER})([kMGTP]|[KMGTP]i)?")
+_MULTIPLES = {
+    None: 1,
+    **{unit: 1000**power for power, unit in enumerate("kMGTP", 1)},
+    **{f"{unit}i": 1024**power for power, unit in enumerate("KMGTP", 1)},
+}
+
+
+def is_dns_label(text: str) -> bool:
+    """The name of a namespace, a Service or a Kueue queue: RFC 1123, 63 signs at most."""
+    return _DNS_LABEL.fullmatch(text) is not None
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """The name of a Secret or a priority class: labels with dots between, 253 signs at most."""
+    return len(text) <= 253 and all(map(is_dns_label, text.split(".")))
+
+
+def is_label_value(text: str) -> bool:
+    """What a label holds; it may be empty."""
+    return not text or _LABEL_NAME.fullmatch(text) is not None
+
+
+def is_label_key(text: str) -> bool:
+    """``name`` or ``domain.example/name``: of labels, taints and extended resources."""
+    domain, slash, name = text.rpartition("/")
+    return _LABEL_NAME.fullmatch(name) is not None and (not slash or is_dns_subdomain(domain))
+
+
+def cores_of(quantity: str) -> Decimal | None:
+    """Processor cores of ``2``, ``0.5`` or ``500m``; None: it is no such quantity, or nothing."""
+    found = _CPU.fullmatch(quantity)
+    if found is None:
+        return None
+    cores = Decimal(found[1]) if found[1] else Decimal(found[2]) / 1000
+    return cores or None
+
+
+def bytes_of(quantity: str) -> int | None:
+    """Bytes of ``4Gi``, ``500M`` or a plain number; None: it is no such quantity, or nothing.
+
+    Kubernetes takes ``400m`` for 0.4 bytes of memory; that is meant by nobody, and refused here.
+    """
+    found = _BYTES.fullmatch(quantity)
+    return int(Decimal(found[1]) * _MULTIPLES[found[2]]) or None if found else None

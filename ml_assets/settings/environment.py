@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from ml_assets.errors import SettingsError, did_you_mean
 from ml_assets.settings.access import WEBHOOK_SECRET
 from ml_assets.settings.addresses import (
+    database_place,
     is_lakefs,
     is_s3,
     lakefs_place,
@@ -23,7 +24,6 @@ from ml_assets.settings.addresses import (
     without_secrets,
 )
 from ml_assets.settings.cluster import read_cluster
-from ml_assets.settings.database_place import database_place
 from ml_assets.settings.prices import Prices, read_prices
 
 Launcher = Literal["local", "kubernetes"]
@@ -134,7 +134,7 @@ class Settings:
     sql: Mapping[str, str] = field(repr=False)
     """Connection name -> SQLAlchemy URL. Not in repr: a URL may hold a password."""
     servers: Mapping[str, str]
-    """Of S3 and lakeFS, as far as the environment names them: variable -> address or region."""
+    """The servers of S3 and lakeFS that the environment names: variable -> address or region."""
 
     @property
     def dagster_home(self) -> Path:

@@ -1,5 +1,10 @@
-"""The base of every spec and record: frozen, strict, and closed to unknown fields."""
+"""The base of every spec and record: frozen, strict, and closed to unknown fields.
 
+Equal records are equal JSON, byte for byte, and so have one digest.
+"""
+
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -69,3 +74,17 @@ def check_timezone(value: str) -> str:
 
 Timezone = Annotated[str, AfterValidator(check_timezone)]
 """The name of an IANA time zone."""
+
+
+def canonical_json(value: object) -> bytes:
+    """A value as JSON with sorted keys and no spaces, in UTF-8; models by their fields' names."""
+    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    text = json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of the canonical JSON, in lower-case hexadecimal."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()

@@ -19,7 +19,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 
 PACKAGE = Path(__file__).parents[1]
 _WHOLE = "*"
@@ -36,7 +36,7 @@ _READS_TEXT = re.compile(rb"__doc__|getdoc|getsource|getcomments|__loader__|__fi
 
 
 @dataclass(frozen=True)
-class Part:
+class CodePart:
     """A top-level name of a module: what it is, and what it mentions."""
 
     digest: str
@@ -45,7 +45,7 @@ class Part:
     is_class: bool = False
 
 
-Module = Mapping[str, Part]
+Module = Mapping[str, CodePart]
 """Name -> its part."""
 
 
@@ -104,7 +104,7 @@ def _follow(
 ) -> Closure:
     waiting = [one if ":" in one else f"{one}:{_WHOLE}" for one in entries]
     begun = {one.split(":")[0] for one in waiting}
-    seen, parts = set(waiting), dict[str, Part]()
+    seen, parts = set(waiting), dict[str, CodePart]()
     packages: set[str] = set()
     while waiting:
         one = waiting.pop()
@@ -185,7 +185,7 @@ class _Code:
         top = module.split(".")[0]
         return bool(self.file(top) or (self._folder and (self._folder / top).is_dir()))
 
-    def taken(self, module: str, name: str) -> Iterator[tuple[str, Part]]:
+    def taken(self, module: str, name: str) -> Iterator[tuple[str, CodePart]]:
         """What comes along with a name: itself and what always runs; or all of its module."""
         parts = self._parts(module)
         runs = (_ALWAYS, _IMPORTS)
@@ -258,7 +258,7 @@ def _parse(content: bytes, module: str, file: Path) -> Module:
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError):
-        return {_ALWAYS: Part(_sha256(content), ())}
+        return {_ALWAYS: CodePart(_sha256(content), ())}
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
     ours = module.split(".")[0] == PACKAGE.name
     imports: dict[str, list[str]] = {}
@@ -274,7 +274,7 @@ def _parse(content: bytes, module: str, file: Path) -> Module:
         for name in {*(_binds(statement) or [_ALWAYS]), *more}:
             bodies.setdefault(name, []).append(statement)
 
-    def part(body: Sequence[ast.stmt]) -> Part:
+    def part(body: Sequence[ast.stmt]) -> CodePart:
         nodes = [node for one in body for node in ast.walk(one)]
         inner = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
         found = [mention for node in inner for _, mention in _imported(node, package)]
@@ -285,15 +285,15 @@ def _parse(content: bytes, module: str, file: Path) -> Module:
         # a team's file may have the name of a module of the standard library
         known = sys.stdlib_module_names if ours else frozenset[str]()
         kept = sorted({one for one in found if one.split(":")[0].split(".")[0] not in known})
-        return Part(_sha256(_plain(list(body)).encode()), kept, is_class)
+        return CodePart(_sha256(_plain(list(body)).encode()), kept, is_class)
 
     parts = {name: part(body) for name, body in bodies.items() if body}
     # a name that is only passed on: whoever takes it from here takes it from there
-    passed = {name: Part("", there) for name, there in imports.items() if name not in parts}
+    passed = {name: CodePart("", there) for name, there in imports.items() if name not in parts}
     if not ours:
         there = {one for mentions in imports.values() for one in mentions}
         modules = {one.split(":")[0] for one in there} | {one.replace(":", ".") for one in there}
-        passed[_IMPORTS] = Part("", sorted(f"{one}:{_ALWAYS}" for one in modules))
+        passed[_IMPORTS] = CodePart("", sorted(f"{one}:{_ALWAYS}" for one in modules))
     return {**passed, **parts}
 
 

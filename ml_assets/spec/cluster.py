@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from ml_assets.settings.kubernetes_syntax import (
+from ml_assets.settings.cluster import (
     bytes_of,
     cores_of,
     is_dns_label,

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from ml_assets.settings.kubernetes_syntax import bytes_of
+from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
 from ml_assets.spec.paths import inside
 from ml_assets.spec.texts import TokensSpec

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ml_assets.errors import DoesNotFit, counted
-from ml_assets.settings.kubernetes_syntax import bytes_of
+from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.gpt import Gpt, parameter_count
 from ml_assets.spec.parallel import split_of

@@ -12,8 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from ml_assets.errors import SpecError
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import Frozen, digest_of
 from ml_assets.spec.closure import PACKAGE, closure, installed, syntax_digest
 from ml_assets.spec.paths import inside
 from ml_assets.spec.training import Module

@@ -1,4 +1,5 @@
-"""A recall: bad data, everything that it reached, and its author; and the lifting of one."""
+"""A recall: bad data, everything that it reached, and its author; the lifting of one; and rows in
+quarantine that are published after all."""
 
 from typing import Annotated, Literal
 
@@ -60,3 +61,20 @@ class ActiveRecalls(Frozen):
 
     schema_version: Literal[1] = 1
     ids: tuple[RecallId, ...] = Field(strict=False)
+
+
+RELEASED_BY = "ml_assets/released_by"
+RELEASE_REASON = "ml_assets/release_reason"
+"""Tags of the run that audits kept rows again."""
+
+
+class RowsReleased(Frozen):
+    """One release of a partition's rows, written down in the record of its table."""
+
+    author: str = Field(min_length=1)
+    reason: str = Field(min_length=1)
+    rows: int
+    """Rows that were kept back before and are published now."""
+    run: str
+    """Dagster run id."""
+    time: Time

@@ -13,8 +13,7 @@ from pydantic import Field, ValidationError, ValidationInfo, model_validator
 
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.spec.automation import Timed
-from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import Frozen, Misfit, Misfits, Positive, digest_of
 from ml_assets.spec.cluster import QueueName
 from ml_assets.spec.load import Location, Mistake, check_document, rules_of
 from ml_assets.spec.pipeline import PipelineSpec

@@ -44,9 +44,9 @@ class Trial(Frozen):
     reason: str = ""
     """Why it failed."""
     round: Count | None = Field(default=None, exclude_if=_is_none)
-    """Of a population: which part of the training, from 0. None: it was trained whole."""
+    """Which part of the training, from 0, in a population. None: it was trained whole."""
     parent: Count | None = Field(default=None, exclude_if=_is_none)
-    """Of a population: the number of the trial whose weights it began with."""
+    """The number of the trial whose weights it began with, in a population."""
 
 
 class Study(Frozen):
@@ -92,7 +92,7 @@ class Study(Frozen):
 
     @property
     def schedule(self) -> tuple[Trial, ...]:
-        """Of a population the trials whose weights led to the best, the first round first; else the
+        """The trials of a population whose weights led to the best, the first round first; else the
         best alone."""
         found, by_number = [self.best], {one.number: one for one in self.trials}
         while (before := found[0].parent) is not None:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from ml_assets.errors import SpecError, did_you_mean, quoted
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.closure import closure
 
 _PREFIX = "ml_assets_team_"

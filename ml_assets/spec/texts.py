@@ -42,8 +42,8 @@ class Tokens(Frozen):
 
 
 class TextBaseline(Frozen):
-    """Of texts: tokens all alike; by how often each comes, or comes after the one before it; or
-    what gzip makes of each text."""
+    """A code for texts: tokens all alike; by how often each comes, or comes after the one before
+    it; or what gzip makes of each text."""
 
     kind: Literal["uniform", "unigram", "bigram", "gzip"]
     name: Name = ""

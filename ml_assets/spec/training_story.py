@@ -16,7 +16,7 @@ from ml_assets.spec.program.events import (
     Trace,
     Warning,
 )
-from ml_assets.spec.program.identity import Node, Place
+from ml_assets.spec.program.identity import Node, NodePlace
 
 
 @dataclass
@@ -33,7 +33,7 @@ class TrainingStory:
     """Attempts that ended without a result, oldest first."""
     began: dict[int, Node] = field(default_factory=dict)
     """Index of each node -> what it runs and on what, in the last attempt."""
-    places: tuple[Place, ...] = ()
+    places: tuple[NodePlace, ...] = ()
     """Where a cluster put the nodes of the last attempt."""
     _attempt: int = 0
 

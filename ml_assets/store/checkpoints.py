@@ -14,7 +14,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import CheckpointManifest, Claim, File
 from ml_assets.store.objects import bytes_digest
 
@@ -110,7 +110,7 @@ def attempt_of(name: str) -> int:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundCheckpoint:
     """A checkpoint that counts: its manifest parses, and its files are as long as it says."""
 
     name: str
@@ -149,7 +149,7 @@ def counts(name: str, claim: Claim | None) -> bool:
     return attempt_of(name) == claim.attempt or name in claim.accepted
 
 
-def whole_checkpoints(store: CheckpointStore, session: str) -> list[Found]:
+def whole_checkpoints(store: CheckpointStore, session: str) -> list[FoundCheckpoint]:
     """The session's checkpoints that count, by step, then attempt; no checksum is computed."""
     claim = last_claim(store)
     read = (_found(store, name) for name in store.names() if counts(name, claim))
@@ -178,7 +178,7 @@ class Lying:
     changed: datetime
 
 
-def _found(store: CheckpointStore, name: str) -> Found | None:
+def _found(store: CheckpointStore, name: str) -> FoundCheckpoint | None:
     data = store.read(name, MANIFEST)
     if data is None:
         return None
@@ -189,4 +189,4 @@ def _found(store: CheckpointStore, name: str) -> Found | None:
     sizes = store.sizes(name)
     if any(sizes.get(file.path) != file.size for file in manifest.files):
         return None
-    return Found(name, manifest, bytes_digest(data))
+    return FoundCheckpoint(name, manifest, bytes_digest(data))

@@ -1,15 +1,17 @@
 """The state folder: its format, its lock, and the Dagster instance inside it."""
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, StateInUse
 from ml_assets.settings import Settings
 from ml_assets.store.disk import may_write, told
-from ml_assets.store.locks import exclusive
 from ml_assets.store.objects import write_whole
 
 PACKAGE = Path(__file__).parent.parent
@@ -29,7 +31,7 @@ def prepare(settings: Settings) -> None:
     home = settings.home
     if (home / _FORMAT_FILE).is_file() and not may_write(home):
         _require_format(settings)
-        return  # a read-only copy: who only reads can use it
+        return  # a read-only copy: whoever only reads can use it
     try:
         settings.dagster_home.mkdir(parents=True, exist_ok=True)
         with told(home):
@@ -100,3 +102,38 @@ def _copy_if_different(source: Path, target: Path) -> None:
     content = source.read_text()
     if not target.exists() or target.read_text() != content:
         write_whole(target, content.encode())
+
+
+@contextmanager
+def exclusive(file: Path, doing: str, remedy: str) -> Iterator[None]:
+    """Hold a lock file, with a word of who holds it and what for.
+
+    Raises:
+        StateInUse: another process holds it; the message names its pid, what it does, since when.
+    """
+    with told(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = file.open("a+")
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            handle.seek(0)
+            who = _holder(handle.read())
+            raise StateInUse(
+                f"The state folder {file.parent} is in use by {who}. {remedy}"
+            ) from error
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        with told(file.parent):
+            handle.truncate(0)
+            handle.write(json.dumps({"pid": os.getpid(), "doing": doing, "since": since}))
+            handle.flush()
+        yield
+
+
+def _holder(content: str) -> str:
+    try:
+        holder = json.loads(content)
+        return f"process {holder['pid']} ({holder['doing']}, since {holder['since']})"
+    except (json.JSONDecodeError, KeyError, TypeError):
+        return "another process"

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from ml_assets.errors import StorageError, quoted
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import RAW_PREFIX
 from ml_assets.store.snapshots import CommitId, SnapshotStore

@@ -7,7 +7,7 @@ model that a certificate or the ledger covers.
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import ModelManifest
 from ml_assets.store.objects import LocalObjects

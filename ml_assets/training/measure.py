@@ -26,7 +26,7 @@ from ml_assets.training.telemetry import Spent, memory_peak_mb
 _WARM = 2
 """Steps before those that are measured: the first ones make buffers."""
 _ALONE_STEPS, _ALONE_SECONDS, _SLOW_STEP = 36, 0.75, 0.25
-"""Of one process by itself: most steps, the seconds after which no more is taken, and those from
+"""For one process by itself: most steps, the seconds after which no more is taken, and those from
 which a first step counts as well."""
 
 

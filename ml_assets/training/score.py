@@ -91,7 +91,7 @@ def load_predictor(
 def _samples(
     request: ScoreRequest, manifest: ModelManifest, rows: SplitArrays
 ) -> tuple[tuple[int, ...], ...]:
-    """Of a language model, how it goes on with the first texts."""
+    """How a language model goes on with the first texts; nothing of another model."""
     if manifest.task != "language_model":
         return ()
     from ml_assets.training.weights import samples

@@ -37,7 +37,7 @@ class Columns:
     scale: torch.Tensor
     shift: torch.Tensor
     words: Sequence[tuple[int, torch.Tensor]]
-    """Of each of the teacher's categories the column, and its code -> the teacher's."""
+    """For each of the teacher's categories the column, and its code -> the teacher's."""
 
     @classmethod
     def between(cls, mine: Preprocessing, its: Preprocessing, device: torch.device) -> "Columns":

@@ -11,7 +11,7 @@ from typing import Literal
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.program import Ref, TrainRequest, TrainResult
 from ml_assets.store.checkpoints import (
-    Found,
+    FoundCheckpoint,
 )
 from ml_assets.training.diagnosis import Evaluated, advise
 from ml_assets.training.events import EventWriter
@@ -60,7 +60,7 @@ class Best(Frozen):
     name: str
 
     @classmethod
-    def of(cls, found: Found) -> "Best":
+    def of(cls, found: FoundCheckpoint) -> "Best":
         """Take it from a checkpoint that was judged."""
         loss = found.manifest.validation_loss
         assert loss is not None

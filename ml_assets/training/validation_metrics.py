@@ -36,7 +36,7 @@ class ValidationMetrics:
         self._sums = dict.fromkeys(means, 0.0)
         self._units = 0.0
         self._counts = np.zeros((2, 2 * _MOST_LEVEL + 1), np.int64)
-        """Of a binary label: rows of each class by the level of their score."""
+        """Rows of each class of a binary label by the level of their score."""
 
     def add(
         self, predicted: Array, label: NDArray[np.generic], starts: NDArray[np.int64] | None

@@ -40,7 +40,7 @@ from ml_assets.training.stop import BadData, BadRequest
 WEIGHTS = "weights.safetensors"
 State = Mapping[str, torch.Tensor]
 _WINDOWS, _SAMPLES, _SAMPLE_TOKENS = 16, 4, 64
-"""Of a language model: windows scored at once, texts that it goes on with, tokens of each."""
+"""For a language model: windows scored at once, texts that it goes on with, tokens of each."""
 
 
 def gathered(network: Network) -> dict[str, torch.Tensor]:

@@ -22,7 +22,7 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import champion
 from ml_assets.settings import Retention, Settings, read_settings
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import (
     SCHEMA_FILE,

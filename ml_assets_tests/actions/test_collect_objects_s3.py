@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.actions.house import URI, HouseOnS3, there

@@ -11,7 +11,7 @@ import pytest
 from ml_assets.actions.experiments import page
 from ml_assets.actions.home_page import states
 from ml_assets.actions.note import take_note
-from ml_assets.actions.override import Overridden, override
+from ml_assets.actions.override import OverrideMade, override
 from ml_assets.adapters.run_journal import word_tags, words_of
 from ml_assets.definitions import build
 from ml_assets.errors import UnknownRun
@@ -213,7 +213,7 @@ def test_the_newest_runs_are_on_the_asset_page_with_a_link_to_all(released: Worl
 def test_a_refusal_that_somebody_overrode_says_so(released: World, tmp_path: Path) -> None:
     shutil.copytree(released.root, tmp_path, dirs_exist_ok=True)
     place = open_pipeline("irises", World(tmp_path, released.extra).settings)
-    assert isinstance(override(place.store, "irises", None, "ada", "for the show"), Overridden)
+    assert isinstance(override(place.store, "irises", None, "ada", "for the show"), OverrideMade)
     refused, passed = rows(place)
     assert refused.outcome.said == "refused by accuracy_floor; OVERRIDDEN by ada"
     assert refused.outcome.why.endswith("Overridden: for the show")

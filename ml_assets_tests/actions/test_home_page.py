@@ -4,7 +4,7 @@ import http.client
 from functools import partial
 from pathlib import Path
 
-from ml_assets.actions.home_page import PipelineState, Verdict, states
+from ml_assets.actions.home_page import HomePageEntry, Verdict, states
 from ml_assets.actions.report_server import serving_reports
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
@@ -13,7 +13,7 @@ from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World, free_ports
 
 
-def first_page(folder: Path, found: dict[str, PipelineState]) -> str:
+def first_page(folder: Path, found: dict[str, HomePageEntry]) -> str:
     """As the server answers it."""
     (port,) = free_ports(1)
     with serving_reports(folder, f"http://127.0.0.1:{port}", home=partial(dict, found)):
@@ -67,7 +67,7 @@ def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Pa
 
 def test_what_people_say_is_text_on_the_page(tmp_path: Path) -> None:
     nasty = "<script>alert(1)</script>"
-    said = PipelineState(nasty, Verdict("good", nasty, (nasty,)), (), {nasty: "javascript"})
+    said = HomePageEntry(nasty, Verdict("good", nasty, (nasty,)), (), {nasty: "javascript"})
     shown = first_page(tmp_path, {"irises": said})
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown

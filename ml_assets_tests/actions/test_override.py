@@ -2,7 +2,7 @@
 
 import pytest
 
-from ml_assets.actions.override import Overridden, override
+from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import Refused, Released, release, verify
 from ml_assets.errors import UnknownModel
 from ml_assets.records.ledger.chain import read, record_decision
@@ -37,7 +37,7 @@ def test_a_refused_model_is_released_by_an_override_and_the_line_says_whose(stor
     line = refused(store, A)
     assert "refused the model" in reasons(promote(store, evidence(A)))
     said = ask(store)
-    assert isinstance(said, Overridden)
+    assert isinstance(said, OverrideMade)
     assert (said.entry.kind, said.entry.overrides, said.entry.gates) == (
         "override",
         line.seq,
@@ -111,7 +111,7 @@ def test_saying_it_again_writes_nothing_and_another_reason_is_another_line(store
     first, again = ask(store), ask(store)
     assert first == again
     other = ask(store, reason="and the flood")
-    assert isinstance(other, Overridden)
+    assert isinstance(other, OverrideMade)
     assert other.entry.seq == 3
 
 

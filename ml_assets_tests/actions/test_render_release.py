@@ -8,12 +8,14 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
-from ml_assets.actions.render_release import Place, has_list, rendered
+from ml_assets.actions.render_release import ServingPlatform, has_list, rendered
 from ml_assets.errors import SettingsError
 from ml_assets.spec.handover import Handover
 
 SCHEMAS = Path(__file__).parent / "platform_schemas"
-PLACE = Place("s3://models/", "registry.example.org/serve@sha256:1", "http://prometheus:9090")
+PLACE = ServingPlatform(
+    "s3://models/", "registry.example.org/serve@sha256:1", "http://prometheus:9090"
+)
 NEW, OLD = "a" * 64, "b" * 64
 
 

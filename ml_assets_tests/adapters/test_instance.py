@@ -30,7 +30,7 @@ from ml_assets.adapters.instance import Instance, refuse_second_daemon
 from ml_assets.extras.demo import outside_world
 from ml_assets.settings import read_settings
 from ml_assets.store import home
-from ml_assets.store.locks import exclusive
+from ml_assets.store.home import exclusive
 from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import free_ports
 

@@ -16,8 +16,7 @@ from ml_assets.actions.verify import verify_folder
 from ml_assets.assets.drift_report.asset import CHECKS
 from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.last_report import last_report
-from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline
-from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline
+from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline, read_baseline
 from ml_assets.automation.drift_tick import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.cli.main import main
@@ -27,7 +26,7 @@ from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.loading import provenance_in_force
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import open_pipeline

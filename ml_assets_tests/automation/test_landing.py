@@ -257,7 +257,7 @@ def test_a_late_record_is_a_new_version_and_the_old_one_stays_readable(plant: Pl
 def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits_for_all(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ml_assets.assets.raw_snapshot.readers.round_robin.SECONDS", 0.0)
+    monkeypatch.setattr("ml_assets.assets.raw_snapshot.readers.look.SECONDS", 0.0)
     world = plant(5, "{landing: {retrain: true}}")
     deliveries.move_orders_to_sql(world.folder, world.sources)
     spec = world.folder / "defs.yaml"

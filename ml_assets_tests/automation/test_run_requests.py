@@ -10,7 +10,7 @@ import pytest
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.plan import Plan
 from ml_assets.automation.planner.selection import ModelRun
-from ml_assets.automation.run_requests import RUN_KEY_TAG, Asked, Cursor, sort_out
+from ml_assets.automation.run_requests import RUN_KEY_TAG, Cursor, RequestedRun, sort_out
 
 
 @dg.op
@@ -29,7 +29,7 @@ def broken() -> None:
 def test_a_run_that_was_told_to_end_is_asked_for_again(op: dg.OpDefinition, again: bool) -> None:
     model = ModelRun(Plan(()), sanity="", gates="", selection=None, as_of=None)
     candidate = CandidateRun("model", (), "these rows", "nothing", model)
-    cursor = Cursor(asked={"model": Asked(wanted="these rows", run_key="once")})
+    cursor = Cursor(asked={"model": RequestedRun(wanted="these rows", run_key="once")})
     job = dg.GraphDefinition("work", node_defs=[op]).to_job()
     with dg.DagsterInstance.ephemeral() as instance:
         job.execute_in_process(instance=instance, raise_on_error=False, tags={RUN_KEY_TAG: "once"})

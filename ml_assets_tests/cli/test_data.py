@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ml_assets.cli.main import main
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots

@@ -163,7 +163,7 @@ def test_help_imports_no_command_and_nothing_heavy() -> None:
         "import sys; from ml_assets.cli.main import main; main(['--help']);"
         f"sys.exit([one for one in {heavy} if one in sys.modules] or"
         " [one for one in sys.modules if one.startswith('ml_assets.cli.') and one not in"
-        " ('ml_assets.cli.main', 'ml_assets.cli.groups', 'ml_assets.cli.exit_codes')] or None)"
+        " ('ml_assets.cli.main', 'ml_assets.cli.groups', 'ml_assets.cli.output')] or None)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

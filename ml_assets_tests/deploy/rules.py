@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ml_assets.settings.kubernetes_syntax import bytes_of
+from ml_assets.settings.cluster import bytes_of
 
 Object = Mapping[str, Any]
 Rule = Callable[[Sequence[Object]], list[str]]

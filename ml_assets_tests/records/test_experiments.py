@@ -20,7 +20,7 @@ from ml_assets.records.experiments import (
     read,
     tracking_tags,
 )
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 RUN = "3fb92832-1f7d-4c9e-9d75-1f0f2f0f2f0f"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.signing import Keys

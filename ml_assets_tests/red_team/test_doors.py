@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.verify import verify_pipelines
-from ml_assets.assets.released_model.rollback import Asked, Returned, return_to
+from ml_assets.assets.released_model.rollback import Returned, RollbackRequest, return_to
 from ml_assets.errors import EvidenceError
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
@@ -20,7 +20,7 @@ NEXT = LAX.replace("epochs: 30", "epochs: 29")
 
 def rolled_back(place: Pipeline, to: str | None = None) -> Returned:
     tracking = Tracking(place.settings.tracking_uri, place.settings.home)
-    return return_to(place, tracking, Asked("eve", "because", to), print)
+    return return_to(place, tracking, RollbackRequest("eve", "because", to), print)
 
 
 def features(scene: Scene) -> Path:

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from ml_assets.actions.export import export_release
-from ml_assets.actions.render_release import Place, read_handover, rendered
+from ml_assets.actions.render_release import ServingPlatform, read_handover, rendered
 from ml_assets.actions.verify import verify_folder
 from ml_assets.cli.release_render import render
 from ml_assets.errors import MlAssetsError
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets_tests.actions.test_render_release import definition
 from ml_assets_tests.red_team.conftest import Scene
 
@@ -49,7 +49,9 @@ def test_no_refused_model_is_served_as_the_one_before(exported: Path, refused: S
     forged(exported, rollback_to=refused.candidate, rollout=rollout)
     with pytest.raises(MlAssetsError):
         told = read_handover(exported)
-        place = Place("s3://models/", "registry.example.org/serve@sha256:1", "http://p:9090")
+        place = ServingPlatform(
+            "s3://models/", "registry.example.org/serve@sha256:1", "http://p:9090"
+        )
         said = rendered(told, "kserve", place, definition(canary={}))
         assert refused.candidate[:12] not in said
 

@@ -21,7 +21,7 @@ from ml_assets.errors import MlAssetsError, SpecError, StorageError, TrainingFai
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.records.loading import load_release
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.program import Ref
 from ml_assets.store.objects import bytes_digest

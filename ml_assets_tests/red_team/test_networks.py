@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from ml_assets.errors import StorageError
 from ml_assets.launch.local.launcher import PROGRAM
 from ml_assets.launch.local.process import environment
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import File, Ref
 from ml_assets.store.networks import bring_network

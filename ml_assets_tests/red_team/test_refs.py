@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.verify import verify_pipelines
-from ml_assets.assets.released_model.rollback import Asked, return_to
+from ml_assets.assets.released_model.rollback import RollbackRequest, return_to
 from ml_assets.assets.released_model.tags import take_away, unnamed_releases
 from ml_assets.errors import EvidenceError, StorageError, StoreAway, UntrustedState
 from ml_assets.extras.prove.clean_home import clean_home
@@ -18,7 +18,7 @@ from ml_assets.records.ledger.stages import moves
 from ml_assets.records.record_history import read_history
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
@@ -266,7 +266,9 @@ def test_a_rollback_is_held_to_sources_whatever_a_tag_says(
     place = open_pipeline(NAME, read_settings())
     tracking = Tracking(place.settings.tracking_uri, place.settings.home)
     with pytest.raises(EvidenceError, match="was read from"):
-        return_to(place, tracking, Asked("eve", "because", released.candidate[:12]), print)
+        return_to(
+            place, tracking, RollbackRequest("eve", "because", released.candidate[:12]), print
+        )
     with pytest.raises(StorageError):
         released.store.read_bytes(forged, Address(NAME, "trained_model").record)
 

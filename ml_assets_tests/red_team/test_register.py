@@ -15,13 +15,13 @@ from fastapi.testclient import TestClient
 from safetensors.numpy import load_file, save_file
 
 from ml_assets.actions.render_release import read_handover
-from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.assets.released_model.predict import open_release
 from ml_assets.assets.released_model.rows_to_predict import of_frame
 from ml_assets.extras.api.access import Caller
 from ml_assets.extras.api.app import Api
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.stages import registration, stages
+from ml_assets.records.loading import find_release
 from ml_assets.spec.handover import Handover
 from ml_assets_tests.red_team.conftest import CANARY, NAME, Scene
 

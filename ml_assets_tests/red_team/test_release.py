@@ -22,13 +22,12 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from ml_assets.actions.verify import verify_pipelines
-from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.errors import MlAssetsError, SettingsError, UntrustedState
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of
-from ml_assets.records.loading import load_model
+from ml_assets.records.loading import find_release, load_model
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import Ref
 from ml_assets.store import home
 from ml_assets.store.embedded.blobs import Blobs

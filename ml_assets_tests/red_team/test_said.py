@@ -6,9 +6,15 @@ from typing import cast
 
 import pytest
 
-from ml_assets.actions.override import Overridden, override
+from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.rollback import Asked, RolledBack, Way, return_to, roll_back
+from ml_assets.assets.released_model.rollback import (
+    RollbackRequest,
+    RolledBack,
+    Way,
+    return_to,
+    roll_back,
+)
 from ml_assets.cli.main import main
 from ml_assets.cli.output import aligned
 from ml_assets.errors import EvidenceError, SpecError
@@ -17,7 +23,7 @@ from ml_assets.records.ledger import chain
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.reports.wording import happened
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.load import check_spec, pipeline_folders
 from ml_assets.spec.records import StageRecord
@@ -38,7 +44,7 @@ def test_an_author_of_two_lines_is_one_in_the_ledger_and_on_a_terminal(store) ->
     assert isinstance(moved, RolledBack)
     refused(store, C, champion=A)
     said = override(store, PIPELINE, C, FORGED, FORGED)
-    assert isinstance(said, Overridden)
+    assert isinstance(said, OverrideMade)
     for entry in (moved.entry, said.entry):
         assert "\n" not in entry.author + entry.reason
         assert entry.author.startswith("ada 2026-01-01")
@@ -62,8 +68,10 @@ def test_nobody_answers_who_cannot_be_read(store, nobody: str) -> None:
         with pytest.raises(EvidenceError, match="needs an author and a reason"):
             lift(store, recall, author, reason)
         with pytest.raises(EvidenceError, match="needs an author and a reason"):
-            return_to(cast(Pipeline, None), cast(Tracking, None), Asked(author, reason), print)
-    assert isinstance(override(store, PIPELINE, A, "佐藤", "7"), Overridden)
+            return_to(
+                cast(Pipeline, None), cast(Tracking, None), RollbackRequest(author, reason), print
+            )
+    assert isinstance(override(store, PIPELINE, A, "佐藤", "7"), OverrideMade)
     lift(store, recall, "佐藤", "7")
     line = chain.read(store, PIPELINE)[-1]
     assert (line.kind, happened(line), line.author) == ("lift", "recall lifted", "佐藤")

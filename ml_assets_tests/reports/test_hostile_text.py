@@ -16,7 +16,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from ml_assets.actions import experiments
-from ml_assets.actions.home_page import PipelineState, Tile, Verdict
+from ml_assets.actions.home_page import HomePageEntry, Tile, Verdict
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
 from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.pictures import drift_pictures
@@ -189,7 +189,7 @@ def test_the_page_of_runs_shows_it() -> None:
 
 def test_the_first_page_shows_it() -> None:
     """The server lists no such name; the template would hold all the same."""
-    state = PipelineState(
+    state = HomePageEntry(
         HOSTILE,
         Verdict("good", HOSTILE, (HOSTILE,)),
         (Tile(HOSTILE, HOSTILE, HOSTILE),),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ml_assets.actions.check.steps import converges, whole_model
+from ml_assets.actions.check.deep import converges, whole_model
 from ml_assets.errors import StorageError
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import File, ModelManifest, Preprocessing, Ref
 from ml_assets.spec.training import Mlp
 from ml_assets.store.objects import file_digest

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.scaffold.columns import odd_texts, typed_text
 
 
@@ -28,13 +28,13 @@ from ml_assets.scaffold.columns import odd_texts, typed_text
 def test_the_type_is_that_of_the_values(
     name: str, texts: list[str | None], dtype: pl.DataType
 ) -> None:
-    found = typed_text(pl.DataFrame({name: texts}, schema={name: pl.String}), Written("UTC"))
+    found = typed_text(pl.DataFrame({name: texts}, schema={name: pl.String}), TextFormat("UTC"))
     assert found.frame.schema[name] == dtype
 
 
 def test_texts_that_mean_no_value_are_those_of_columns_that_hold_something_else() -> None:
     raw = pl.DataFrame({"x": ["1.5", "NA", "2"], "word": ["NA", "a", "?"], "y": ["-", "1", "2"]})
-    found = typed_text(raw, Written("UTC"))
+    found = typed_text(raw, TextFormat("UTC"))
     assert found.null_values == ("", "NA", "-")
     assert found.frame["x"].to_list() == [1.5, None, 2.0]
     assert found.frame["word"].to_list() == [None, "a", "?"], "as the source will read it"
@@ -53,19 +53,19 @@ def test_texts_that_mean_no_value_are_those_of_columns_that_hold_something_else(
 def test_a_number_far_from_all_others_that_instruments_write_means_no_value(
     texts: list[str], means_nothing: bool
 ) -> None:
-    found = typed_text(pl.DataFrame({"level": texts}), Written("UTC"))
+    found = typed_text(pl.DataFrame({"level": texts}), TextFormat("UTC"))
     assert (len(found.null_values) == 2) == means_nothing
     assert (found.frame["level"].null_count() == 2) == means_nothing
 
 
 def test_a_number_that_is_one_in_another_column_stays_one() -> None:
     raw = pl.DataFrame({"a": ["1", "2", "999", "999"], "b": ["998", "999", "999", "1000"]})
-    assert typed_text(raw, Written("UTC")).null_values == ("",)
+    assert typed_text(raw, TextFormat("UTC")).null_values == ("",)
 
 
 def test_times_without_a_zone_are_named_and_of_the_zone_that_is_said() -> None:
     raw = pl.DataFrame({"at": ["2024-07-01 12:00"], "then": ["2024-07-01T12:00:00Z"]})
-    found = typed_text(raw, Written("Europe/Berlin"))
+    found = typed_text(raw, TextFormat("Europe/Berlin"))
     assert found.zoneless == ("at",)
     assert [value.hour for value in found.frame.row(0)] == [10, 12]
 
@@ -79,7 +79,7 @@ def test_a_column_that_a_few_values_make_text_is_told_with_one_of_them() -> None
             "word": ["a", "b", "1"],
         }
     )
-    assert odd_texts(frame, Written()) == (
+    assert odd_texts(frame, TextFormat()) == (
         "price is taken for text: «three» is no number, and 2 of its 3 values are. If it means"
         " no value, make the folder again with --null «three»",
         "day is taken for text: «2024-02-30» is no day, and 2 of its 3 values are. If it"

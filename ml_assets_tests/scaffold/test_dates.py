@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.raw_snapshot.readers.read import read_source
-from ml_assets.assets.raw_snapshot.text_values import Written, parse_text
+from ml_assets.assets.raw_snapshot.text_values import TextFormat, parse_text
 from ml_assets.cli.main import main
 from ml_assets.spec.load import load_spec
 
@@ -111,7 +111,7 @@ def test_one_day_of_another_form_makes_the_column_text_and_is_told(
 
 @pytest.mark.parametrize("text", ["23-01-05", "31.12.23", "32.12.2023", "1.13.2023", "2023-1"])
 def test_what_is_no_day_is_none(text: str) -> None:
-    assert parse_text(pl.Series([text]), "date", Written(dates="dmy")).to_list() == [None]
+    assert parse_text(pl.Series([text]), "date", TextFormat(dates="dmy")).to_list() == [None]
 
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from ml_assets.cli.main import main
 from ml_assets.scaffold.given import Given
-from ml_assets.scaffold.labelled_table import Table, describe, sample_table
+from ml_assets.scaffold.labelled_table import LabelledTable, describe, sample_table
 from ml_assets.scaffold.margin import ALIKE, champion_margin
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.load import load_spec
@@ -20,7 +20,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def prices(hours: int, by_day: float = 2.0, jumps: bool = False) -> Table:
+def prices(hours: int, by_day: float = 2.0, jumps: bool = False) -> LabelledTable:
     """A price an hour, off by the day; with ``jumps`` some of them are far away."""
     draw = random.Random(7)
     rows: list[dict[str, object]] = []

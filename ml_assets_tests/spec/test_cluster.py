@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.settings import DEMO_PIPELINES
-from ml_assets.settings.kubernetes_syntax import (
+from ml_assets.settings.cluster import (
     bytes_of,
     cores_of,
     is_dns_label,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.settings import ASKED_FOR
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.documents import read_yaml
 from ml_assets.spec.ensemble import Distill
 from ml_assets.spec.gates import (

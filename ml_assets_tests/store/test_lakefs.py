@@ -19,7 +19,7 @@ import pytest
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
 from ml_assets.settings import read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.lakefs import repository as lakefs_repository
 from ml_assets.store.lakefs.repository import MANIFEST, State, seal, unseal
 from ml_assets.store.lakefs.store import LakeFsStore

@@ -9,7 +9,7 @@ import pytest
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.settings import read_cluster
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.program import Ref
 from ml_assets.store.objects import file_digest
 from ml_assets.store.open import open_objects

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.table_statistics import BINS, SAMPLED, WORDS, Column, TableStatistics, merge
 from ml_assets.store.table_survey import LabelColumns, survey
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import SettingsError, UntrustedState
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.signing import Keys

@@ -16,7 +16,7 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import LabelSpec

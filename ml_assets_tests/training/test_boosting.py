@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, Split, World
 from ml_assets.spec.program.events import Checkpoint, Failed

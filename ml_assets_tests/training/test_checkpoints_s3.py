@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import Ref, World
 from ml_assets.spec.program.events import Checkpoint, Event, Progress
 from ml_assets.spec.program.start import TORCHRUN

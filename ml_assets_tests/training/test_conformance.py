@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World
 from ml_assets.spec.sanity import DEEP_CHECKS, SanityCheck

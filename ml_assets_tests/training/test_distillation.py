@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.ensemble import Distill, Ensemble
 from ml_assets.spec.program import (
     File,

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.parallel import NOT_THERE, Parallel
 from ml_assets.spec.program import Ref
 from ml_assets.training.distributed.blocks import recompute

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.shards import load_schema
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import Preprocessing, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
 from ml_assets.spec.program.events import Failed, FirstRows, FixedBatch
 from ml_assets.spec.training import Mlp, TabM

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 import torch
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import StoreAway, StoreRefuses
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import File, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
 from ml_assets.spec.program.events import Progress
 from ml_assets.store.objects import bytes_digest

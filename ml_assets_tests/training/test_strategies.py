@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.parallel import split_of
 from ml_assets.spec.program import Ref
 from ml_assets_tests.training.conftest import Sessions

@@ -10,7 +10,7 @@ import torch
 from safetensors.numpy import load_file
 
 from ml_assets.spec.augmentation import Augmentation
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_batch import BatchTensor
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import (

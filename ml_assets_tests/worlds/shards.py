@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.shards import load_schema, write_labelled
 from ml_assets.assets.training_set.split_rows import Part, labelled_rows
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import Frozen, canonical_json, digest_of
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.program import SCHEMA_FILE, SHARD_FILE, Ref, ShardFiles, Split

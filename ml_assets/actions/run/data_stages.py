@@ -6,7 +6,7 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import Item, Plan
 from ml_assets.automation.planner.selection import alike, data_runs
-from ml_assets.automation.planner.steps import DataStep, data_steps
+from ml_assets.automation.planner.steps import WalkStep, data_steps
 from ml_assets.errors import RunFailed
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -43,7 +43,7 @@ class DataStages:
                 if len(self.failures) == before:
                     break
 
-    def _due(self, step: DataStep, plan: Plan, stages: Collection[str]) -> list[Item]:
+    def _due(self, step: WalkStep, plan: Plan, stages: Collection[str]) -> list[Item]:
         return [
             item
             for item in step.of(plan.due)

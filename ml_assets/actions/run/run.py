@@ -9,7 +9,6 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from ml_assets.actions.repair import repair_projection
 from ml_assets.actions.run.data_stages import DataStages, failure_of
 from ml_assets.adapters.declared import asset_key
 from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
@@ -39,9 +38,9 @@ from ml_assets.records.ledger.stages import champion
 from ml_assets.records.recent_runs import rows
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox, sentences
+from ml_assets.records.tracking.projection import repair_projection
 from ml_assets.settings import price_class
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.load import SPEC_FILE
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.search import SEARCH_FILE
@@ -53,7 +52,7 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState
 _LATER = "see the runs with ml-assets models experiments, and add to one with ml-assets models note"
 
 
-class Wish(Frozen):
+class FreshRequest(Frozen):
     """What a fresh training was asked for with, and the salt that its session is named by."""
 
     salt: str
@@ -71,7 +70,7 @@ class Wish(Frozen):
 
 
 class FreshTraining:
-    """A pipeline's wish, kept in the state folder until its model is made, or it is dropped."""
+    """A request for a fresh training, kept until its model is made, or it is dropped."""
 
     def __init__(self, home: Path, pipeline: str) -> None:
         self._file = home / "fresh" / f"{pipeline}.json"
@@ -80,7 +79,7 @@ class FreshTraining:
     def salt(
         self, fresh: bool | None, as_of: str | None, epochs: int | None
     ) -> tuple[str | None, str]:
-        """The salt to train by, and what to tell of a wish that was not granted yet; both may be
+        """The salt to train by, and what to tell of a request that was not met yet; both may be
         empty.
 
         Args:
@@ -94,24 +93,24 @@ class FreshTraining:
             drop = f"ml-assets run {self._pipeline} --no-fresh drops it"
             return kept.salt, f"the fresh training that was interrupted goes on ({drop})"
         if fresh:
-            wish = Wish(salt=uuid4().hex, as_of=as_of, epochs=epochs)
+            asked = FreshRequest(salt=uuid4().hex, as_of=as_of, epochs=epochs)
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._file, canonical_json(wish))
-            return wish.salt, ""
+            write_whole(self._file, canonical_json(asked))
+            return asked.salt, ""
         if kept is not None:
             again = kept.command(self._pipeline)
             return None, f"a fresh training was interrupted, and waits: {again} goes on with it"
         return None, ""
 
     def made(self, model: StageRecord | None) -> None:
-        """Forget a wish that this model fulfils."""
+        """Forget a request that this model meets."""
         kept = self._kept()
         if kept is not None and model is not None and model.attributes.get("salt") == kept.salt:
             self._file.unlink(missing_ok=True)
 
-    def _kept(self) -> Wish | None:
+    def _kept(self) -> FreshRequest | None:
         try:
-            return Wish.model_validate_json(self._file.read_bytes())
+            return FreshRequest.model_validate_json(self._file.read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
 

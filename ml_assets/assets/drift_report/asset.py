@@ -17,7 +17,7 @@ from ml_assets.assets.drift_report.verdict import (
 )
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.publish import Draft, Published, Work
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.drift import DriftKind
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

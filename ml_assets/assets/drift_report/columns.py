@@ -20,7 +20,13 @@ from ml_assets.assets.drift_report.distances import (
     noise,
 )
 from ml_assets.assets.drift_report.findings import Cause, Finding, Measure, Statistic
-from ml_assets.assets.evaluation_report.drift_profile import Columns, Counts, Period, Profile, merge
+from ml_assets.assets.evaluation_report.drift_profile import (
+    BinColumns,
+    Counts,
+    Period,
+    Profile,
+    merge,
+)
 from ml_assets.spec.drift import DriftBounds, DriftKind
 
 _DISTANCES: tuple[Statistic, ...] = ("psi", "ks", "js")
@@ -60,7 +66,7 @@ class BackTest:
 class Reference:
     """What new rows are held to: counts, and what chance and the periods do to them."""
 
-    columns: Columns
+    columns: BinColumns
     counts: Counts
     """[columns, bins]"""
     rows: int
@@ -69,7 +75,7 @@ class Reference:
     @classmethod
     def of(cls, profile: Profile, alpha: float) -> "Reference":
         """The reference of a profile, back-tested on its own periods."""
-        columns = Columns(profile.bins)
+        columns = BinColumns(profile.bins)
         counts = columns.matrix(merge(profile.periods, None))
         return cls(columns, counts, profile.rows, back_test(profile, alpha))
 
@@ -84,7 +90,7 @@ def back_test(profile: Profile, alpha: float) -> BackTest:
     The bound is mean + t sd sqrt(1 + 1/P) of the periods' distances (a prediction interval), t of
     P - 1 degrees and at most ``SPREADS``; the noise of the rows is taken off first.
     """
-    columns, periods = Columns(profile.bins), len(profile.periods)
+    columns, periods = BinColumns(profile.bins), len(profile.periods)
     width = len(profile.bins)
     if periods < FEWEST_PERIODS or not width:
         none = np.zeros(width)

@@ -16,10 +16,10 @@ from ml_assets.assets.drift_report.findings import (
     Cause,
     DriftReport,
     Finding,
+    JudgedPeriod,
     Measure,
     PastPeriod,
     Shape,
-    Window,
 )
 from ml_assets.assets.drift_report.verdict import (
     KINDS,
@@ -28,8 +28,9 @@ from ml_assets.assets.drift_report.verdict import (
     remember,
 )
 from ml_assets.assets.drift_report.windows import DriftWindows
-from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss
-from ml_assets.assets.evaluation_report.drift_baseline_rows import (
+from ml_assets.assets.evaluation_report.drift_baseline import (
+    Baseline,
+    PeriodLoss,
     label_columns,
     labelled,
     period_losses,
@@ -114,7 +115,7 @@ class Comparison:
         """Training periods that the bounds were held to; 0: too few."""
         return self._features.back.periods
 
-    def judge(self, new: NewPeriod) -> Window:
+    def judge(self, new: NewPeriod) -> JudgedPeriod:
         """All that one period shows."""
         features = self.baseline.features
         season = count(new.season, features.bins, None) if new.season is not None else None
@@ -133,9 +134,9 @@ class Comparison:
             floor = self.spec.bounds.loss_rise
             decay = judge_loss(self.baseline.losses, new.loss, self._alpha, floor)
             found += [decay] if decay else []
-        return Window(period=new.period, rows=len(new.rows), findings=tuple(found))
+        return JudgedPeriod(period=new.period, rows=len(new.rows), findings=tuple(found))
 
-    def shapes(self, new: pl.DataFrame, window: Window) -> tuple[Shape, ...]:
+    def shapes(self, new: pl.DataFrame, window: JudgedPeriod) -> tuple[Shape, ...]:
         """The histograms of the features that are furthest beyond their bounds."""
         features = self.baseline.features
         ranked = sorted(

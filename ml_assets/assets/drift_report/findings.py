@@ -74,7 +74,7 @@ class Finding(Frozen):
         return self.worst.ratio > 1
 
 
-class Window(Frozen):
+class JudgedPeriod(Frozen):
     """One period against the release."""
 
     period: str
@@ -147,7 +147,7 @@ class DriftReport(Frozen):
     training_rows: int
     back_tested: int
     """Training periods that the bounds were held to; 0: too few, and features are not judged."""
-    windows: tuple[Window, ...] = Field(strict=False, min_length=1)
+    windows: tuple[JudgedPeriod, ...] = Field(strict=False, min_length=1)
     """Oldest first."""
     outcomes: tuple[KindVerdict, ...] = Field(strict=False)
     notes: tuple[str, ...] = Field(strict=False)
@@ -159,5 +159,5 @@ class DriftReport(Frozen):
     time: Time
 
     @property
-    def newest(self) -> Window:
+    def newest(self) -> JudgedPeriod:
         return self.windows[-1]

@@ -14,11 +14,11 @@ from ml_assets.assets.drift_report.findings import (
     Cause,
     DriftReport,
     Finding,
+    JudgedPeriod,
     KindVerdict,
     Measure,
     PastPeriod,
     Statistic,
-    Window,
 )
 from ml_assets.errors import counted
 from ml_assets.spec.automation import duration_text
@@ -51,7 +51,7 @@ _SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
 
 
 def conclude(
-    windows: Sequence[Window], spec: DriftSpec, waiting: dict[DriftKind, str]
+    windows: Sequence[JudgedPeriod], spec: DriftSpec, waiting: dict[DriftKind, str]
 ) -> tuple[KindVerdict, ...]:
     """What the windows say of each kind.
 
@@ -79,7 +79,7 @@ def raise_alarm(outcomes: Sequence[KindVerdict], newest: str, before: Alarm | No
 
 
 def remember(
-    before: Sequence[PastPeriod], windows: Sequence[Window], model: str
+    before: Sequence[PastPeriod], windows: Sequence[JudgedPeriod], model: str
 ) -> tuple[PastPeriod, ...]:
     """The history with these windows in it; a period judged again takes its old place."""
     now = [PastPeriod(period=w.period, model=model, ratios=_ratios(w)) for w in windows]
@@ -193,7 +193,9 @@ def _number(measure: Measure, value: float) -> str:
     return f"{value:.3g}"
 
 
-def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: str) -> KindVerdict:
+def _outcome(
+    kind: DriftKind, windows: Sequence[JudgedPeriod], spec: DriftSpec, why: str
+) -> KindVerdict:
     judged = [(w, _of(w, kind)) for w in windows]
     judged = [(w, findings) for w, findings in judged if findings][-spec.windows :]
     if not judged:
@@ -206,7 +208,7 @@ def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: s
             windows=(),
             reason=why or _NOTHING,
         )
-    by_column: dict[str, list[tuple[Window, Finding]]] = {}
+    by_column: dict[str, list[tuple[JudgedPeriod, Finding]]] = {}
     for window, findings in judged:
         for finding in findings:
             by_column.setdefault(finding.column, []).append((window, finding))
@@ -232,7 +234,9 @@ def _outcome(kind: DriftKind, windows: Sequence[Window], spec: DriftSpec, why: s
 
 
 def _blind(
-    kind: DriftKind, found: Mapping[str, Sequence[tuple[Window, Finding]]], blind: Sequence[str]
+    kind: DriftKind,
+    found: Mapping[str, Sequence[tuple[JudgedPeriod, Finding]]],
+    blind: Sequence[str],
 ) -> str:
     """Which columns cannot alarm and why, in words."""
     first = blind[0]
@@ -281,19 +285,19 @@ def _reason(
     return f"{words}; {times}{more}"
 
 
-def _of(window: Window, kind: DriftKind) -> list[Finding]:
+def _of(window: JudgedPeriod, kind: DriftKind) -> list[Finding]:
     return [finding for finding in window.findings if finding.kind == kind]
 
 
-def _times(found: Sequence[tuple[Window, Finding]]) -> int:
+def _times(found: Sequence[tuple[JudgedPeriod, Finding]]) -> int:
     return sum(finding.drifted for _, finding in found)
 
 
-def _rank(found: Sequence[tuple[Window, Finding]]) -> tuple[int, float]:
+def _rank(found: Sequence[tuple[JudgedPeriod, Finding]]) -> tuple[int, float]:
     return _times(found), max(finding.worst.ratio for _, finding in found)
 
 
-def _ratios(window: Window) -> dict[DriftKind, float]:
+def _ratios(window: JudgedPeriod) -> dict[DriftKind, float]:
     found: dict[DriftKind, float] = {}
     for one in window.findings:
         found[one.kind] = max(found.get(one.kind, 0.0), one.worst.ratio)

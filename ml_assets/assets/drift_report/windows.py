@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from ml_assets.assets.drift_report.domain_classifier import ROWS, evenly
-from ml_assets.assets.evaluation_report.drift_baseline import Baseline
-from ml_assets.assets.evaluation_report.drift_baseline_rows import (
+from ml_assets.assets.evaluation_report.drift_baseline import (
+    Baseline,
     parted,
     read_baseline,
+    slices,
     where_read,
     whole_frame,
+    whole_slices,
 )
-from ml_assets.assets.evaluation_report.drift_slices import slices, whole_slices
 from ml_assets.assets.training_set.window import feature_order
 from ml_assets.errors import counted
 from ml_assets.graph.code_version import code_version_of

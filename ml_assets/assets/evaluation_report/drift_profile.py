@@ -88,7 +88,7 @@ class Profile(Frozen):
 
 
 @dataclass(frozen=True)
-class Columns:
+class BinColumns:
     """What the bins of a profile are, for arithmetic on all columns at once."""
 
     bins: tuple[Bins, ...]

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ml_assets.adapters.step import AssetStep
-from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline
-from ml_assets.assets.evaluation_report.drift_baseline_rows import make_baseline
+from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline, make_baseline
 from ml_assets.assets.evaluation_report.evaluator import Evaluator, rival_of
 from ml_assets.assets.evaluation_report.last_release import changes_since
 from ml_assets.assets.evaluation_report.rolling_origin import RolledOrigins, RollingOrigin
@@ -26,7 +25,7 @@ from ml_assets.records.run_record import (
     run_input,
     run_record,
 )
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import (
     REPORT_FILE,
     EvaluationReport,

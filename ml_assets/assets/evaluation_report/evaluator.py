@@ -7,7 +7,13 @@ import numpy as np
 import polars as pl
 
 from ml_assets.adapters.step import AssetStep
-from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
+from ml_assets.assets.evaluation_report.baselines import (
+    Rows,
+    Texts,
+    score_baseline,
+    score_rule,
+    score_texts,
+)
 from ml_assets.assets.evaluation_report.build_report import Holdout, judge
 from ml_assets.assets.evaluation_report.forecasts import forecast
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
@@ -15,7 +21,6 @@ from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
 from ml_assets.assets.evaluation_report.scoring import Scored, Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds
 from ml_assets.assets.evaluation_report.suspects import Scores, has_suspects, suspects
-from ml_assets.assets.evaluation_report.text_baselines import Texts, score_texts
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.assets.training_set.shards import (

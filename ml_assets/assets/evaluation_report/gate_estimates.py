@@ -29,7 +29,7 @@ MOST = 60
 
 
 @dataclass(frozen=True)
-class Part:
+class HoldoutPart:
     """A part of a holdout's rows that is judged by itself."""
 
     about: str
@@ -38,10 +38,10 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Measurement:
     """A number that was seen on a part."""
 
-    part: Part
+    part: HoldoutPart
     value: float
     """NaN where it is not defined."""
     draws: np.ndarray
@@ -49,14 +49,14 @@ class Seen:
     """Different ones that it rests on."""
 
 
-def parts_of(holdout: Holdout, columns: Sequence[str], min_rows: int) -> list[Part]:
+def parts_of(holdout: Holdout, columns: Sequence[str], min_rows: int) -> list[HoldoutPart]:
     """Every value of the columns with enough rows, by column and value; null is one of its own."""
-    found: list[Part] = []
+    found: list[HoldoutPart] = []
     for column in columns:
         text = holdout.slices[column].cast(pl.String).fill_null("(none)").to_numpy()
         names, place, rows = np.unique(text, return_inverse=True, return_counts=True)
         found += [
-            Part(f"{column} {name}", place.reshape(-1) == index)
+            HoldoutPart(f"{column} {name}", place.reshape(-1) == index)
             for index, name in enumerate(names)
             if rows[index] >= min_rows
         ]
@@ -105,8 +105,11 @@ def gaps(gate: Gap, holdout: Holdout, predictions: np.ndarray, seed: int) -> tup
 
 
 def _means(
-    values: np.ndarray, parts: Sequence[Part], masks: Sequence[np.ndarray], resampler: Resampler
-) -> list[Seen]:
+    values: np.ndarray,
+    parts: Sequence[HoldoutPart],
+    masks: Sequence[np.ndarray],
+    resampler: Resampler,
+) -> list[Measurement]:
     """The mean of [units] values over each part."""
     if not parts:
         return []
@@ -116,7 +119,7 @@ def _means(
     with np.errstate(divide="ignore", invalid="ignore"):
         draws = sums / units
     return [
-        Seen(
+        Measurement(
             part,
             float(values[mask].mean()) if mask.any() else nan,
             draws[:, number],
@@ -130,12 +133,12 @@ def _metrics(
     metric: MetricName,
     holdout: Holdout,
     predictions: np.ndarray,
-    parts: Sequence[Part],
+    parts: Sequence[HoldoutPart],
     seed: int,
-) -> list[Seen]:
+) -> list[Measurement]:
     blocks = _blocks(holdout)
     whole = Resampler(blocks, SAMPLES, seed)
-    found: list[Seen] = []
+    found: list[Measurement] = []
     for part in parts:
         model = judged(holdout.truth.of(part.rows), predictions[part.rows])
         here = model.units(blocks[part.rows])
@@ -144,20 +147,20 @@ def _metrics(
         if isfinite(value):
             with np.errstate(divide="ignore", invalid="ignore"):  # a draw without rows of the part
                 draws = model.draws(whole.sharing(here))[metric]
-        found.append(Seen(part, value, draws, len(np.unique(here))))
+        found.append(Measurement(part, value, draws, len(np.unique(here))))
     return found
 
 
-def _pair(one: Seen, other: Seen) -> Seen:
+def _pair(one: Measurement, other: Measurement) -> Measurement:
     less, more = sorted((one, other), key=lambda seen: seen.value)
     about = f"{less.part.about} to {more.part.about}"
-    part = Part(about, less.part.rows | more.part.rows)
+    part = HoldoutPart(about, less.part.rows | more.part.rows)
     known = less.draws.shape == more.draws.shape
     draws = more.draws - less.draws if known else np.empty(0)
-    return Seen(part, more.value - less.value, draws, min(less.blocks, more.blocks))
+    return Measurement(part, more.value - less.value, draws, min(less.blocks, more.blocks))
 
 
-def _estimate(seen: Seen, claims: int) -> Estimate:
+def _estimate(seen: Measurement, claims: int) -> Estimate:
     """None of an interval where the rows cannot tell one."""
     known = isfinite(seen.value) and seen.blocks > 1 and np.isfinite(seen.draws).sum() > 1
     return Estimate(

@@ -9,7 +9,7 @@ from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Bar, Series, Tone, bar_chart, line_chart
 from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.picture import Picture, Table
-from ml_assets.reports.row_charts import Estimate, estimate_chart
+from ml_assets.reports.row_charts import Whisker, estimate_chart
 from ml_assets.reports.wording import digits, order, title, with_ends
 from ml_assets.spec.gates import HIGHER_IS_BETTER, LOSS_OF, AgainstChampion, MetricName
 from ml_assets.spec.pipeline import PipelineSpec
@@ -162,7 +162,7 @@ def _difference(
     best, worst = (gap.low, gap.high) if higher_is_better else (-gap.high, -gap.low)
     tone = "good" if best > 0 else "bad" if worst < 0 else "one"
     margins = [
-        Estimate(
+        Whisker(
             f"{gate.name}: margin",
             sign * (gate.margin if gate.rule == "superior" else -gate.margin),
             tone="plain",
@@ -171,7 +171,7 @@ def _difference(
     ]
     chart = estimate_chart(
         f"Difference in {of} to the champion",
-        [Estimate("this model − champion", gap.value, gap.low, gap.high, tone), *margins],
+        [Whisker("this model − champion", gap.value, gap.low, gap.high, tone), *margins],
         Axis(f"difference in {of}"),
         reference=0.0,
         digits=4,
@@ -187,7 +187,7 @@ def slice_picture(report: EvaluationReport) -> list[Picture]:
     shown = [one for one in report.slices if lead in one.metrics][:SLICE_ROWS]
     if not shown or lead not in report.metrics:
         return []
-    rows: list[Estimate] = []
+    rows: list[Whisker] = []
     column = ""
     for one in shown:
         found = one.intervals.get(lead)
@@ -195,7 +195,7 @@ def slice_picture(report: EvaluationReport) -> list[Picture]:
         column = one.column
         low, high = (found.low, found.high) if found else (None, None)
         label = f"{one.value} ({one.rows:,})"
-        rows.append(Estimate(label, one.metrics[lead], low, high, head=head))
+        rows.append(Whisker(label, one.metrics[lead], low, high, head=head))
     chart = estimate_chart(
         f"{title(lead)} by slice",
         rows,
@@ -217,7 +217,7 @@ def importance_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Pic
     ranked = sorted(report.importance, key=lambda one: -one.loss_rise.value)
     shown = ranked[:IMPORTANT_FEATURES]
     rows = [
-        Estimate(one.column, one.loss_rise.value, one.loss_rise.low, one.loss_rise.high)
+        Whisker(one.column, one.loss_rise.value, one.loss_rise.low, one.loss_rise.high)
         for one in shown
     ]
     loss = LOSS_OF[spec.label.task]

@@ -22,7 +22,7 @@ class Quality:
     about: str
     pictures: Sequence[Picture]
     samples: Table | None = None
-    """Of a language model."""
+    """Texts of a language model; None: it is none."""
 
 
 def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:

@@ -15,7 +15,7 @@ from ml_assets.assets.evaluation_report.build_report import baseline_metrics
 from ml_assets.assets.evaluation_report.evaluator import Evaluator
 from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
 from ml_assets.assets.evaluation_report.rows import Holdout
-from ml_assets.assets.trained_model.session_log import remember_session, teller
+from ml_assets.assets.trained_model.training_job import remember_session, teller
 from ml_assets.assets.training_set.encoded_set import known_shards
 from ml_assets.assets.training_set.shards import write_labelled
 from ml_assets.assets.training_set.split_rows import SplitRows

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.build_report import ChampionScores
-from ml_assets.assets.trained_model.session_log import remember_session, teller
+from ml_assets.assets.trained_model.training_job import remember_session, teller
 from ml_assets.assets.training_set.shards import NotComparable, write_scoring_set
 from ml_assets.errors import EvidenceError
 from ml_assets.launch.launcher import Launcher, ScoreJob
@@ -30,7 +30,7 @@ class Subject:
     ref: Ref
     manifest: ModelManifest
     code: NetworkCode | None
-    """Of a team's own network."""
+    """The code of a team's own network."""
 
     @classmethod
     def own(cls, pipeline: Pipeline, ref: Ref, manifest: ModelManifest) -> "Subject":

@@ -8,12 +8,11 @@ import numpy as np
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
-from ml_assets.assets.trained_model.session_log import remember_session, teller
-from ml_assets.assets.trained_model.training_job import data_ref
+from ml_assets.assets.trained_model.training_job import data_ref, remember_session, teller
 from ml_assets.errors import counted
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, train_session
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.program import Ref
 from ml_assets.spec.records import SeedSpread, StageRecord

@@ -19,14 +19,14 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.records.run_record import RunInput, run_input
 from ml_assets.records.tracking.links import Links
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.spec.study import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
-    from ml_assets.assets.hyperparameter_search.plan import Plan
+    from ml_assets.assets.hyperparameter_search.plan import StudyPlan
     from ml_assets.assets.hyperparameter_search.study import Running
     from ml_assets.assets.trained_model.initial_weights import Given
     from ml_assets.launch.launcher import Launcher
@@ -86,13 +86,13 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
     return materialize
 
 
-def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "Plan":
+def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "StudyPlan":
     """What is trained: on a laptop as many trials side by side as it has cores.
 
     Raises:
         SpecError: the pipeline has no search.
     """
-    from ml_assets.assets.hyperparameter_search.plan import Plan
+    from ml_assets.assets.hyperparameter_search.plan import StudyPlan
     from ml_assets.assets.trained_model.training_job import train_job
 
     search = pipeline.search
@@ -102,18 +102,18 @@ def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "Plan":
         )
     base = train_job(pipeline, data, None, given)
     if pipeline.on_cluster:
-        return Plan(pipeline.spec, search, base, search.parallel or ON_A_CLUSTER, None)
+        return StudyPlan(pipeline.spec, search, base, search.parallel or ON_A_CLUSTER, None)
     cores = os.cpu_count() or 1
     parallel = search.parallel or max(1, cores // pipeline.spec.training.threads)
     each = max(1, cores // (parallel * pipeline.spec.training.threads))
-    return Plan(pipeline.spec, search, base, parallel, each)
+    return StudyPlan(pipeline.spec, search, base, parallel, each)
 
 
 def run_study(
     context: AssetStep,
     pipeline: Pipeline,
     runner: "Launcher",
-    plan: "Plan",
+    plan: "StudyPlan",
     read: Sequence[RunInput],
 ) -> Study:
     """Train what is left of a study; everything that happens is told to the run's log and MLflow.
@@ -131,7 +131,7 @@ def run_study(
     from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.study_memory import answering, held
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
-    from ml_assets.assets.trained_model.session_log import remember_session
+    from ml_assets.assets.trained_model.training_job import remember_session
 
     place = _place(pipeline, context)
     own = plan.search.own(plan.spec)

@@ -18,7 +18,7 @@ _EDGE = 0.05
 """Share of a range that is its edge."""
 _BEST_SHARE = 0.1
 _FEWEST_BEST = 3
-"""Of the best, for a crowd."""
+"""The fewest of the best that make a crowd."""
 _FURTHER = (0.5, 0.25, 0.1)
 """Shares of a range to search beyond its end: the first that the field allows."""
 _BINS = 4

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ml_assets.assets.hyperparameter_search.study_memory import opened
 from ml_assets.errors import StorageError
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.program import Ref
 from ml_assets.spec.search import Method, Prune, SearchSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values
@@ -33,7 +33,7 @@ _MOST_KNOWN = 25
 
 
 @dataclass(frozen=True)
-class Part:
+class TrainingPart:
     """Which part of a training a member of a population takes."""
 
     round: int
@@ -57,8 +57,8 @@ class Proposal:
     """How its training ended, as far as the storage remembers it; None: it goes on."""
     told: bool = False
     """Whether the sampler knows how it ended."""
-    part: Part | None = None
-    """Of a population; None: it is trained whole."""
+    part: TrainingPart | None = None
+    """Its part of a population; None: it is trained whole."""
 
 
 class Sampler:

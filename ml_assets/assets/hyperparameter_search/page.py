@@ -18,8 +18,8 @@ from ml_assets.records.tracking.links import SEARCH_PAGE
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.reports.glance import glance_at_bars
 from ml_assets.reports.page import page
-from ml_assets.reports.parallel import Thread, Upright, parallel_chart
 from ml_assets.reports.picture import Picture, Table
+from ml_assets.reports.row_charts import Thread, Upright, parallel_chart
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import REPORT_FILE, ChampionComparison, EvaluationReport, Interval
 from ml_assets.spec.search import SearchSpec

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from ml_assets.assets.hyperparameter_search.optuna_study import Part, Proposal
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, TrainingPart
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, program_of
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import SearchSpec, with_values
@@ -16,7 +16,7 @@ from ml_assets.spec.training import Boosted
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """What a study trains: the spec, its training set, and what is searched."""
 
     spec: PipelineSpec
@@ -25,7 +25,7 @@ class Plan:
     """The training by the spec's own setting."""
     parallel: int
     processes: int | None
-    """Of each trial; None: as many as the spec says."""
+    """Processes of each trial; None: as many as the spec says."""
 
     def fits(self, values: Values) -> bool:
         """Whether the spec takes these values together."""
@@ -80,7 +80,7 @@ class Plan:
             job = self._part(job, proposal.number, proposal.part)
         return self._spread(job)
 
-    def _part(self, job: TrainJob, number: int, part: Part) -> TrainJob:
+    def _part(self, job: TrainJob, number: int, part: TrainingPart) -> TrainJob:
         """A round of a member: its share of the epochs, with rows in an order of their own.
 
         The settings are constant within a round, which rises to its learning rate where the weights

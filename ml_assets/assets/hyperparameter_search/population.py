@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 
 from ml_assets.assets.hyperparameter_search.learned import place, unscaled
-from ml_assets.assets.hyperparameter_search.optuna_study import Part, Proposal
-from ml_assets.spec.canonical import digest_of
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, TrainingPart
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.program import Ref
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values
@@ -66,16 +66,16 @@ class Population:
             if one.number in behind:
                 one = draw.choice(ahead)
                 values = self._moved(one.values, draw)
-            part = Part(number, one.number, weights[one.number])
+            part = TrainingPart(number, one.number, weights[one.number])
             found.append(Proposal(number * members + member, values, part=part))
         return found
 
     def _begun(self, member: int) -> Proposal:
         if member == 0 and self.search.holds(self.own):
-            return Proposal(0, dict(self.own), part=Part(0))
+            return Proposal(0, dict(self.own), part=TrainingPart(0))
         draw = self._draw(0, member)
         values = self._first_that_fits(lambda _, one: _drawn(one, draw))
-        return Proposal(member, values or dict(self.own), part=Part(0))
+        return Proposal(member, values or dict(self.own), part=TrainingPart(0))
 
     def _moved(self, values: Values, draw: Random) -> dict[str, Value]:
         """Settings near those of another member; these themselves where the spec takes no other."""

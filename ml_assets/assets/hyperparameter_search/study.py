@@ -11,21 +11,19 @@ from datetime import UTC, datetime
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from ml_assets.assets.hyperparameter_search.hours import (
-    Hours,
-    mark_pruned,
-    usages_of,
-    used_by,
-)
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler
-from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.assets.hyperparameter_search.population import Population
 from ml_assets.assets.hyperparameter_search.running import (
+    Hours,
     Outcome,
     Running,
     again,
     how,
+    mark_pruned,
     said,
+    usages_of,
+    used_by,
 )
 from ml_assets.errors import TrainingFailed, TrainingInterrupted, counted
 from ml_assets.launch.events import session_events
@@ -56,7 +54,7 @@ class StudyRun:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StudyPlan,
         sampler: Sampler | Population,
         launcher: Launcher,
         objects: LocalObjects,
@@ -74,7 +72,7 @@ class StudyRun:
         self._trials: dict[int, Trial] = {}
         self._repeats: dict[int, float] = {}
         self._weights: dict[int, Ref] = {}
-        """Of a population: number of a trial -> the model that it came to."""
+        """Number of a trial of a population -> the model that it came to."""
         self._over = 0
         search = plan.search
         self._trainings = search.trials * (search.rounds or 1) + max(1, search.seeds)
@@ -343,7 +341,7 @@ class StudyRun:
         return one.lost + Hours(hours, hours * one.job.cluster.gpus_per_node)
 
 
-def outcome(plan: Plan, run: StudyRun, why: str) -> Study:
+def outcome(plan: StudyPlan, run: StudyRun, why: str) -> Study:
     """The record of a study whose trainings are over."""
     found = Study(
         pipeline=plan.base.pipeline,

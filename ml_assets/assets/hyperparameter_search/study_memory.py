@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ml_assets.errors import MlAssetsError, SettingsError, StorageError, StoreAway, quoted
 from ml_assets.spec.search import SearchSpec
-from ml_assets.store.locks import exclusive
+from ml_assets.store.home import exclusive
 
 if TYPE_CHECKING:
     from optuna import Study

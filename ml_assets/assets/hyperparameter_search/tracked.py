@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ml_assets.adapters.step import AssetStep
-from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.assets.hyperparameter_search.running import Running
 from ml_assets.assets.trained_model.initial_weights import INIT_FROM, GivenModel
 from ml_assets.launch.session_name import program_of
@@ -19,7 +19,7 @@ from ml_assets.records.run_record import (
 )
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import with_values
 from ml_assets.spec.study import STUDY_FILE, Study, Trial, value_of
@@ -36,7 +36,7 @@ class TrackedStudy:
 
     context: AssetStep
     pipeline: Pipeline
-    plan: Plan
+    plan: StudyPlan
     read: Sequence[RunInput]
     """The training set, and the weights to begin with."""
     environment: Environment
@@ -47,7 +47,7 @@ class TrackedStudy:
 
     @classmethod
     def open(
-        cls, context: AssetStep, pipeline: Pipeline, plan: Plan, read: Sequence[RunInput]
+        cls, context: AssetStep, pipeline: Pipeline, plan: StudyPlan, read: Sequence[RunInput]
     ) -> "TrackedStudy":
         """Begin the run of the study."""
         here = environment(pipeline.settings)

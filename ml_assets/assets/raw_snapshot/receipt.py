@@ -1,6 +1,6 @@
 """What to read of a source, and what was read: its span of time, and its receipt as an input."""
 
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion
 from ml_assets.store.pipeline_context import Pipeline

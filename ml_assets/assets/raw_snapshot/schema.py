@@ -16,8 +16,14 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.local_times import never_were, note_twice
-from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TYPES, Written, parse_text
+from ml_assets.assets.raw_snapshot.text_values import (
+    PLAINLY,
+    TYPES,
+    TextFormat,
+    never_were,
+    note_twice,
+    parse_text,
+)
 from ml_assets.errors import SchemaChanged, SourceError, counted, quoted
 from ml_assets.spec.schema_change import changes_in_words, column_changes, note_columns
 from ml_assets.spec.sources import DType
@@ -141,7 +147,7 @@ class Typed:
         raise SourceError(message)
 
 
-def type_text(frame: pl.DataFrame, declared: Columns, written: Written = PLAINLY) -> Typed:
+def type_text(frame: pl.DataFrame, declared: Columns, written: TextFormat = PLAINLY) -> Typed:
     """Type a table of strings."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []

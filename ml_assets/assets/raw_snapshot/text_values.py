@@ -1,11 +1,18 @@
-"""Values written as text, and the polars type of each declared type."""
+"""Values written as text, and the polars type of each declared type.
+
+At the two changes of a clock, local times that never existed or came twice are reported.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from ml_assets.errors import counted
+from ml_assets.spec.schema_change import note
 from ml_assets.spec.sources import DateOrder, DType, FilesSource
 
 TYPES: Mapping[DType, pl.DataType] = {
@@ -35,25 +42,25 @@ _ORDERS: Mapping[DateOrder, tuple[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Written:
+class TextFormat:
     """How values are written as text."""
 
     zone: str | None = None
-    """Of times that are written without one; None: such a time is none."""
+    """The zone of times that are written without one; None: such a time is none."""
     decimal: Literal[".", ","] = "."
     """Before the fraction of a number."""
     dates: DateOrder = "ymd"
     """What comes first in a day; a year that does is always understood."""
 
     @classmethod
-    def of(cls, source: FilesSource) -> "Written":
+    def of(cls, source: FilesSource) -> "TextFormat":
         return cls(source.timezone, source.dialect.decimal, source.dialect.dates)
 
 
-PLAINLY = Written()
+PLAINLY = TextFormat()
 
 
-def parse_text(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> pl.Series:
+def parse_text(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> pl.Series:
     """Text as values of a type; null where it is none.
 
     A local time that came twice is the first of the two.
@@ -78,7 +85,7 @@ def parse_text(text: pl.Series, dtype: DType, written: Written = PLAINLY) -> pl.
             return text.cast(TYPES[dtype], strict=False)
 
 
-def clock_times(text: pl.Series, written: Written) -> pl.Series:
+def clock_times(text: pl.Series, written: TextFormat) -> pl.Series:
     """What a clock on the wall showed, of times that are written without a zone; else null."""
     return _dated(text, written.dates, _plain)
 
@@ -125,3 +132,52 @@ def _whole_years(iso: pl.Series, values: pl.Series) -> pl.Series:
         return values
     short = early & ~iso.str.contains(r"^\d{4}").fill_null(True)
     return values.set(short, None)
+
+
+_HOUR = timedelta(hours=1)
+
+
+def never_were(text: pl.Series, unread: pl.Series, written: TextFormat) -> tuple[pl.Series, str]:
+    """[n] which texts of those that could not be read are times that their zone went over, and why
+    there are no such times; empty where there is none."""
+    if written.zone is None or not unread.any():
+        return unread & False, ""
+    clock = clock_times(text, written)
+    lost = unread & clock.is_not_null()
+    return lost, _why_never(written.zone, clock.filter(lost)[0]) if lost.any() else ""
+
+
+def _why_never(zone: str, clock: datetime) -> str:
+    steady = _steady(zone, clock)
+    keeps = f", or name a zone whose clock never changes ({steady})" if steady else ""
+    return (
+        f"is no time of {zone}: the clocks went forward over it. Write times with their"
+        f" offset, such as +02:00{keeps}"
+    )
+
+
+def note_twice(text: pl.Series, values: pl.Series, written: TextFormat) -> None:
+    """Tell of the times that came twice in their zone: each was taken for the first of the two."""
+    if written.zone is None:
+        return
+    clock = values.dt.convert_time_zone(written.zone).dt.replace_time_zone(None)
+    once = clock.dt.replace_time_zone(written.zone, ambiguous="null", non_existent="null")
+    twice = once.is_null() & values.is_not_null()
+    twice = clock_times(text.filter(twice), written).drop_nulls() if twice.any() else clock.clear()
+    if twice.is_empty():
+        return
+    came = "came" if len(twice) > 1 else "comes"
+    note(
+        f"{counted(len(twice), 'time')} of {text.name!r} {came} twice in {written.zone},"
+        f" {twice[0]:%Y-%m-%d %H:%M} for one: the clocks went back."
+        f" {'Each is' if len(twice) > 1 else 'It is'} taken for the first of the two. Write times"
+        " with their offset, such as +02:00, to say which one is meant."
+    )
+
+
+def _steady(zone: str, near: datetime) -> str:
+    """The zone that has the same winter time all year; empty where it is not of whole hours."""
+    known = ZoneInfo(zone)
+    seasons = (near.replace(month=month, day=1, tzinfo=known) for month in (1, 7))
+    offset = min(moment.utcoffset() or timedelta() for moment in seasons)
+    return "" if offset % _HOUR else f"Etc/GMT{-(offset // _HOUR):+d}" if offset else "UTC"

@@ -19,8 +19,7 @@ from ml_assets.assets.released_model.model_card import model_card
 from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError, counted
 from ml_assets.records.ledger.certificate import open_envelope, read_envelope, require_about
 from ml_assets.records.loading import MANIFEST, LoadedModel, held_manifest, held_weights, why_not
-from ml_assets.spec.base import Frozen
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.handover import Handover
 from ml_assets.spec.program import ModelManifest
@@ -74,7 +73,7 @@ class Evidence:
     handover: bytes
     """What whoever serves it is told."""
     signature: Signature | None
-    """Of that document; None: whoever exported it has no key."""
+    """The signature of that document; None: whoever exported it has no key."""
 
 
 def write_bundle(

@@ -5,7 +5,6 @@ could not write it.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
@@ -15,7 +14,7 @@ from ml_assets.adapters.metadata import report_link
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.step import reported
 from ml_assets.spec.gates import GateSpec, Latency, Memory, Throughput
-from ml_assets.spec.records import Decision, GateResult
+from ml_assets.spec.records import GateResult
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -39,10 +38,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         context: dg.AssetCheckExecutionContext,
         stores: StoresResource,
     ) -> Iterator[dg.AssetCheckResult]:
-        from ml_assets.assets.evaluation_report.last_release import read_report
-        from ml_assets.assets.released_model.current_evidence import current_evidence
-        from ml_assets.assets.released_model.gate_results import gate_results, held_out
-        from ml_assets.assets.released_model.gates.decide import passed, summary
+        from ml_assets.assets.released_model.gate_results import decide_now
         from ml_assets.assets.released_model.report_file import publish_report
         from ml_assets.records.ledger.chain import read, record_decision, register
         from ml_assets.records.ledger.replay import what_now
@@ -50,24 +46,12 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         from ml_assets.records.tracking.mlflow import Tracking
 
         pipeline = stores.open(declared, keeps_objects=True)
-        base = pipeline.store.resolve("main")
-        evidence = current_evidence(pipeline.at(base), read(pipeline.store, pipeline.name, base))
-        results = gate_results(pipeline.at(base), evidence.champion)
-        decision = Decision(
-            pipeline=pipeline.name,
-            evidence=evidence,
-            gates=results,
-            passed=passed(results),
-            reason=summary(results),
-            run=context.run.run_id,
-            time=datetime.now(UTC),
-            holdout=held_out(read_report(pipeline.at(base))),
-        )
-        register(
-            pipeline.store, pipeline.name, evidence.model, pipeline.spec.owner, context.run.run_id
-        )
-        provenance = provenance_of(pipeline.at(base), evidence)
-        record_decision(pipeline.store, decision, pipeline.spec.owner, provenance)
+        state, owner = pipeline.at(pipeline.store.resolve("main")), pipeline.spec.owner
+        decision = decide_now(state, context.run.run_id)
+        model, results = decision.evidence.model, decision.gates
+        register(pipeline.store, pipeline.name, model, owner, context.run.run_id)
+        provenance = provenance_of(state, decision.evidence)
+        record_decision(pipeline.store, decision, owner, provenance)
         publish_report(pipeline, Tracking.of(pipeline.settings), decision)
         entries, asked = read(pipeline.store, pipeline.name), pipeline.spec
         advice = what_now(entries, asked.release.to, asked.gates, results, pipeline.name)
@@ -75,7 +59,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
             told = result
             if advice is not None and result.name == advice.gate:
                 told = result.model_copy(update={"reason": f"{result.reason}; {advice.said}"})
-            yield _check_result(report_key, told, report_link(pipeline, evidence.model))
+            yield _check_result(report_key, told, report_link(pipeline, model))
 
     return check
 

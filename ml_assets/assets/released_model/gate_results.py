@@ -1,29 +1,59 @@
-"""The inputs of the gates besides the report: the champion, the audits, and the uses of the
-holdout."""
+"""The inputs of the gates besides the report, and the evidence that their decision is about.
+
+The inputs are the champion, the audits, and the uses of the holdout.
+"""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
-from ml_assets.assets.released_model.gates.decide import decide
+from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
+from ml_assets.assets.released_model.origins import require_made_here
 from ml_assets.assets.validated_table.audits import audits
+from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import holdout_use
-from ml_assets.records.recalls import recalled_champion
+from ml_assets.records.loading import open_files
+from ml_assets.records.provenance import provenance_of
+from ml_assets.records.recalls import recalled_champion, sound_champion
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
     Audited,
+    Decision,
     EvaluationReport,
+    Evidence,
     GateResult,
     HoldoutRows,
     LedgerEntry,
     Measured,
     StageRecord,
 )
-from ml_assets.spec.registered import MADE_ELSEWHERE
+from ml_assets.spec.stages import MADE_ELSEWHERE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import PipelineState
+
+
+def decide_now(state: PipelineState, run: str) -> Decision:
+    """What the gates decide on the stored report, by the evidence as it is; not yet written down.
+
+    Raises:
+        EvidenceError: the report is about another model than the one to release.
+        StorageError: there is no report, or the ledger is broken.
+    """
+    evidence = current_evidence(state, read(state.store, state.name, state.commit))
+    results = gate_results(state, evidence.champion)
+    return Decision(
+        pipeline=state.name,
+        evidence=evidence,
+        gates=results,
+        passed=passed(results),
+        reason=summary(results),
+        run=run,
+        time=datetime.now(UTC),
+        holdout=held_out(read_report(state)),
+    )
 
 
 def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:
@@ -87,3 +117,47 @@ def _audits(state: PipelineState, report: StageRecord) -> tuple[Audited, ...]:
     if data is None or used != [data.data_version]:
         return ()
     return audits(state, data)
+
+
+def current_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evidence:
+    """The evidence as it is now: what a decision must be about to count.
+
+    Raises:
+        EvidenceError: the report is about another model than the one to release.
+    """
+    model = require_record(state, state.address("trained_model"))
+    report = require_record(state, state.address("evaluation_report"))
+    judged = [i.version for i in report.inputs if i.key == model.key]
+    if judged != [model.data_version]:
+        raise EvidenceError(
+            f"{report.key} is about model {', '.join(v[:12] for v in judged) or 'none'}, but"
+            f" {model.key} is {model.data_version[:12]}. Materialize {report.key} and its gates."
+        )
+    return Evidence(
+        model=model.data_version,
+        report=report.data_version,
+        data=model.attributes["data"]["digest"],
+        code=model.code_version,
+        policy=policy_digest(state.spec.gates, state.spec.release),
+        champion=sound_champion(
+            state.store, state.commit, state.name, entries, state.spec.release.to
+        ),
+    )
+
+
+def evidence_to_release(
+    state: PipelineState,
+    entries: Sequence[LedgerEntry],
+) -> Evidence:
+    """The evidence as it is now, about files that are what was judged.
+
+    Raises:
+        StorageError: a file of the model was changed or lost since.
+        EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere, or made by
+            other code, than spec, code and settings of here say.
+    """
+    evidence = current_evidence(state, entries)
+    provenance_of(state, evidence)
+    require_made_here(state)
+    open_files(state.objects, state.name, evidence.model)
+    return evidence

@@ -1,9 +1,11 @@
-"""The page of a release, and the record of the model that is in its stage now."""
+"""The page of a release, and the record of the model that is in its stage now: after a release, and
+after a rollback."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ml_assets.adapters.declared import Materialization, materialization
 from ml_assets.adapters.metadata import (
     address,
     glance,
@@ -14,6 +16,7 @@ from ml_assets.adapters.metadata import (
 )
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
 from ml_assets.assets.evaluation_report.pictures import at_a_glance
+from ml_assets.assets.released_model.rollback import Returned
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
@@ -33,7 +36,7 @@ from ml_assets.reports.tables import changes_table
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.records import LedgerEntry, StageRecord
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import PipelineState
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 STAGE = "released_model"
 
@@ -123,3 +126,15 @@ def _attributes(move: LedgerEntry, model: StageRecord) -> dict[str, object]:
         "model": model.attributes["model"],
         "session": model.attributes["session"],
     }
+
+
+def rolled_back(pipeline: Pipeline, returned: Returned, run: str = "") -> Materialization:
+    """Publish the record, and what Dagster is to be told.
+
+    Raises:
+        StorageError: another run published the record at the same time.
+    """
+    stage = pipeline.spec.release.shown_by
+    shown = show_release(pipeline.at(returned.origin.commit), returned.entry, run, stage)
+    about = f"Rolled back by {returned.entry.author}: {returned.entry.reason}"
+    return materialization(pipeline, stage, shown.data_version, shown.metadata, about)

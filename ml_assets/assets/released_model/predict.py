@@ -19,15 +19,19 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.feature_set.new_rows import make_feature_rows, meet_contract
 from ml_assets.assets.raw_snapshot.schema import Columns, name_problems
-from ml_assets.assets.released_model.find_release import find_release, refusal_since
-from ml_assets.assets.released_model.rows_to_predict import Rows, check_keys, check_rows, of_frame
+from ml_assets.assets.released_model.rows_to_predict import (
+    RowsAsSent,
+    check_keys,
+    check_rows,
+    of_frame,
+)
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON
 from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.loading import LoadedModel, LoadedRelease
+from ml_assets.records.loading import LoadedModel, LoadedRelease, find_release, refusal_since
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.pipeline import PipelineSpec
@@ -96,7 +100,7 @@ class Predictor:
             warnings.warn(note, stacklevel=2)
         return predictions.frame
 
-    def predictions(self, rows: Rows) -> Predictions:
+    def predictions(self, rows: RowsAsSent) -> Predictions:
         """The same for rows that are not typed yet: those of a file."""
         subject = self.pipeline.spec.features.subject
         if subject is not None and self._are_of(subject, rows):
@@ -115,7 +119,7 @@ class Predictor:
 
     # --- the two kinds of rows ----------------------------------------------------------------
 
-    def _are_of(self, subject: SubjectSpec, rows: Rows) -> bool:
+    def _are_of(self, subject: SubjectSpec, rows: RowsAsSent) -> bool:
         """Rows are taken for what they fit better; told apart by their columns alone."""
         declared, label = self._source_columns(subject)
         as_source = [name for name in rows.names if name not in label]
@@ -123,7 +127,7 @@ class Predictor:
         features = feature_columns(self.release.manifest)
         return len(name_problems(as_source, declared)) <= len(name_problems(as_features, features))
 
-    def _of_source_rows(self, subject: SubjectSpec, rows: Rows) -> Predictions:
+    def _of_source_rows(self, subject: SubjectSpec, rows: RowsAsSent) -> Predictions:
         pipeline, key = self.pipeline, self.pipeline.spec.features.key
         taken_for = f"rows of the source {subject.source!r}"
         declared, label = self._source_columns(subject)
@@ -152,7 +156,7 @@ class Predictor:
         alone = without_history(made.rows, frame.columns, self.release.manifest)
         return Predictions(found, (*notes, *made.notes, *unseen, *alone))
 
-    def _of_feature_rows(self, rows: Rows) -> Predictions:
+    def _of_feature_rows(self, rows: RowsAsSent) -> Predictions:
         columns = feature_columns(self.release.manifest)
         frame = check_rows(self._without_carried(rows), columns, {}, "feature rows")
         kept = rows.as_they_are(self.pipeline.spec.features.key)
@@ -168,7 +172,7 @@ class Predictor:
         needed: Columns = {name: dtype for name, dtype in columns.items() if name != label}
         return needed, {name: columns[name] for name in columns.keys() - needed.keys()}
 
-    def _without_carried(self, rows: Rows) -> Rows:
+    def _without_carried(self, rows: RowsAsSent) -> RowsAsSent:
         carried = carried_columns(self.pipeline.spec, self.release.manifest)
         return replace(rows, names=tuple(name for name in rows.names if name not in carried))
 
@@ -311,7 +315,7 @@ def _read(result: ScoreResult) -> NDArray[np.float64]:
 
 
 def _refusals(
-    rows: Rows, numbered: pl.DataFrame, refused: pl.DataFrame, key: tuple[str, ...]
+    rows: RowsAsSent, numbered: pl.DataFrame, refused: pl.DataFrame, key: tuple[str, ...]
 ) -> list[str]:
     """A note for each row that its contract keeps back."""
     found = numbered.join(refused.select(*key, REASON), on=key, how="inner")

@@ -2,6 +2,7 @@
 
 The switch is one line of the ledger, after everything that can refuse. Until it is written, the
 model in the stage stays. It waits for no run and no lock, because a training may take the night.
+``abort`` takes a model out of staging or canary; no gate brings it back.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +26,14 @@ from ml_assets.errors import (
     counted,
     one_line,
 )
-from ml_assets.records.ledger.chain import Appended, Declined, Head, read
+from ml_assets.records.ledger.chain import Appended, Declined, Head, append, read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import (
     champion,
     decided_move,
     find_model,
     moves,
+    on_its_way,
     put_out_line,
     stage_line,
 )
@@ -167,7 +169,7 @@ def _overtaken(there: LedgerEntry | None, way: Way, release: ReleaseSpec) -> Ref
 
 
 @dataclass(frozen=True)
-class Asked:
+class RollbackRequest:
     """What somebody wants back, and why."""
 
     author: str
@@ -187,7 +189,7 @@ class Returned:
 
 
 def return_to(
-    pipeline: Pipeline, tracking: Tracking, asked: Asked, tell: Tell, run: str = ""
+    pipeline: Pipeline, tracking: Tracking, asked: RollbackRequest, tell: Tell, run: str = ""
 ) -> Returned:
     """Roll a pipeline back.
 
@@ -284,3 +286,29 @@ def _newest_features(pipeline: Pipeline) -> pl.DataFrame:
     raise MlAssetsError(
         f"{address.key} has no rows to try the model on: ml-assets run {pipeline.name}"
     )
+
+
+def abort(pipeline: Pipeline, model: str, author: str, reason: str) -> LedgerEntry | None:
+    """Take a model out of staging or canary; None where it is in neither.
+
+    Raises:
+        StorageError: the ledger is broken.
+        MlAssetsError: the line cannot be written, as where no key signs it.
+    """
+
+    def make(head: Head) -> LedgerEntry | Declined[None]:
+        if model not in on_its_way(head.entries):
+            return Declined(None)
+        return LedgerEntry(
+            seq=head.seq,
+            previous=head.previous,
+            kind="abort",
+            model=model,
+            author=author,
+            reason=one_line(reason),
+            run="",
+            time=datetime.now(UTC),
+        )
+
+    outcome = append(pipeline.store, pipeline.name, make)
+    return outcome.entry if isinstance(outcome, Appended) else None

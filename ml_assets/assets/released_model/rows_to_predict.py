@@ -21,7 +21,7 @@ from ml_assets.assets.raw_snapshot.schema import (
     type_typed,
     type_values,
 )
-from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
 from ml_assets.spec.sources import COMMAS, FilesSource
@@ -30,7 +30,7 @@ Cells = pl.DataFrame | Mapping[str, Sequence[object]]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsAsSent:
     """Rows as they came: named columns, not typed yet."""
 
     where: str
@@ -65,7 +65,7 @@ class Rows:
         elif self.source is None:
             typed = type_text(self.cells, there)
         else:
-            typed = type_text(self.cells, there, Written.of(self.source))
+            typed = type_text(self.cells, there, TextFormat.of(self.source))
         return typed.frame, typed.problems(self.at)
 
     def as_they_are(self, names: Iterable[str]) -> pl.DataFrame:
@@ -76,7 +76,7 @@ class Rows:
         return pl.DataFrame({name: self.cells[name] for name in chosen}, strict=False)
 
 
-def parse_rows(content: bytes, where: str, source: FilesSource | None = None) -> Rows:
+def parse_rows(content: bytes, where: str, source: FilesSource | None = None) -> RowsAsSent:
     """Parquet, CSV, JSON lines, a JSON array of objects, or one JSON object.
 
     Args:
@@ -97,7 +97,7 @@ def parse_rows(content: bytes, where: str, source: FilesSource | None = None) ->
             text = decode(content, where, dialect)
             names = tuple(csv_header(text, where, dialect))
             cells = csv_cells(text, source.null_values if source else ("",), where, dialect)
-            rows = Rows(where, names, cells, "csv", text, source)
+            rows = RowsAsSent(where, names, cells, "csv", text, source)
     except (SourceError, pl.exceptions.PolarsError) as error:
         raise RowsRefused(f"{where} cannot be read: {error} {_KINDS}") from error
     if not len(rows):
@@ -105,12 +105,14 @@ def parse_rows(content: bytes, where: str, source: FilesSource | None = None) ->
     return rows
 
 
-def of_frame(frame: pl.DataFrame, where: str = "the frame") -> Rows:
+def of_frame(frame: pl.DataFrame, where: str = "the frame") -> RowsAsSent:
     """The rows of a polars frame."""
-    return Rows(where, tuple(frame.columns), frame, "typed")
+    return RowsAsSent(where, tuple(frame.columns), frame, "typed")
 
 
-def check_rows(rows: Rows, declared: Columns, optional: Columns, taken_for: str) -> pl.DataFrame:
+def check_rows(
+    rows: RowsAsSent, declared: Columns, optional: Columns, taken_for: str
+) -> pl.DataFrame:
     """The declared columns, typed; optional ones that are not there are null.
 
     Raises:
@@ -126,7 +128,7 @@ def check_rows(rows: Rows, declared: Columns, optional: Columns, taken_for: str)
     return frame.with_columns(absent)
 
 
-def check_keys(rows: Rows, frame: pl.DataFrame, key: Sequence[str], taken_for: str) -> None:
+def check_keys(rows: RowsAsSent, frame: pl.DataFrame, key: Sequence[str], taken_for: str) -> None:
     """Every row has a key, and no two have the same.
 
     Raises:
@@ -152,11 +154,11 @@ def refuse(where: str, taken_for: str, problems: Sequence[str]) -> None:
 _KINDS = "Parquet, CSV with a header, JSON lines, or one row as a JSON object can be read."
 
 
-def _of_json(text: str, where: str) -> Rows:
+def _of_json(text: str, where: str) -> RowsAsSent:
     objects = _objects(text, where)
     names = tuple(dict.fromkeys(name for one in objects for name in one))
     cells = {name: [one.get(name) for one in objects] for name in names}
-    return Rows(where, names, cells, "json")
+    return RowsAsSent(where, names, cells, "json")
 
 
 def _objects(text: str, where: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from ml_assets.assets.trained_model.pictures import (
     scaling,
     training_pictures,
 )
-from ml_assets.assets.trained_model.session_log import remember_session
+from ml_assets.assets.trained_model.training_job import remember_session
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.errors import counted
 from ml_assets.launch.launcher import TrainJob

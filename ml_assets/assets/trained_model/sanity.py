@@ -35,7 +35,7 @@ def examine(
     Raises:
         TrainingFailed: the program ended without a result.
     """
-    from ml_assets.assets.trained_model.session_log import remember_session, teller
+    from ml_assets.assets.trained_model.training_job import remember_session, teller
     from ml_assets.launch.session_name import sanity_session
 
     job = sanity_job(pipeline, data)

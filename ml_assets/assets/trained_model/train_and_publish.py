@@ -7,12 +7,13 @@ from typing import Any, Self
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM, Given, given_models
 from ml_assets.assets.trained_model.live_events import EventSinks
-from ml_assets.assets.trained_model.session_log import remember_session, teller
 from ml_assets.assets.trained_model.training_job import (
     adopt_model,
     begun_record,
     finished_record,
+    remember_session,
     search_origin,
+    teller,
     train_job,
 )
 from ml_assets.errors import TrainingFailed, counted

@@ -1,11 +1,12 @@
-"""The training that a spec asks for: its job, its data, and the record of its run."""
+"""The training that a spec asks for: its job, its data, its log, and the record of its run."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from ml_assets.adapters.step import Instance, RunLog
 from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM, Given
-from ml_assets.launch.launcher import TrainJob
-from ml_assets.launch.session_name import program_of, train_session
+from ml_assets.launch.launcher import OnEvent, TrainJob
+from ml_assets.launch.session_name import SESSIONS_TAG, program_of, train_session
 from ml_assets.records.run_record import (
     RunInput,
     RunRecord,
@@ -15,7 +16,7 @@ from ml_assets.records.run_record import (
     run_record,
 )
 from ml_assets.spec.program import Ref, TrainResult, World
-from ml_assets.spec.program.events import Lost
+from ml_assets.spec.program.events import Event, Failed, Lost, Progress, Warning
 from ml_assets.spec.program.identity import Node
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.networks import kept_network
@@ -117,3 +118,30 @@ def data_ref(pipeline: Pipeline, record: StageRecord) -> Ref:
 def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:
     """Copy a session's model to its content address: ``models/<digest>``; safe to repeat."""
     return objects.adopt(produced, "models", "model.json")
+
+
+def remember_session(instance: Instance, run_id: str, session: str) -> None:
+    """Add a session to the run's tags; safe to repeat."""
+    run = instance.get_run_by_id(run_id)
+    if run is None:
+        return
+    known = run.tags.get(SESSIONS_TAG, "").split()
+    if session not in known:
+        instance.add_run_tags(run_id, {SESSIONS_TAG: " ".join([*known, session])})
+
+
+def teller(log: RunLog) -> OnEvent:
+    """Passes what a session says in words on to a run's log."""
+
+    def tell(event: Event) -> None:
+        match event:
+            case Progress():
+                log.info(event.message)
+            case Warning():
+                log.warning(event.message)
+            case Failed():
+                log.error(event.reason)
+            case _:
+                pass
+
+    return tell

@@ -35,7 +35,7 @@ from ml_assets.graph.data_card import card_of, split_labels
 from ml_assets.graph.publish import TABLE_FILE, Draft, Published, Work
 from ml_assets.reports.card import Card
 from ml_assets.settings import is_s3
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.program import (
     SCHEMA_FILE,

@@ -30,7 +30,7 @@ from ml_assets.assets.training_set.fitting import Fitted, fit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.assets.training_set.tokens import token_arrays
 from ml_assets.errors import RowsRefused, StorageError
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.closure import closure
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
@@ -294,7 +294,7 @@ class _Shards:
     label: LabelSpec
     known: Known = NOTHING_KNOWN
     tokens: Tokens | None = None
-    """Of texts: how they are cut."""
+    """How texts are cut; None: there are none."""
     versions: dict[str, Shard] = field(default_factory=dict)
     made: int = 0
     fresh: list[Shard] = field(default_factory=list)

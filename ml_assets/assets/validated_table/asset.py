@@ -15,7 +15,7 @@ from ml_assets.assets.validated_table.contract.suite import contract_of
 from ml_assets.errors import DataRejected, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.spec.rows_released import RowsReleased
+from ml_assets.spec.recalls import RowsReleased
 from ml_assets.spec.schema_change import COLUMNS
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address

@@ -17,8 +17,8 @@ from ml_assets.assets.validated_table.volume import (
 from ml_assets.errors import ContractError, EvidenceError, SchemaChanged, says
 from ml_assets.graph.inputs import require_record
 from ml_assets.spec.partitions import windows
+from ml_assets.spec.recalls import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
-from ml_assets.spec.rows_released import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address

@@ -26,6 +26,7 @@ from ml_assets.settings.access import secret_bytes
 
 if TYPE_CHECKING:
     from apprise import Apprise
+    from tenacity import RetryCallState
 
 
 ATTEMPTS = 3
@@ -96,22 +97,37 @@ def to_webhook(
         kind: its content type.
         seconds: for all attempts together.
     """
+    from tenacity import (
+        Retrying,
+        retry_if_result,
+        stop_after_attempt,
+        stop_before_delay,
+        wait_exponential,
+    )
+
     end = time.monotonic() + seconds
-    said = _NO_TIME
-    for attempt in range(ATTEMPTS):
-        if attempt:
-            pause = PAUSE_SECONDS * 2 ** (attempt - 1)
-            time.sleep(max(0.0, min(pause, end - time.monotonic())))
+
+    def post() -> str | _Refused | None:
         left = min(ATTEMPT_SECONDS, end - time.monotonic())
         if left <= 0:
-            return said
-        found = _bounded(lambda left=left: _post(url, body, kind, headers, left), left)
-        if found is None:
-            return None
-        said = str(found)
-        if isinstance(found, _Refused) and not found.again:
-            return said
-    return f"{said} ({ATTEMPTS} attempts)"
+            return _NO_TIME
+        return _bounded(lambda: _post(url, body, kind, headers, left), left)
+
+    def passes(found: str | _Refused | None) -> bool:
+        return found.again if isinstance(found, _Refused) else found is not None
+
+    def given_up(state: "RetryCallState") -> str:
+        said = str(state.outcome and state.outcome.result())
+        return f"{said} ({ATTEMPTS} attempts)" if state.attempt_number == ATTEMPTS else said
+
+    policy = Retrying(
+        retry=retry_if_result(passes),
+        stop=stop_after_attempt(ATTEMPTS) | stop_before_delay(seconds),
+        wait=wait_exponential(multiplier=PAUSE_SECONDS),
+        retry_error_callback=given_up,
+    )
+    found = policy(post)
+    return None if found is None else str(found)
 
 
 def _bounded(work: Callable[[], str | None], seconds: float) -> str | _Refused | None:

@@ -23,8 +23,8 @@ from ml_assets.automation.housekeeping.inventory_s3 import objects_on_s3
 from ml_assets.automation.housekeeping.reach import reached
 from ml_assets.automation.housekeeping.retention import (
     KINDS,
+    DeletionPlan,
     Kind,
-    Plan,
     Thing,
     commit_name,
     decide,
@@ -33,13 +33,12 @@ from ml_assets.automation.housekeeping.retention import (
 from ml_assets.errors import StoreAway, counted
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.settings import Settings
+from ml_assets.store.home import exclusive
 from ml_assets.store.local_checkpoints import discard_all, lying_at
-from ml_assets.store.locks import exclusive
-from ml_assets.store.open import open_objects, open_snapshots
+from ml_assets.store.open import open_objects, open_snapshots, other_stores, register_store
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.snapshots import MAIN, Busy, ByServer, Conflict, SnapshotStore, utc_now
-from ml_assets.store.store_registry import other_stores, register_store
 
 QUARANTINE = "quarantine/"
 MANIFESTS = (
@@ -67,7 +66,7 @@ class Tally:
 class CollectionResult:
     """The plan, and what it freed; in a dry run: what it would free."""
 
-    plan: Plan
+    plan: DeletionPlan
     tallies: Mapping[Kind, Tally]
     left: tuple[str, ...]
     """What could not be done now, and why."""
@@ -99,7 +98,7 @@ class Housekeeping:
         self._now = clock()
         self._left: list[str] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> DeletionPlan:
         """Judge everything that is there.
 
         Raises:
@@ -206,7 +205,7 @@ class Housekeeping:
 
     # --- deleting: each returns the number of things and the bytes freed ------------------------
 
-    def _collect(self, plan: Plan, kind: Kind, dry_run: bool) -> Tally:
+    def _collect(self, plan: DeletionPlan, kind: Kind, dry_run: bool) -> Tally:
         dropped = [verdict.thing for verdict in plan.dropped(kind)]
         kept = [verdict.thing for verdict in plan.kept(kind)]
         if kind == "history":

@@ -156,7 +156,7 @@ def _handed(store: S3Objects, told: Items) -> tuple[str, ...]:
 def _cached(store: S3Objects, there: Mapping[tuple[str, ...], Items]) -> Iterator[Thing]:
     """Folders of the cache: fetched again when they are asked for, so they go when nobody did.
 
-    A session goes when it is gone on S3; who works on it holds it. Their names are no paths, which
+    A session goes when it is gone on S3; its worker holds it. Their names are no paths, which
     records tell: what is reached is what lies on S3.
     """
     for kind in ("shards", "models"):

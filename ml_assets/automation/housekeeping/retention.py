@@ -58,7 +58,7 @@ class Thing:
     used: datetime
     """When it was made, or taken up again."""
     busy: str = ""
-    """Who works with it now; empty: nobody."""
+    """Whoever works with it now; empty: nobody."""
     needs: tuple[str, ...] = ()
     """Names of other things that it is of no use without."""
     path: Path | None = None
@@ -76,7 +76,7 @@ class RetentionDecision:
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeletionPlan:
     """A verdict on everything; deletes nothing."""
 
     verdicts: tuple[RetentionDecision, ...]
@@ -90,7 +90,7 @@ class Plan:
 
 def decide(
     things: Iterable[Thing], reached: Mapping[str, str], retention: Retention, now: datetime
-) -> Plan:
+) -> DeletionPlan:
     """Judge everything; what a kept thing needs is kept with it.
 
     Args:
@@ -110,7 +110,7 @@ def decide(
                 reason = f"{user.name} needs it"
                 verdicts[needed.kind, needed.name] = RetentionDecision(needed, True, reason)
                 frontier.append(needed)
-    return Plan(tuple(verdicts.values()))
+    return DeletionPlan(tuple(verdicts.values()))
 
 
 def in_words(time: timedelta) -> str:

@@ -11,12 +11,11 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.assets.released_model.asset import STAGE as RELEASED
 from ml_assets.automation.planner.due import model_nodes, under_published_code
-from ml_assets.automation.planner.gates_due import put_out, standing_refusal
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
-from ml_assets.automation.planner.selection import ModelRun, model_run
-from ml_assets.automation.planner.steps import DataStep
+from ml_assets.automation.planner.selection import ModelRun, model_run, put_out, standing_refusal
+from ml_assets.automation.planner.steps import WalkStep
 from ml_assets.doors import door
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.layout import Address
@@ -61,14 +60,14 @@ class CandidateRun:
         return self.model.gates if self.model else ""
 
 
-def data_candidates(step: DataStep, plan: Plan, records: Records) -> list[CandidateRun]:
+def data_candidates(step: WalkStep, plan: Plan, records: Records) -> list[CandidateRun]:
     """What one step could make now."""
     if step.name == "sources":
         return _source_candidates(step, plan, records)
     return _function_candidates(step, plan, records)
 
 
-def _source_candidates(step: DataStep, plan: Plan, records: Records) -> list[CandidateRun]:
+def _source_candidates(step: WalkStep, plan: Plan, records: Records) -> list[CandidateRun]:
     """The partitions whose snapshot or validated table is due.
 
     ``wanted`` covers the partition whole, whatever part of it is published already: an attempt
@@ -91,7 +90,7 @@ def _source_candidates(step: DataStep, plan: Plan, records: Records) -> list[Can
     return candidates
 
 
-def _function_candidates(step: DataStep, plan: Plan, records: Records) -> list[CandidateRun]:
+def _function_candidates(step: WalkStep, plan: Plan, records: Records) -> list[CandidateRun]:
     """The partitions that are due and whose tables are all published as they are."""
     unmade = {item.node.address for item in plan.due}
     candidates: list[CandidateRun] = []

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DataStep:
+class WalkStep:
     """Assets that are made together, partition by partition: one run can make them, for they are
     cut in time alike."""
 
@@ -29,16 +29,16 @@ class DataStep:
         return [item for item in items if item.node.address.key in paths]
 
 
-def data_steps(pipeline: Pipeline) -> list[DataStep]:
+def data_steps(pipeline: Pipeline) -> list[WalkStep]:
     """Sources with their validated tables, each derived table, and the features, in order."""
     sources = [
         asset_key(pipeline, s, name) for s in SOURCE_STAGES for name in pipeline.spec.sources
     ]
     tables = [
-        DataStep(f"table_{name}", (asset_key(pipeline, "derived_table", name),))
+        WalkStep(f"table_{name}", (asset_key(pipeline, "derived_table", name),))
         for name in pipeline.spec.tables
     ]
-    features = DataStep("features", (asset_key(pipeline, "feature_set"),))
-    online = DataStep("online", (asset_key(pipeline, "online_features"),))
+    features = WalkStep("features", (asset_key(pipeline, "feature_set"),))
+    online = WalkStep("online", (asset_key(pipeline, "online_features"),))
     served = [online] if pipeline.spec.online else []
-    return [DataStep("sources", tuple(sources)), *tables, features, *served]
+    return [WalkStep("sources", tuple(sources)), *tables, features, *served]

@@ -1,5 +1,9 @@
-"""Authenticates callers of the API: a name by its token, and whether it may change something."""
+"""Authenticates callers of the API: a name by its token, and whether it may change something.
 
+Request bodies are bounded in size and unambiguous.
+"""
+
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hmac import compare_digest
@@ -7,6 +11,12 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ml_assets.spec.documents import DocumentError, read_json
 
 
 @dataclass(frozen=True)
@@ -55,3 +65,68 @@ def operator(caller: Annotated[Caller, Depends(reader)]) -> Caller:
 
 Reader = Annotated[Caller, Depends(reader)]
 Operator = Annotated[Caller, Depends(operator)]
+
+
+MOST_BYTES = 1 << 20
+SECONDS = 10.0
+"""For a body, from its first byte to its last one."""
+
+
+class Bodies:
+    """ASGI middleware: reads a body whole, of those alone who have a token; 413 where it is longer
+    than that, 408 where it comes too slowly, 400 where it is no JSON, or none that is read in one
+    way alone (a key twice, half a sign)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        try:
+            async with asyncio.timeout(SECONDS):
+                body = await _whole(receive) if _is_known(scope) else b""
+        except ClientDisconnect:
+            return None
+        except TimeoutError:
+            refusal = _refusal(408, f"The body took more than {SECONDS:.0f} seconds to come.")
+            return await refusal(scope, receive, send)
+        if len(body) > MOST_BYTES:
+            refusal = _refusal(413, f"The body has more than {MOST_BYTES:,} bytes.")
+            return await refusal(scope, receive, send)
+        try:
+            if body:
+                await asyncio.to_thread(read_json, body)
+        except DocumentError as error:
+            return await _refusal(400, f"The body is no JSON: {error}.")(scope, receive, send)
+        given = False
+
+        async def replayed() -> Message:
+            nonlocal given
+            if given:
+                return await receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self._app(scope, replayed, send)
+
+
+def _is_known(scope: Scope) -> bool:
+    _kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+    return caller_of(scope["app"].state.callers, token.strip()) is not None
+
+
+async def _whole(receive: Receive) -> bytes:
+    """A body; of one that is too long, the beginning that shows it."""
+    body, more = bytearray(), True
+    while more and len(body) <= MOST_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _refusal(status: int, said: str) -> JSONResponse:
+    return JSONResponse({"error": said, "problems": []}, status)

@@ -18,10 +18,8 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.errors import EvidenceError, MlAssetsError, SpecError, UnknownModel, UnknownRun
 from ml_assets.extras.api import lists
-from ml_assets.extras.api.access import Caller, Operator, Reader
-from ml_assets.extras.api.bodies import Bodies
+from ml_assets.extras.api.access import Bodies, Caller, Operator, Reader
 from ml_assets.extras.api.overrides import NotAllowed, run_config
-from ml_assets.extras.api.register import register_model
 from ml_assets.extras.api.shapes import (
     ModelRegistered,
     Page,
@@ -33,7 +31,7 @@ from ml_assets.extras.api.shapes import (
     StageMoved,
     StageRequest,
 )
-from ml_assets.extras.api.stages import ASKED_BY, move
+from ml_assets.extras.api.stages import ASKED_BY, move, register_model
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.page import page
 from ml_assets.settings import Settings

@@ -6,7 +6,7 @@ import threading
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
+from ml_assets.cli.output import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.errors import SettingsError
 from ml_assets.settings.access import (

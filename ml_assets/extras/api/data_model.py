@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ml_assets.errors import MlAssetsError, SettingsError
 from ml_assets.extras.api import lists
 from ml_assets.settings import Settings
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 

@@ -5,21 +5,37 @@ one, in a Dagster run that checks everything; what it would refuse is reported a
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from ml_assets.actions.rollback import roll_back
-from ml_assets.adapters.runs import TRIGGER_TAG
-from ml_assets.adapters.served_dagster import launch
-from ml_assets.assets.released_model.abort import abort
-from ml_assets.assets.released_model.current_evidence import evidence_to_release
+from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
+from ml_assets.assets.released_model.gate_results import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
-from ml_assets.assets.released_model.rollback import Asked
+from ml_assets.assets.released_model.rollback import RollbackRequest, abort
 from ml_assets.errors import EvidenceError, one_line
-from ml_assets.extras.api.shapes import StageMoved, StageRequest
-from ml_assets.records.ledger.chain import read_head
-from ml_assets.records.ledger.stages import decided_move, find_model, stage_line, stage_of
+from ml_assets.extras.api.artifact import take_model
+from ml_assets.extras.api.shapes import (
+    ModelRegistered,
+    Problem,
+    RegisterRequest,
+    StageMoved,
+    StageRequest,
+)
+from ml_assets.records.ledger.chain import read, read_head, register
+from ml_assets.records.ledger.stages import (
+    decided_move,
+    decision_line,
+    find_model,
+    stage_line,
+    stage_of,
+)
+from ml_assets.records.tracking.links import Links
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import project_stages
+from ml_assets.settings.access import read_register_from
 from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.stages import Registered
 from ml_assets.store.pipeline_context import Pipeline
 
 ASKED_BY = "ml_assets/asked_by"
@@ -38,14 +54,14 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
     model = find_model(head.entries, version)
     told = StageMoved(name=pipeline.name, version=model, stage=asked.stage, status="being released")
     if asked.stage == "archived":
-        return _archive(pipeline, told, head.entries, Asked(author, asked.reason, model))
+        return _archive(pipeline, told, head.entries, RollbackRequest(author, asked.reason, model))
     there = stage_line(head.entries, asked.stage)
     if there is not None and there.model == model:
         return told.model_copy(update={"status": "there already", "ledger_line": there.seq})
     _require_a_way(pipeline, model, asked.stage, head.entries)
     if asked.stage == pipeline.spec.release.to and decided_move(head.entries, model, asked.stage):
         returned = roll_back(
-            pipeline.name, Asked(author, asked.reason, model), pipeline.settings, _quiet
+            pipeline.name, RollbackRequest(author, asked.reason, model), pipeline.settings, _quiet
         )
         return told.model_copy(update={"status": "moved", "ledger_line": returned.entry.seq})
     evidence = evidence_to_release(pipeline.now(), head.entries)
@@ -69,7 +85,7 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
 
 
 def _archive(
-    pipeline: Pipeline, told: StageMoved, entries: Sequence[LedgerEntry], asked: Asked
+    pipeline: Pipeline, told: StageMoved, entries: Sequence[LedgerEntry], asked: RollbackRequest
 ) -> StageMoved:
     stage = stage_of(entries, told.version)
     if stage == "archived":
@@ -106,3 +122,83 @@ def _require_a_way(
 
 def _quiet(_line: str) -> None:
     """The answer has what happened."""
+
+
+_MODEL_TAG = "ml_assets/registered"
+_ENDED = ("failure", "canceled")
+
+
+def register_model(pipeline: Pipeline, asked: RegisterRequest, author: str) -> ModelRegistered:
+    """Register a model, and have it judged; the same request again changes nothing.
+
+    Raises:
+        NotAllowed: its files cannot be taken; every mistake is listed.
+        EvidenceError: the model, or the version, is known already as another one.
+        DagsterAway: the run that judges it could not be launched; asking again launches it.
+    """
+    wrong = _stage_problems(pipeline, asked)
+    model = take_model(pipeline, asked.artifact_uri, read_register_from(), wrong).digest
+    said = Registered(version=asked.version, uri=asked.artifact_uri, claims=asked.metrics)
+    entries = read(pipeline.store, pipeline.name)
+    _require_new_or_same(entries, model, said)
+    line = register(pipeline.store, pipeline.name, model, author, "", said)
+    before = tagged_run(_MODEL_TAG, f"{pipeline.name} {model}")
+    status = run_status(before[0]) if before else None
+    judged = decision_line(entries, model) is not None
+    again = status is not None and (judged or status["status"] not in _ENDED)
+    run = before[0] if before and again else _judge(pipeline, asked, model, author)
+    return ModelRegistered(
+        name=pipeline.name,
+        version=model,
+        registered_as=asked.version,
+        status="registered before" if again else "being judged",
+        run_id=run,
+        url=Links.of(pipeline.settings).run(run),
+        ledger_line=line.seq,
+    )
+
+
+def _judge(pipeline: Pipeline, asked: RegisterRequest, model: str, author: str) -> str:
+    """The run that judges it; where a stage is asked for, the gates may lead it there."""
+    stages = ["checkpoints", "trained_model", "evaluation_report"]
+    if asked.stage != "none":
+        stages.append("released_model")
+    config: dict[str, Any] = {f"{pipeline.name}__train": {"config": {"registered": model}}}
+    tags = {
+        PIPELINE_TAG: pipeline.name,
+        TRIGGER_TAG: "api",
+        ASKED_BY: author,
+        _MODEL_TAG: f"{pipeline.name} {model}",
+    }
+    assets = [[pipeline.name, stage] for stage in stages]
+    job = f"{pipeline.name}__refresh"
+    return launch(pipeline.settings.ui_url, job, {"ops": config}, tags, assets)
+
+
+def _stage_problems(pipeline: Pipeline, asked: RegisterRequest) -> list[Problem]:
+    release = pipeline.spec.release
+    if asked.stage in ("none", release.entrance, release.to):
+        return []
+    said = (
+        f"{pipeline.name} releases to {release.to}, not to {asked.stage}. Ask for {release.to}; or"
+        " for none, and the model is judged and not moved."
+    )
+    return [Problem(field="body.stage", said=said)]
+
+
+def _require_new_or_same(entries: Sequence[LedgerEntry], model: str, said: Registered) -> None:
+    for entry in entries:
+        other = entry.registered
+        if entry.kind != "registration":
+            continue
+        if entry.model == model and other != said:
+            by = f"registered as version {other.version} with other words" if other else "made here"
+            raise EvidenceError(
+                f"Model {model[:12]} is known: it was {by} (ledger line {entry.seq}). What was said"
+                " then stays."
+            )
+        if entry.model != model and other and other.version == said.version:
+            raise EvidenceError(
+                f"Version {said.version} is model {entry.model[:12]} (ledger line {entry.seq}), and"
+                f" these files are model {model[:12]}: give them a version of their own."
+            )

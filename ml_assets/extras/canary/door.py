@@ -18,7 +18,7 @@ from ml_assets.extras.canary.promoted_model.asset import promoted_model
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, decision_line, override_line
 from ml_assets.records.recalls import sound_champion
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import Decision
 from ml_assets.spec.stages import CANARY_STAGES
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

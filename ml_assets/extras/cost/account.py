@@ -15,9 +15,8 @@ from ml_assets.automation.housekeeping.inventory import objects
 from ml_assets.automation.housekeeping.inventory_s3 import objects_on_s3
 from ml_assets.automation.housekeeping.retention import Thing
 from ml_assets.errors import StoreAway
-from ml_assets.extras.cost.bill import By, Line, bill, group, whole
-from ml_assets.extras.cost.estimate import Estimate, estimate, estimated, planned_steps
-from ml_assets.extras.cost.shares import NO_JOB, Share, shares, together
+from ml_assets.extras.cost.bill import NO_JOB, By, Line, Share, bill, group, shares, together, whole
+from ml_assets.extras.cost.estimate import TimeEstimate, estimate, estimated, planned_steps
 from ml_assets.records.data_steps import data_steps
 from ml_assets.records.experiments import folder_of, read
 from ml_assets.settings import Settings, price_class
@@ -169,7 +168,7 @@ class Outlook:
     """Bytes by kind."""
     storage: Fraction | None
     """The price of those for a month."""
-    next: Estimate | None
+    next: TimeEstimate | None
     """The next training by the present spec; None: none has come to a result yet."""
     next_cost: Fraction | None
     year: Projection | None
@@ -257,7 +256,7 @@ def _outlook(
 
 def _next(
     pipeline: Pipeline, jobs: Sequence[Job], settings: Settings
-) -> tuple[Estimate | None, Fraction | None]:
+) -> tuple[TimeEstimate | None, Fraction | None]:
     """The next training, on machines like those of the last one."""
     done = [job for job in jobs if job.verb == "train" and job.done]
     last = done[-1].uses[-1].usage if done else None

@@ -1,14 +1,20 @@
-"""Usage and cost by pipeline, owner, job or month: sums of jobs, beside their estimates."""
+"""Usage and cost by pipeline, owner, job or month: sums of jobs, beside their estimates.
 
-from collections.abc import Mapping, Sequence
+A job's share besides its machines is the data steps made for it and its part of the stores: every
+step and every byte is in exactly one share.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Literal, get_args
 
 from ml_assets.assets.trained_model.cost.jobs import Job, Use
 from ml_assets.assets.trained_model.cost.money import added, of_time
 from ml_assets.assets.trained_model.cost.split import PAID, PARTS, Part, Split, total
-from ml_assets.extras.cost.estimate import Estimate
+from ml_assets.extras.cost.estimate import TimeEstimate
+from ml_assets.records.data_steps import DataStep
 from ml_assets.settings import PRICE_CLASSES, PriceClass
 
 By = Literal["pipeline", "owner", "job", "month"]
@@ -86,7 +92,7 @@ class Line:
         return added([self.machines, self.transfer if self.moved_bytes else None])
 
 
-def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, Estimate]) -> tuple[Line, ...]:
+def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, TimeEstimate]) -> tuple[Line, ...]:
     """The lines, those of months in their order, others the dearest or longest first."""
     groups: dict[str, list[tuple[Job, Use]]] = {}
     for job in jobs:
@@ -99,12 +105,14 @@ def bill(jobs: Sequence[Job], by: By, estimates: Mapping[str, Estimate]) -> tupl
     return tuple(order)
 
 
-def whole(jobs: Sequence[Job], estimates: Mapping[str, Estimate]) -> Line:
+def whole(jobs: Sequence[Job], estimates: Mapping[str, TimeEstimate]) -> Line:
     """All of them in one line."""
     return line("total", [(job, use) for job in jobs for use in job.uses], estimates)
 
 
-def line(name: str, members: Sequence[tuple[Job, Use]], estimates: Mapping[str, Estimate]) -> Line:
+def line(
+    name: str, members: Sequence[tuple[Job, Use]], estimates: Mapping[str, TimeEstimate]
+) -> Line:
     """The sum of some attempts."""
     uses = [use for _, use in members]
     bought: dict[PriceClass, Bought] = {
@@ -150,7 +158,7 @@ def _bought(price_class: PriceClass, uses: Sequence[Use]) -> Bought:
 
 
 def _expected(
-    members: Sequence[tuple[Job, Use]], estimates: Mapping[str, Estimate]
+    members: Sequence[tuple[Job, Use]], estimates: Mapping[str, TimeEstimate]
 ) -> Expected | None:
     """Whole jobs: one that ran over the end of a month counts in that in which it began."""
     begun = [job for job, use in members if job.name in estimates and use is job.uses[0]]
@@ -168,3 +176,62 @@ def share(split: Split, part: Part) -> float:
     """The share of all node-time; 0 where there is none."""
     time = sum(split[one] for one in PARTS)
     return split[part] / time if time else 0.0
+
+
+NO_JOB = "no job yet"
+"""Whose the steps are that were made after the last training began."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of one job, or of some together."""
+
+    steps: int = 0
+    time: int = 0
+    """Microseconds of the machine that made them."""
+    cost: Fraction | None = None
+    """The cost of that time; None: no price is known."""
+    stored: Fraction = Fraction()
+    """Bytes that lie in the stores now."""
+
+    def storage(self, gb: Decimal | None) -> Fraction | None:
+        """What those bytes cost in a month, by the price of a GB; None: not known."""
+        return None if gb is None else self.stored * Fraction(gb) / 10**9
+
+
+def shares(
+    jobs: Sequence[Job], steps: Iterable[DataStep], by_job: Mapping[str, int], stored: int
+) -> dict[str, Share]:
+    """Job -> its share, of one pipeline; ``NO_JOB`` -> what no training has used yet.
+
+    A step is for the first training that began after it. What lies there is its session's own;
+    the rest (tables, training sets, records, reports) is owed by all trainings alike.
+
+    Args:
+        jobs: oldest first.
+        by_job: bytes of the sessions' own.
+        stored: bytes of the pipeline, those of the sessions too.
+    """
+    trainings = [job for job in jobs if job.verb == "train"]
+    found = {job.name: Share(stored=Fraction(by_job.get(job.name, 0))) for job in jobs}
+    rest = stored - sum((one.stored for one in found.values()), Fraction())
+    bearers = [job.name for job in trainings] or [NO_JOB]
+    for name in bearers:
+        part = Share(stored=rest / len(bearers))
+        found[name] = together([found.get(name, Share()), part])
+    for step in steps:
+        user = next((job.name for job in trainings if job.created >= step.ended), NO_JOB)
+        price = None if step.node_hour is None else Decimal(step.node_hour)
+        own = Share(1, step.took, of_time(step.took, price))
+        found[user] = together([found.get(user, Share()), own])
+    return found
+
+
+def together(parts: Sequence[Share]) -> Share:
+    """The sum."""
+    return Share(
+        steps=sum(one.steps for one in parts),
+        time=sum(one.time for one in parts),
+        cost=added(one.cost for one in parts),
+        stored=sum((one.stored for one in parts), Fraction()),
+    )

@@ -18,7 +18,7 @@ LAST = 5
 
 
 @dataclass(frozen=True)
-class Estimate:
+class TimeEstimate:
     node_time: int
     """Microseconds of machines."""
     how: str
@@ -34,7 +34,7 @@ class _Pace:
     """Whatever was no step: starts, waiting, the export of the model."""
 
 
-def estimate(steps: int, before: Sequence[Job]) -> Estimate | None:
+def estimate(steps: int, before: Sequence[Job]) -> TimeEstimate | None:
     """Steps at the usual pace of the last trainings, and what these took besides.
 
     A training on more machines is taken to need as much machine time; one that stops early for want
@@ -57,16 +57,16 @@ def estimate(steps: int, before: Sequence[Job]) -> Estimate | None:
         f"{counted(steps, 'step')} x {step / 1e3:,.1f} ms and {besides / 1e6:,.1f} s besides, as in"
         f" the last {trainings}"
     )
-    return Estimate(steps * step + besides, how)
+    return TimeEstimate(steps * step + besides, how)
 
 
-def estimated(jobs: Sequence[Job]) -> dict[str, Estimate]:
+def estimated(jobs: Sequence[Job]) -> dict[str, TimeEstimate]:
     """Job -> what could be said of it before it ran: of its steps, by those that were over then.
 
     Args:
         jobs: of one pipeline, oldest first.
     """
-    found: dict[str, Estimate] = {}
+    found: dict[str, TimeEstimate] = {}
     for job in jobs:
         steps = job.uses[0].usage.steps
         before = [one for one in jobs if one.uses[-1].usage.held.ended <= job.created]

@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, ERROR
-from ml_assets.cli.output import tell
+from ml_assets.cli.output import DONE, ERROR, tell
 from ml_assets.cli.run import run_pipeline
 from ml_assets.cli.session import working_session
 from ml_assets.errors import SourceError
@@ -229,8 +228,8 @@ def generate(
     """
     from pydantic import ValidationError
 
-    from ml_assets.extras.demo.generator.lay_out import lay_out_generated, weeks_from
     from ml_assets.extras.demo.generator.recipe import Recipe
+    from ml_assets.extras.demo.generator.tables import lay_out_generated, weeks_from
     from ml_assets.extras.demo.outside_world import FIRST_WEEK
 
     first = start.date() if start else FIRST_WEEK

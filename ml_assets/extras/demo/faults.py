@@ -8,11 +8,11 @@ from typing import Any
 from ml_assets.actions.read_table import read_table
 from ml_assets.adapters.execute import Tell
 from ml_assets.assets.feature_set.parity import CHECK_NAME
-from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.assets.validated_table.quarantine import REASON
 from ml_assets.automation.resume_drill import CHECK
 from ml_assets.errors import StorageError, counted
 from ml_assets.extras.demo.sandbox import InjectionResult, Sandbox, refused_by
+from ml_assets.records.loading import find_release
 from ml_assets.settings import Settings
 from ml_assets.spec.program import ModelManifest
 from ml_assets.store.layout import Address, published_partitions, read_record

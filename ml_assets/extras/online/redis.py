@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from ml_assets.errors import SettingsError, StoreAway, counted
-from ml_assets.extras.online.store import Found, Rows, Served
+from ml_assets.extras.online.store import EntityRows, Rows, Served
 
 INSTALL_REDIS = (
     "pip install -c requirements.lock -e '.[redis]' in the project's folder, or"
@@ -57,14 +57,14 @@ class RedisOnline:
             whole = self._redis.hlen(named["hash"]) == served.rows
         return served if whole else None
 
-    def get(self, pipeline: str, entities: Sequence[str]) -> Found | None:
+    def get(self, pipeline: str, entities: Sequence[str]) -> EntityRows | None:
         with self._told():
             named = self._redis.hgetall(_served(pipeline))
             while named:
                 rows = self._redis.hmget(named["hash"], entities) if entities else []
                 again = named if None not in rows else self._redis.hgetall(_served(pipeline))
                 if again == named:  # a row that is not there is not there: its hash still is
-                    return Found(Served.of_json(named["what"]), tuple(rows))
+                    return EntityRows(Served.of_json(named["what"]), tuple(rows))
                 named = again
         return None
 

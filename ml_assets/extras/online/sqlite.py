@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.errors import StoreAway
-from ml_assets.extras.online.store import Found, Rows, Served
+from ml_assets.extras.online.store import EntityRows, Rows, Served
 
 _SECONDS_TO_WAIT = 30.0
 """For another writer."""
@@ -30,7 +30,7 @@ class SqliteOnline:
         found = self.get(pipeline, ())
         return found.served if found else None
 
-    def get(self, pipeline: str, entities: Sequence[str]) -> Found | None:
+    def get(self, pipeline: str, entities: Sequence[str]) -> EntityRows | None:
         if not self._file.exists():  # who reads begins no new one in its place
             return None
         with self._transaction("BEGIN") as connection:  # one state of the file for all questions
@@ -41,7 +41,7 @@ class SqliteOnline:
                 return None
             query = "SELECT row FROM rows WHERE pipeline = ? AND entity = ?"
             rows = [connection.execute(query, (pipeline, one)).fetchone() for one in entities]
-        return Found(Served.of_json(what[0]), tuple(row[0] if row else None for row in rows))
+        return EntityRows(Served.of_json(what[0]), tuple(row[0] if row else None for row in rows))
 
     def serve(self, served: Served, rows: Rows) -> None:
         with self._transaction("BEGIN IMMEDIATE") as connection:
@@ -82,5 +82,5 @@ class SqliteOnline:
         return self._connection
 
     def _inode(self) -> int:
-        """Of the file; another one may lie in its place. 0: there is none."""
+        """The inode of the file, in whose place another one may lie. 0: there is none."""
         return self._file.stat().st_ino if self._file.exists() else 0

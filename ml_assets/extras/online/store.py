@@ -51,7 +51,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Found:
+class EntityRows:
     """Answers of one version, in the order of the questions; None: no such entity."""
 
     served: Served
@@ -69,7 +69,7 @@ class OnlineStore(Protocol):
         """
         ...
 
-    def get(self, pipeline: str, entities: Sequence[str]) -> Found | None:
+    def get(self, pipeline: str, entities: Sequence[str]) -> EntityRows | None:
         """The rows of entities, all of the version that is served; None: nothing is.
 
         Raises:

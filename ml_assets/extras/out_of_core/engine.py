@@ -16,7 +16,7 @@ from ml_assets.assets.feature_set.portable import ENGINE, portable_of
 from ml_assets.errors import SpecError
 from ml_assets.extras.out_of_core.database import Database
 from ml_assets.extras.out_of_core.history import DuckDBHistory
-from ml_assets.settings.kubernetes_syntax import bytes_of
+from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.disk import scratch_in

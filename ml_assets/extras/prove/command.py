@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.exit_codes import DONE, REFUSED
+from ml_assets.cli.output import DONE, REFUSED
 from ml_assets.errors import counted
 
 if TYPE_CHECKING:
@@ -74,10 +74,12 @@ def prove(
     if study:
         return _prove_trial(what, which, as_json=as_json)
     from ml_assets.errors import OtherCode
-    from ml_assets.extras.prove.proof import Asked, Proof
+    from ml_assets.extras.prove.proof import Proof, ProofRequest
     from ml_assets.settings import read_settings
 
-    asked = Asked(what, which, despite_code=despite_code, from_snapshots=from_snapshots, keep=keep)
+    asked = ProofRequest(
+        what, which, despite_code=despite_code, from_snapshots=from_snapshots, keep=keep
+    )
     started = time.monotonic()
     proof = Proof(read_settings(), asked, _tell)
     try:

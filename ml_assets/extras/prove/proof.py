@@ -40,7 +40,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProofRequest:
     """What ``ml-assets release prove`` was asked for."""
 
     first: str
@@ -59,7 +59,7 @@ class Proof:
         StorageError: what it was made from is not kept any more.
     """
 
-    def __init__(self, settings: Settings, asked: Asked, tell: Tell) -> None:
+    def __init__(self, settings: Settings, asked: ProofRequest, tell: Tell) -> None:
         if not has_snapshots(settings.snapshots):
             raise UnknownRun(f"Nothing is made yet in the state folder {settings.home}.")
         self.settings, self.asked, self.tell = settings, asked, tell
@@ -161,7 +161,7 @@ class Proof:
         return tuple(m for m in lineage if (m.record.key, m.record.partition) not in known)
 
 
-def _find(settings: Settings, asked: Asked, claims: Claims) -> Claim:
+def _find(settings: Settings, asked: ProofRequest, claims: Claims) -> Claim:
     folders = pipeline_folders(settings)
     if asked.second is not None:
         find_pipeline(folders, asked.first)

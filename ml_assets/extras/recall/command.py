@@ -12,7 +12,7 @@ from ml_assets.cli.session import prepared_settings
 from ml_assets.errors import counted
 
 if TYPE_CHECKING:
-    from ml_assets.extras.recall.recall import Extent, Way
+    from ml_assets.extras.recall.recall import Extent, RecoveryPlan
     from ml_assets.settings import Settings
     from ml_assets.store.snapshots import SnapshotStore
 
@@ -135,7 +135,7 @@ def _print_recall(found: "Extent", recall: str) -> None:
         print(f"with, and fails. Release the next model by: ml-assets release override {pipeline}")
 
 
-def _print_way(way: "Way") -> None:
+def _print_way(way: "RecoveryPlan") -> None:
     if way.again:
         print(f"\n{way.pipeline}: make again, in this order ({way.stays} others stay):")
     for key, group in groupby(way.again, key=lambda node: node[0]):

@@ -14,7 +14,7 @@ from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import stages
 from ml_assets.records.recalls import derived_from
 from ml_assets.records.record_history import Made, Node, RunHistory, node_of, read_history
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.spec.stages import STAGES
@@ -69,7 +69,7 @@ def remake(bad: Iterable[Node], head: Mapping[Node, int]) -> list[Node]:
 
 
 @dataclass(frozen=True)
-class Way:
+class RecoveryPlan:
     """How a pipeline gets back, at the least cost."""
 
     pipeline: str
@@ -88,7 +88,7 @@ class Extent:
     """A recall, and what it takes to get back."""
 
     recall: Recall
-    ways: tuple[Way, ...]
+    ways: tuple[RecoveryPlan, ...]
 
 
 def extent(
@@ -239,7 +239,7 @@ def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Re
                 yield RecalledStage(pipeline=pipeline, stage=stage, model=model)
 
 
-def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Way]:
+def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecoveryPlan]:
     for pipeline in pipelines(store, head):
         records = read_records(store, head, pipeline)
         there = {(r.key, r.partition, r.data_version): _step(r.key) for r in records}
@@ -248,7 +248,7 @@ def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Way]
         if not again and back_to is None:
             continue
         command = _command(pipeline, again)
-        yield Way(pipeline, tuple(again), len(there) - len(again), command, back_to)
+        yield RecoveryPlan(pipeline, tuple(again), len(there) - len(again), command, back_to)
 
 
 def _command(pipeline: str, again: Sequence[Node]) -> str:

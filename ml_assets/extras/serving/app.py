@@ -19,7 +19,6 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 
 from ml_assets.adapters.same_origin import LOOPBACK
-from ml_assets.assets.released_model.find_release import refusal_since
 from ml_assets.errors import MlAssetsError, RowsRefused, SpecError, counted
 from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access
@@ -28,7 +27,8 @@ from ml_assets.extras.serving.encoding import Columns
 from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel, aside
-from ml_assets.extras.serving.traffic import Part, Traffic, together
+from ml_assets.extras.serving.traffic import AnsweredRows, Traffic, together
+from ml_assets.records.loading import refusal_since
 
 if TYPE_CHECKING:
     from ml_assets.extras.online.features import Features
@@ -233,7 +233,7 @@ class Server:
             self._opened = (seen, features_of(self.following.pipeline))
         return self._opened[1]
 
-    async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[Part]:
+    async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[AnsweredRows]:
         if not rows:
             return []
         most, names = 2 * self._served(None).encoder.columns + _MORE, dict[str, None]()
@@ -268,7 +268,7 @@ class Server:
 
     async def _predicted(
         self, request: str, columns: Columns, count: int, pinned: ServedModel | None
-    ) -> list[Part]:
+    ) -> list[AnsweredRows]:
         self._require_room(count)
         return await self.traffic.predict(columns, count, request, pinned)
 
@@ -311,16 +311,16 @@ def _name_of(request: Request, said: str | None = None) -> str:
     return given if _IS_NAME.fullmatch(given) else uuid.uuid4().hex
 
 
-def _size(parts: Sequence[Part]) -> int:
+def _size(parts: Sequence[AnsweredRows]) -> int:
     """How many numbers an answer has."""
     return sum(part.found.size for part in parts)
 
 
-def _canary_of(parts: Sequence[Part]) -> Part | None:
+def _canary_of(parts: Sequence[AnsweredRows]) -> AnsweredRows | None:
     return next((part for part in parts if part.stage == "canary"), None)
 
 
-def _said_of(by_canary: Part, places: Sequence[int] | None = None) -> dict[str, Any]:
+def _said_of(by_canary: AnsweredRows, places: Sequence[int] | None = None) -> dict[str, Any]:
     """Which rows of an answer are the canary's.
 
     Args:
@@ -330,7 +330,7 @@ def _said_of(by_canary: Part, places: Sequence[int] | None = None) -> dict[str, 
     return {"version": by_canary.served.version, "rows": rows}
 
 
-def _by_place(parts: Sequence[Part], count: int) -> list[dict[str, Any]]:
+def _by_place(parts: Sequence[AnsweredRows], count: int) -> list[dict[str, Any]]:
     """The outputs of each row, by name."""
     if not parts:
         return []

@@ -34,7 +34,7 @@ class Limits:
     """The most rows that wait; a request of more is refused for good."""
     body_bytes: int = 4 << 20
     arriving_bytes: int = 64 << 20
-    """Of the bodies of all requests together, until each is read."""
+    """For the bodies of all requests together, until each is read."""
     seconds: float = 10.0
     """For one request, from its first byte to its answer."""
 

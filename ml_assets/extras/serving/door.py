@@ -16,7 +16,7 @@ from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
 from ml_assets.extras.serving.predictions.asset import hours, predictions
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import standing_abort
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import GateResult, StageRecord
 from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

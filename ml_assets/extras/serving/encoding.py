@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.assets.released_model.predict import feature_columns
-from ml_assets.assets.released_model.rows_to_predict import Rows, check_rows
+from ml_assets.assets.released_model.rows_to_predict import RowsAsSent, check_rows
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.spec.program import ModelManifest
 from ml_assets.store import row_encoding
@@ -104,6 +104,6 @@ class Encoder:
         return Encoded(self._encoder.numeric(rows, row_encoding.pack(np.isnan(rows))), codes)
 
     def _checked(self, columns: Columns) -> Encoded:
-        rows = Rows("the request", tuple(columns), columns, "json")
+        rows = RowsAsSent("the request", tuple(columns), columns, "json")
         frame = check_rows(rows, feature_columns(self.manifest), {}, "feature rows")
         return Encoded(*encode_rows(frame, self.manifest.preprocessing))

@@ -11,14 +11,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from ml_assets.assets.released_model.abort import abort
-from ml_assets.assets.released_model.find_release import find_release
-from ml_assets.assets.released_model.golden import golden_vectors
+from ml_assets.assets.released_model.handover import golden_vectors
+from ml_assets.assets.released_model.rollback import abort
 from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served import ServedModel
-from ml_assets.records.loading import LoadedRelease, load_release
+from ml_assets.records.loading import LoadedRelease, find_release, load_release
 from ml_assets.store.pipeline_context import Pipeline
 
 _LONGEST_SECONDS = 60.0

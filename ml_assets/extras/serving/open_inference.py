@@ -31,7 +31,7 @@ _TYPES = {
 }
 """Datatype -> what it is in numpy; its bytes come little end first."""
 _LENGTH_BYTES = 4
-"""Of the length before a word of BYTES, little end first."""
+"""Bytes of the length before a word of BYTES, little end first."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FOLDER = "predictions"
-"""Of the object store: ``predictions/<pipeline>/<hour>/<part>.parquet``."""
+"""The folder of the object store: ``predictions/<pipeline>/<hour>/<part>.parquet``."""
 KEY = ("moment", "request", "row")
 """What names one prediction."""
 _HOUR = "%Y-%m-%dT%H"

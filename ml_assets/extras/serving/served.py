@@ -1,20 +1,141 @@
-"""One served release: its encoder, its warm model, its queue; tried before it answers."""
+"""One served release: its encoder, its warm model, its queue; tried before it answers.
+
+The warm model is a process of the training program, asked over a pipe: the server itself never
+loads torch. A process that dies is started again and its pending request is repeated.
+"""
 
 import asyncio
+import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
-from ml_assets.assets.released_model.golden import GoldenVectors
+import numpy as np
+from numpy.typing import NDArray
+
+from ml_assets.assets.released_model.handover import GoldenVectors
 from ml_assets.assets.released_model.predict import carried_columns
 from ml_assets.assets.training_set.encoding import encode_rows
+from ml_assets.errors import MlAssetsError, StorageError, counted
 from ml_assets.extras.serving.batching import Batcher, Limits, Predictions
 from ml_assets.extras.serving.encoding import Columns, Encoded, Encoder
 from ml_assets.extras.serving.metrics import Metrics
-from ml_assets.extras.serving.warm_model import WarmModel
-from ml_assets.records.loading import LoadedRelease
+from ml_assets.launch.local.process import environment
+from ml_assets.records.loading import LoadedModel, LoadedRelease
+from ml_assets.spec.base import canonical_json
+from ml_assets.spec.network_code import NetworkCode
+from ml_assets.spec.program.warm import ANSWER, MODULE, QUESTION
+from ml_assets.spec.training import outputs_of
 from ml_assets.store.networks import certified_network
 from ml_assets.store.pipeline_context import Pipeline
+
+_ATTEMPTS = 3
+_END_SECONDS = 5.0
+
+
+class ModelGone(MlAssetsError):
+    """The process of a model died while it was asked, again and again."""
+
+
+@dataclass
+class WarmModel:
+    """A loaded model in a process of its own, which answers one request at a time."""
+
+    model: LoadedModel
+    threads: int
+    tell: Callable[[str], None]
+    code: NetworkCode | None = None
+    """The code of a team's own network."""
+    restarts: int = 0
+    _process: asyncio.subprocess.Process | None = None
+    _scratch: tempfile.TemporaryDirectory[str] | None = None
+    """Holds that code for the process."""
+
+    async def predict(self, rows: Encoded) -> NDArray[np.float64]:
+        """Predictions [rows, outputs], in the order of the rows.
+
+        Raises:
+            StorageError: the model cannot be loaded, or refuses the rows; the message says why.
+            ModelGone: its process died each time.
+        """
+        manifest = self.model.manifest
+        question = QUESTION.pack(len(rows)) + rows.numeric.tobytes() + rows.categorical.tobytes()
+        version = self.model.model.digest[:12]
+        for attempt in range(_ATTEMPTS):
+            try:
+                answer = await self._ask(question)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                how = await self.end()
+                self.restarts += 1
+                self.tell(f"the process of model {version} died{how}: another one is started")
+                continue
+            if attempt:
+                self.tell(f"another process of model {version} is loaded and answers")
+            outputs = outputs_of(manifest.task, manifest.classes)
+            return np.frombuffer(answer, np.float64).reshape(len(rows), outputs)
+        raise ModelGone(
+            f"The process of model {version} died {_ATTEMPTS} times while it predicted"
+            f" {counted(len(rows), 'row')}. It may lack memory: its last words are in the log."
+        )
+
+    async def end(self) -> str:
+        """End the process, and say by which status it did; the next question starts another one."""
+        process, self._process = self._process, None
+        if process is None:
+            return ""
+        assert process.stdin is not None
+        process.stdin.close()  # it ends when nothing more can be asked
+        try:
+            await asyncio.wait_for(process.wait(), _END_SECONDS)
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        return f" (exit status {process.returncode})"
+
+    async def _ask(self, question: bytes) -> bytes:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await self._start()
+        assert self._process.stdin is not None
+        self._process.stdin.write(question)
+        await self._process.stdin.drain()
+        return await self._answer(self._process)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        """Started by the thread of the event loop: the process ends with the one that began it."""
+        ref = self.model.model
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", MODULE, "--model", ref.uri, "--digest", ref.digest),
+            *("--threads", str(self.threads)),
+            *self._with_code(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment(self.threads),
+            start_new_session=True,  # a Ctrl-C is for the server, which lets it end
+        )
+        await self._answer(process)  # it is loaded
+        return process
+
+    def _with_code(self) -> tuple[str, ...]:
+        if self.code is None:
+            return ()
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="ml-assets-network-")
+        file = Path(self._scratch.name) / "code.json"
+        file.write_bytes(canonical_json(self.code))
+        return ("--code", str(file))
+
+    async def _answer(self, process: asyncio.subprocess.Process) -> bytes:
+        assert process.stdout is not None
+        failed, size = ANSWER.unpack(await process.stdout.readexactly(ANSWER.size))
+        content = await process.stdout.readexactly(size)
+        if failed:
+            raise StorageError(content.decode(errors="replace"))
+        return content
+
 
 VERSION = 12
 """Characters of a model's digest that name its version to clients."""

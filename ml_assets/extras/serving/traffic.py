@@ -24,7 +24,7 @@ from ml_assets.extras.serving.following import Following
 from ml_assets.extras.serving.open_inference import Outputs
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
 from ml_assets.extras.serving.served import ServedModel, aside
-from ml_assets.extras.serving.watch import Watch
+from ml_assets.extras.serving.watch import CanaryWatch
 from ml_assets.spec.gates import Target
 from ml_assets.spec.rollout import RolloutSpec
 
@@ -36,7 +36,7 @@ _PATIENCE = 0.2
 
 
 @dataclass(frozen=True)
-class Part:
+class AnsweredRows:
     """Rows of a request that one model answered."""
 
     served: ServedModel
@@ -54,7 +54,7 @@ class Traffic:
     limits: Limits
     tell: Callable[[str], None]
     log: PredictionLog | None = None
-    _watch: Watch | None = None
+    _watch: CanaryWatch | None = None
     _watched: tuple[str, str] | None = None
     _told: str = field(default="", init=False)
 
@@ -68,7 +68,7 @@ class Traffic:
 
     async def predict(
         self, columns: Columns, count: int, request: str, version: ServedModel | None = None
-    ) -> list[Part]:
+    ) -> list[AnsweredRows]:
         """Predict rows by the champion and the canary, and return which model answered which row.
 
         Args:
@@ -155,16 +155,16 @@ class Traffic:
 
     async def _by(
         self, served: ServedModel, stage: Target, columns: Columns, places: Sequence[int]
-    ) -> Part:
+    ) -> AnsweredRows:
         whole = isinstance(places, range)
         taken = columns if whole else _rows(columns, places)
         began = time.perf_counter()
         found = await served.predict(taken, len(places))
-        return Part(served, stage, places, found, time.perf_counter() - began)
+        return AnsweredRows(served, stage, places, found, time.perf_counter() - began)
 
     async def _by_canary(
         self, canary: ServedModel, champion: ServedModel, columns: Columns, places: Sequence[int]
-    ) -> Part:
+    ) -> AnsweredRows:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self.limits.seconds * _PATIENCE):
@@ -176,24 +176,26 @@ class Traffic:
             self.following.metrics.canary_errors.inc(len(places))
             return instead
 
-    def _observe(self, champion: ServedModel, canary: ServedModel, parts: Sequence[Part]) -> None:
+    def _observe(
+        self, champion: ServedModel, canary: ServedModel, parts: Sequence[AnsweredRows]
+    ) -> None:
         watch = self._watch_of(champion, canary)
         for part in parts:
             by_canary = part.stage == "canary"
             seen = watch.canary.answered if by_canary else watch.champion_answered
             seen(part.found, part.seconds)
 
-    def _watch_of(self, champion: ServedModel, canary: ServedModel) -> Watch:
+    def _watch_of(self, champion: ServedModel, canary: ServedModel) -> CanaryWatch:
         """What was seen of these two; it begins again where one of them is another."""
         both = (champion.digest, canary.digest)
         if self._watch is None or self._watched != both:
             assert self.rollout is not None
             task = self.following.pipeline.spec.label.task
             of = self.rollout
-            self._watch, self._watched = Watch(of.abort, task, share=of.share), both
+            self._watch, self._watched = CanaryWatch(of.abort, task, share=of.share), both
         return self._watch
 
-    def _note(self, parts: Sequence[Part], columns: Columns, request: str) -> None:
+    def _note(self, parts: Sequence[AnsweredRows], columns: Columns, request: str) -> None:
         if self.log is None:
             return
         names = self.following.pipeline.spec.features.key
@@ -225,12 +227,12 @@ def draw(pipeline: str, entity: Sequence[object]) -> float:
     return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def outputs(part: Part) -> Outputs:
+def outputs(part: AnsweredRows) -> Outputs:
     """What a part's rows were answered, by the outputs' names."""
     return named_predictions(part.found, part.served.release.manifest)
 
 
-def together(parts: Sequence[Part], count: int) -> Outputs:
+def together(parts: Sequence[AnsweredRows], count: int) -> Outputs:
     """The outputs of all rows of a request, in their order."""
     if len(parts) == 1:
         return outputs(parts[0])

@@ -28,7 +28,7 @@ _SLACK = 0.02
 
 
 @dataclass
-class Seen:
+class RecentAnswers:
     """What one model answered lately."""
 
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))
@@ -53,15 +53,15 @@ class Seen:
 
 
 @dataclass
-class Watch:
+class CanaryWatch:
     """The model in canary beside the champion, as traffic shows them."""
 
     limits: AbortSpec
     task: Task
-    champion: Seen = field(default_factory=Seen)
-    canary: Seen = field(default_factory=Seen)
+    champion: RecentAnswers = field(default_factory=RecentAnswers)
+    canary: RecentAnswers = field(default_factory=RecentAnswers)
     share: float = 0.05
-    """Of the rows, which the canary answers."""
+    """The share of the rows that the canary answers."""
     _owed: float = 0.0
     """Times of the champion that are to be remembered, and parts of one."""
 

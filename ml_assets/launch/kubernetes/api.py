@@ -26,7 +26,7 @@ from ml_assets.launch.kubernetes.resources import (
     RAW,
     Lines,
     Listed,
-    Page,
+    ObjectList,
     Watched,
     batch,
     core,
@@ -189,11 +189,11 @@ class KubernetesApi:
 
     # --- what goes on -----------------------------------------------------------------------------
 
-    def all_of(self, kind: Listed, selector: str) -> Page:
+    def all_of(self, kind: Listed, selector: str) -> ObjectList:
         """All objects now, asked for until there is an answer."""
         return self.calls.ask(f"list {kind}", lambda client: self._list(client, kind, selector))
 
-    def page(self, kind: Watched, selector: str) -> Page:
+    def page(self, kind: Watched, selector: str) -> ObjectList:
         """All objects now, asked for once."""
         return self.calls.once(f"list {kind}", lambda client: self._list(client, kind, selector))
 
@@ -304,9 +304,9 @@ class KubernetesApi:
 
     # --- single calls -----------------------------------------------------------------------------
 
-    def _list(self, client: Any, kind: Listed, selector: str) -> Page:
+    def _list(self, client: Any, kind: Listed, selector: str) -> ObjectList:
         found = decoded(lister(client, kind)(self.namespace, label_selector=selector, **RAW))
-        return Page(found["items"], found["metadata"]["resourceVersion"])
+        return ObjectList(found["items"], found["metadata"]["resourceVersion"])
 
     def _job(self, client: Any, name: str) -> Json | None:
         from kubernetes.client import ApiException

@@ -25,7 +25,7 @@ from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.spec.program.events import Checkpoint, Event, Failed, Metrics, Progress
 from ml_assets.spec.program.exit_codes import EXIT_SAVED_AFTER_NOTICE
-from ml_assets.spec.program.identity import Place
+from ml_assets.spec.program.identity import NodePlace
 
 _TURN_SECONDS = 0.5
 """Between two turns, unless the cluster says something."""
@@ -115,7 +115,7 @@ class Following:
                 self._place(pods)
                 self._pull()
                 if (trouble := watch.trouble()) is not None:
-                    self._warn("cluster", f"The training goes on; who follows it waits: {trouble}")
+                    self._warn("cluster", f"The training goes on; its follower waits: {trouble}")
                 self._tell_recovery(seen.job(self._order.name), pods)
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:
@@ -130,7 +130,7 @@ class Following:
         self._placed = True
         types = {node: self._api.node_type(node) for node in {p.node for p in there} if node}
         places = [
-            Place(
+            NodePlace(
                 index=pod.index or 0,
                 pod=pod.name,
                 node=pod.node,

@@ -22,7 +22,7 @@ from ml_assets.launch.kubernetes.observations import (
     job_state,
     pod_state,
 )
-from ml_assets.launch.kubernetes.resources import Lines, Page, Watched
+from ml_assets.launch.kubernetes.resources import Lines, ObjectList, Watched
 from ml_assets.launch.kubernetes.retries import NoAnswer, SilentStream, Trouble, told_by
 
 WATCH_SECONDS = 600
@@ -234,7 +234,7 @@ class Reflector:
         self._away = 0
         return True
 
-    def _take(self, page: Page) -> None:
+    def _take(self, page: ObjectList) -> None:
         news = self._cache.put_all(self._kind, page.items)
         self._version, self._heard, self.trouble = page.version, self._clock(), None
         if self._was_silent:  # rightly, where nothing had happened: then be more patient

@@ -23,8 +23,7 @@ from ml_assets.launch.kubernetes.names import (
     slug_of,
 )
 from ml_assets.settings import Cluster
-from ml_assets.settings.cluster import Taint
-from ml_assets.settings.kubernetes_syntax import bytes_of
+from ml_assets.settings.cluster import Taint, bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.footprint import notice_seconds
 from ml_assets.spec.program import World

@@ -20,7 +20,7 @@ RAW = {"_preload_content": False, "_request_timeout": TIMEOUT}
 
 
 @dataclass(frozen=True)
-class Page:
+class ObjectList:
     """All objects of a kind, and the version from which a watch goes on."""
 
     items: Sequence[Json]
@@ -56,7 +56,7 @@ class Lines:
             raise told from error
 
     def close(self) -> None:
-        """End it; who is reading finds the end."""
+        """End it; whoever is reading finds the end."""
         self._closed = True
         with suppress(Exception):  # it may have ended by itself
             self._response.shutdown()

@@ -258,7 +258,7 @@ class KubernetesRunner:
             self._api.create_service(service_manifest(order, self._settings, job.uid))
 
     def _tell_of_others(self, work: SessionWork[Any], order: JobOrder) -> None:
-        """Tell of Jobs that train for the same pipeline beside this one: who asked may not know."""
+        """Tell of Jobs that train for the same pipeline: whoever asked may not know of them."""
         if order.verb != "train":
             return
         alike = {PIPELINE_LABEL: pipeline_label(order.pipeline), VERB_LABEL: order.verb}

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from pydantic import ValidationError
 
 from ml_assets.errors import CertificateRefused, StorageError
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import (
     PAYLOAD_TYPE,
     Certificate,

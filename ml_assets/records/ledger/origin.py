@@ -47,7 +47,8 @@ _STAGES = ("trained_model", "evaluation_report")
 
 
 def _commits(store: SnapshotStore, pipeline: str, model: str) -> Iterator[CommitId]:
-    """Of ``main`` those that published the lines about the model, newest first; then the rest."""
+    """Commits of ``main``: those that published the lines about the model, newest first; then the
+    rest."""
     head = store.resolve()
     history = store.log()
     published = {commit.metadata.get(RUN_KEY, ""): commit for commit in reversed(history)}

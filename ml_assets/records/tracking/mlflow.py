@@ -26,7 +26,7 @@ SESSION_TAG = "ml_assets.session"
 MODEL_TAG = "ml_assets.model"
 URI_TAG = "ml_assets.uri"
 STAGE_TAG = "ml_assets.stage"
-"""Of a version: where its model is; archived, when it left its last stage."""
+"""The tag of a version: where its model is; archived, when it left its last stage."""
 STAGES = ("staging", "canary", "production")
 
 P = ParamSpec("P")

@@ -111,7 +111,7 @@ class Server:
 
 @dataclass(frozen=True)
 class LastWriter:
-    """Who wrote last under a lock: what is remembered holds only for who that was."""
+    """Who wrote last under a lock: what is remembered holds only for that one."""
 
     handle: IO[str]
 

@@ -12,6 +12,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import stages
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
+from ml_assets.settings import Settings
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.objects import write_whole
 from ml_assets.store.snapshots import SnapshotStore
@@ -95,3 +96,17 @@ def _newest_move(entries: Sequence[LedgerEntry]) -> int:
 
 def _mark(home: Path, pipeline: str) -> Path:
     return home / "projected_to_mlflow" / pipeline
+
+
+def repair_projection(store: SnapshotStore, settings: Settings, pipeline: str) -> str:
+    """Tell MLflow of moves that it was not told of, and say so; empty where it knows them all.
+
+    Raises:
+        StorageError: the ledger is broken.
+    """
+    if not is_behind(store, settings.home, pipeline):
+        return ""
+    done = project_stages(store, Tracking(settings.tracking_uri, settings.home), pipeline)
+    if isinstance(done, Unavailable):
+        return f"MLflow still shows older stages of {pipeline}: {done.reason}"
+    return f"MLflow was told the stages of {pipeline}, which it did not know yet"

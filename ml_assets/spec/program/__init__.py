@@ -70,7 +70,7 @@ class Preprocessing(Frozen):
     """Numeric columns that get an extra 0/1 column: they had nulls in the training split."""
     categorical: tuple[CategoricalColumn, ...] = Field(strict=False)
     tokens: Tokens | None = Field(default=None, exclude_if=unset)
-    """Of texts, which have no other columns."""
+    """The tokens of texts, which have no other columns."""
 
 
 class Shard(Frozen):
@@ -107,10 +107,10 @@ class ShardFiles(Frozen):
     queries: File | None = Field(default=None, exclude_if=unset)
     """Ranking: [queries + 1] int64, where each query's rows begin; a query lies in one shard."""
     tokens: File | None = Field(default=None, exclude_if=unset)
-    """Of texts: [n] uint16, 0 and then the tokens of each row, each followed by 0. What was fitted
+    """Texts: [n] uint16, 0 and then the tokens of each row, each followed by 0. What was fitted
     decides them: other words make another shard."""
     texts: File | None = Field(default=None, exclude_if=unset)
-    """Of texts: [rows + 1] int64 where the tokens of each row begin, and the end of the last."""
+    """Texts: [rows + 1] int64, where the tokens of each row begin, and the end of the last."""
     checksums: File | None = Field(default=None, exclude_if=unset)
     """[ceil(rows / CHECKED_ROWS), 4, 32] uint8: SHA-256 of so many rows of numeric, missing,
     categorical and label; None: it was encoded before there were any."""
@@ -259,7 +259,7 @@ class _Asked(Frozen):
     program: Program | None = Field(default=None, exclude_if=unset)
     """The program that is asked for; another one refuses. None: whichever is there."""
     code: NetworkCode | None = Field(default=None, exclude_if=unset)
-    """Of a team's own network; None: the family is one of ours."""
+    """The code of a team's own network; None: the family is one of ours."""
     on_demand: RowsOnDemand | None = Field(default=None, exclude_if=unset)
     """Set by a pod for its own processes; None: the rows are here."""
 
@@ -363,7 +363,7 @@ class ScoreResult(_Done):
     memory_mb: float | None = Field(default=None, exclude_if=unset)
     """Megabytes (10^6 bytes) that the process held at most."""
     samples: tuple[tuple[int, ...], ...] = Field(default=(), strict=False, exclude_if=unset)
-    """Of a language model: tokens, the first half from a text, the rest as the model goes on."""
+    """Tokens of a language model: the first half from a text, the rest as the model goes on."""
 
 
 class MeasureResult(_Done):
@@ -379,7 +379,7 @@ class MeasureResult(_Done):
     flops_per_row: float = 0.0
     """Floating-point operations of a row (of a language model a window), forward and backward."""
     steps_planned: int = 0
-    """Of the whole training."""
+    """Steps of the whole training."""
 
 
 class SanityResult(_Done):

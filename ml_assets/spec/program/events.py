@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive, unset
 from ml_assets.spec.program import Ref, Result, World
-from ml_assets.spec.program.identity import Node, Place
+from ml_assets.spec.program.identity import Node, NodePlace
 
 
 class _Event(Frozen):
@@ -34,7 +34,7 @@ class Placed(_Event):
     """The launcher's: where a cluster put the nodes of the attempt, and from which image."""
 
     kind: Literal["placed"] = "placed"
-    places: tuple[Place, ...] = Field(strict=False)
+    places: tuple[NodePlace, ...] = Field(strict=False)
     """The places, in the order of their index."""
 
 

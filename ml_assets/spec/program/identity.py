@@ -13,8 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ml_assets.spec.base import Digest, Frozen, unset
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import Digest, Frozen, digest_of, unset
 from ml_assets.spec.closure import PACKAGE, closure
 
 Part = Literal["network", "trees", "xgboost", "measure", "sanity", "score"]
@@ -89,7 +88,7 @@ class Machine(Frozen):
         return tuple(sorted(set(self.gpus))) or (self.cpu,)
 
 
-class Place(Frozen):
+class NodePlace(Frozen):
     """The place where a cluster put one node of an attempt."""
 
     index: int
@@ -108,7 +107,7 @@ class Node(Frozen):
     versions: dict[str, str]
     """Distribution -> version, of all that matter there, with Python's."""
     machine: Machine
-    place: Place | None = Field(default=None, exclude_if=unset)
+    place: NodePlace | None = Field(default=None, exclude_if=unset)
     """None: it ran beside whoever asked for it."""
 
 

@@ -11,4 +11,4 @@ class RowsOnDemand(Frozen):
     scratch: str
     """A folder of this machine."""
     bytes: Positive
-    """Of the disk that each process may take for them."""
+    """Bytes of the disk that each process may take for them."""

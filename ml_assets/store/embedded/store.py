@@ -21,7 +21,7 @@ from pathlib import Path
 import polars as pl
 
 from ml_assets.errors import StorageError, UntrustedState
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.disk import told
 from ml_assets.store.embedded import trees
 from ml_assets.store.embedded.blobs import Blobs, Staged

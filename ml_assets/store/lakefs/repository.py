@@ -15,7 +15,7 @@ import polars as pl
 
 from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.settings import lakefs_place, read_lakefs
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.embedded.trees import Tree
 from ml_assets.store.embedded.trust import given_keys, require_vouched
 from ml_assets.store.lakefs.api import LakeFsApi, Pause, Recorded

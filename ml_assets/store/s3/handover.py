@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import File, Ref, Result, ScoreResult, TrainResult
 from ml_assets.spec.program.pod import MODEL, PREDICTIONS, RESULT
 from ml_assets.store.s3.client import S3Place

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from ml_assets.spec.program import ModelManifest, ShardSchema
 from ml_assets.spec.training import Boosted, LightGbm, Task, TrainingSpec, outputs_of
 from ml_assets.training import calibration
-from ml_assets.training.boosting.engine import AfterRound, require_package, trees_of
-from ml_assets.training.boosting.inputs import (
+from ml_assets.training.boosting.engine import (
+    AfterRound,
     categorical,
     group_sizes,
     matrix,
     names,
+    require_package,
     row_weights,
+    trees_of,
 )
 from ml_assets.training.rows.arrays import Predict, Rows, SplitArrays
 from ml_assets.training.stop import BadData

@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 from ml_assets.spec.program import ModelManifest, ShardSchema, Split
 from ml_assets.spec.training import Boosted, Task, TrainingSpec, XGBoost, outputs_of
 from ml_assets.training import calibration
-from ml_assets.training.boosting.engine import AfterRound, require_package, trees_of
-from ml_assets.training.boosting.inputs import matrix, names, row_weights
+from ml_assets.training.boosting.engine import (
+    AfterRound,
+    matrix,
+    names,
+    require_package,
+    row_weights,
+    trees_of,
+)
 from ml_assets.training.rows.arrays import Predict, Rows, SplitArrays
 from ml_assets.training.stop import BadData, BadRequest
 from ml_assets.training.validation_metrics import of_split

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway, StoreRefuses
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
 from ml_assets.store.checkpoints import (
     CheckpointStore,
-    Found,
+    FoundCheckpoint,
     attempt_of,
     checkpoint_name,
     claim_session,
@@ -63,7 +63,7 @@ class CheckpointFiles:
 
     # --- taking up ------------------------------------------------------------------------------
 
-    def claim(self) -> list[Found]:
+    def claim(self) -> list[FoundCheckpoint]:
         """Fence older attempts off; the checkpoints to go on from, the newest first.
 
         Raises:
@@ -72,7 +72,7 @@ class CheckpointFiles:
         """
         return persist(self._claimed)
 
-    def _claimed(self) -> list[Found]:
+    def _claimed(self) -> list[FoundCheckpoint]:
         session, attempt = self.request.session, self.request.attempt
         claim_session(self.store, session, attempt, resume=self.request.resume is not None)
         self.hold()
@@ -92,7 +92,7 @@ class CheckpointFiles:
                 " is superseded, and nothing that it writes from here on counts"
             )
 
-    def best_first(self) -> list[Found]:
+    def best_first(self) -> list[FoundCheckpoint]:
         """The whole ones that were judged, by validation loss; of equal ones the earlier first.
 
         Raises:
@@ -100,13 +100,13 @@ class CheckpointFiles:
             StoreAway: see ``claim``.
         """
 
-        def held() -> list[Found]:
+        def held() -> list[FoundCheckpoint]:
             self.hold()
             return _best_first(whole_checkpoints(self.store, self.request.session))
 
         return persist(held)
 
-    def fetch(self, found: Found) -> Path:
+    def fetch(self, found: FoundCheckpoint) -> Path:
         """A folder with the checkpoint's files; the weights for others to read are left there.
 
         Raises:
@@ -117,7 +117,9 @@ class CheckpointFiles:
         files = [file for file in manifest.files if file.path != manifest.bf16_weights]
         return persist(lambda: self.store.fetch(found.name, files))
 
-    def first_whole(self, candidates: Iterable[Found], instead: str) -> tuple[Found, Path] | None:
+    def first_whole(
+        self, candidates: Iterable[FoundCheckpoint], instead: str
+    ) -> tuple[FoundCheckpoint, Path] | None:
         """The first one that is what its manifest says, on this machine; the others are told."""
         for found in candidates:
             try:
@@ -227,10 +229,10 @@ def read_state(folder: Path) -> TrainerState:
     return TrainerState.model_validate_json((folder / TRAINER).read_bytes())
 
 
-def _best_first(found: Iterable[Found]) -> list[Found]:
+def _best_first(found: Iterable[FoundCheckpoint]) -> list[FoundCheckpoint]:
     """Those that were judged, by validation loss, then step; of two attempts the newer first."""
 
-    def order(one: Found) -> tuple[float, int, int]:
+    def order(one: FoundCheckpoint) -> tuple[float, int, int]:
         loss = one.manifest.validation_loss
         assert loss is not None
         return loss, one.manifest.step, -one.manifest.attempt

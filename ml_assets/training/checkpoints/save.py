@@ -26,7 +26,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.store.checkpoints import Found
+from ml_assets.store.checkpoints import FoundCheckpoint
 from ml_assets.store.retries import persist
 from ml_assets.training.checkpoints.files import CheckpointFiles, Written, read_state
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
@@ -248,7 +248,9 @@ class Checkpoints:
             ]
 
     @contextmanager
-    def _first_whole(self, found: Sequence[Found], instead: str) -> Iterator["_Held | None"]:
+    def _first_whole(
+        self, found: Sequence[FoundCheckpoint], instead: str
+    ) -> Iterator["_Held | None"]:
         """The first one that is what its manifest says, on each machine; the others are told."""
         for one in found:
             try:
@@ -272,7 +274,7 @@ class Checkpoints:
 class _Held:
     """A verified checkpoint on this machine."""
 
-    found: Found
+    found: FoundCheckpoint
     folder: Path
 
 

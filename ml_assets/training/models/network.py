@@ -12,7 +12,7 @@ from ml_assets.training.models.layers import Masks
 Augment = Callable[[torch.Tensor, torch.Tensor, torch.Generator], tuple[torch.Tensor, torch.Tensor]]
 """(numeric [n, f], categorical [n, c], generator) -> the same two, changed."""
 Part = Literal["heads", "columns", "rows"]
-"""Of a layer that ranks share: the outputs of its heads (queries, keys and values on top of each
+"""What of a layer ranks share: the outputs of its heads (queries, keys and values on top of each
 other), its outputs, or its inputs."""
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program.events import Failed, Heartbeat
 from ml_assets.spec.program.exit_codes import EXIT_DONE
 from ml_assets.spec.program.pod import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from ml_assets.errors import StoreAway
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import Request
 from ml_assets.spec.program.exit_codes import (
     EXIT_BUG,
@@ -65,13 +65,11 @@ class NodeRendezvous:
         """Wait until the first pod listens: its image may come later than torchrun waits."""
         if self.index == 0:
             return
+        from tenacity import Retrying, retry_if_exception_type, wait_fixed
+
         host, _, port = self.endpoint.rpartition(":")
-        while True:
-            try:
-                socket.create_connection((host, int(port)), timeout=5.0).close()
-                return
-            except OSError:
-                time.sleep(_BETWEEN_TRIES)
+        again = Retrying(retry=retry_if_exception_type(OSError), wait=wait_fixed(_BETWEEN_TRIES))
+        again(socket.create_connection, (host, int(port)), timeout=5.0).close()
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class PodConfig:
     """See ``stage``."""
 
 
-class Program:
+class ChildProgram:
     """Started by the main thread: the kernel ends the program with the thread that started it.
 
     Args:
@@ -164,7 +162,7 @@ class Pod:
     config: PodConfig
     _deadline: Deadline = field(default_factory=Deadline)
     _told: bool = False
-    _program: Program | None = None
+    _program: ChildProgram | None = None
 
     def __post_init__(self) -> None:
         folder, _, self._file = self.config.request.rpartition("/")
@@ -189,7 +187,7 @@ class Pod:
         """
         if self.config.rendezvous is not None:  # there will be a torchrun: it loads meanwhile
             threads = int(os.environ.get("OMP_NUM_THREADS", "1"))  # the ranks', read when it loads
-            self._program = Program(None, threads, self.config.grace)
+            self._program = ChildProgram(None, threads, self.config.grace)
         try:
             end = self._worked(self._beside(self._prepared))
         except _Told:
@@ -283,16 +281,16 @@ class Pod:
             return PodEnd(EXIT_DONE, "done")
         return end
 
-    def _started(self, start: Start, request: Request) -> Program:
+    def _started(self, start: Start, request: Request) -> ChildProgram:
         arguments = [request.verb, "--request", str(self._folder / self._file)]
         command, threads = start.command(arguments), request.world.threads
         if self._program is None:
-            self._program = Program(command, threads, self.config.grace)
+            self._program = ChildProgram(command, threads, self.config.grace)
         else:
             self._program.begin(command, threads)
         return self._program
 
-    def _followed(self, program: Program) -> int:
+    def _followed(self, program: ChildProgram) -> int:
         """The code of the process that was started; it is ended where it would go on in vain."""
         since = float("inf")
         while (code := program.exit_code()) is None:

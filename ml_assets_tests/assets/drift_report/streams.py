@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.drift_report.columns import Reference, judge_columns
-from ml_assets.assets.drift_report.findings import Finding, KindVerdict, Window
+from ml_assets.assets.drift_report.findings import Finding, JudgedPeriod, KindVerdict
 from ml_assets.assets.drift_report.verdict import KINDS, conclude
 from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, count, make_profile
 from ml_assets.spec.drift import DriftBounds, DriftSpec
@@ -95,21 +95,23 @@ class Stream:
     def judge(self, window: Period) -> list[Finding]:
         return judge_columns(self.reference, None, window, DriftBounds(), ALPHA, "features")
 
-    def seen(self, window: Period) -> Window:
+    def seen(self, window: Period) -> JudgedPeriod:
         """A window as a report holds it."""
-        return Window(period=window.period, rows=window.rows, findings=tuple(self.judge(window)))
+        return JudgedPeriod(
+            period=window.period, rows=window.rows, findings=tuple(self.judge(window))
+        )
 
     def drifted(self, window: Period) -> set[tuple[str, str]]:
         """(kind, column) of what is beyond its bound."""
         return drifted(self.seen(window))
 
 
-def drifted(window: Window) -> set[tuple[str, str]]:
+def drifted(window: JudgedPeriod) -> set[tuple[str, str]]:
     """(kind, column) of what is beyond its bound."""
     return {(one.kind, one.column) for one in window.findings if one.drifted}
 
 
-def alarms(windows: Sequence[Window], spec: DriftSpec) -> list[tuple[KindVerdict, ...]]:
+def alarms(windows: Sequence[JudgedPeriod], spec: DriftSpec) -> list[tuple[KindVerdict, ...]]:
     """After each window, the kinds that alarm then: by the rule that a pipeline declares."""
     ends = range(1, len(windows) + 1)
     told = (conclude(windows[max(end - spec.windows, 0) : end], spec, {}) for end in ends)

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.drift_report.compare import Comparison, NewPeriod, judge_loss
-from ml_assets.assets.drift_report.findings import DriftReport, Window
+from ml_assets.assets.drift_report.findings import DriftReport, JudgedPeriod
 from ml_assets.assets.drift_report.pictures import at_a_glance, drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm, remember
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss, period_loss
@@ -62,13 +62,13 @@ def judging() -> Comparison:
     return Comparison(baseline(train), train, SPEC)
 
 
-def judge(judging: Comparison, rows: pl.DataFrame, spread: float = 1.0) -> Window:
+def judge(judging: Comparison, rows: pl.DataFrame, spread: float = 1.0) -> JudgedPeriod:
     draw = np.random.default_rng(3)
     predictions = pl.DataFrame({"prediction": draw.beta(2, 5, len(rows)) ** spread})
     return judging.judge(NewPeriod("20", rows, predictions=predictions))
 
 
-def drifted(window: Window) -> set[tuple[str, str]]:
+def drifted(window: JudgedPeriod) -> set[tuple[str, str]]:
     return {(one.kind, one.column) for one in window.findings if one.drifted}
 
 
@@ -144,7 +144,7 @@ def test_a_loss_that_would_have_to_double_cannot_alarm() -> None:
     assert found.is_blind
     (told,) = [
         one
-        for one in conclude([Window(period="1", rows=9, findings=(found,))], SPEC, {})
+        for one in conclude([JudgedPeriod(period="1", rows=9, findings=(found,))], SPEC, {})
         if one.kind == "performance"
     ]
     assert told.word == "cannot alarm"

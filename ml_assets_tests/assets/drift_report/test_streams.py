@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from ml_assets.assets.drift_report.findings import Window
+from ml_assets.assets.drift_report.findings import JudgedPeriod
 from ml_assets.assets.evaluation_report.drift_profile import count
 from ml_assets.spec.drift import DriftSpec
 from ml_assets_tests.assets.drift_report.streams import SOUND, Fault, Stream, alarms, drifted, rows
@@ -19,7 +19,7 @@ def stream(rows_a_period: int) -> Stream:
 
 
 @cache
-def unchanged(rows_a_period: int, size: int) -> list[Window]:
+def unchanged(rows_a_period: int, size: int) -> list[JudgedPeriod]:
     """So many rows each, judged."""
     one, draw = stream(rows_a_period), np.random.default_rng(size)
     return [one.seen(window) for window in one.windows(draw, size, WINDOWS)]

@@ -2,7 +2,13 @@
 
 from datetime import UTC, datetime, timedelta
 
-from ml_assets.assets.drift_report.findings import Alarm, DriftReport, Finding, Measure, Window
+from ml_assets.assets.drift_report.findings import (
+    Alarm,
+    DriftReport,
+    Finding,
+    JudgedPeriod,
+    Measure,
+)
 from ml_assets.assets.drift_report.verdict import (
     Retrain,
     Wait,
@@ -21,7 +27,9 @@ SPEC = DriftSpec(windows=3, alarm_at=2)
 RETRAIN = RetrainSpec(cooldown=timedelta(hours=6), runs_per_day=2)
 
 
-def window(period: str, psi: float = 0.01, kind: DriftKind = "features", **more: float) -> Window:
+def window(
+    period: str, psi: float = 0.01, kind: DriftKind = "features", **more: float
+) -> JudgedPeriod:
     values = {"x": psi, **more}
     findings = [
         Finding(
@@ -31,10 +39,10 @@ def window(period: str, psi: float = 0.01, kind: DriftKind = "features", **more:
         )
         for column, value in values.items()
     ]
-    return Window(period=period, rows=1000, findings=tuple(findings))
+    return JudgedPeriod(period=period, rows=1000, findings=tuple(findings))
 
 
-def report(*windows: Window, alarm: Alarm | None = None, model: str = MODEL) -> DriftReport:
+def report(*windows: JudgedPeriod, alarm: Alarm | None = None, model: str = MODEL) -> DriftReport:
     outcomes = conclude(windows, SPEC, {})
     return DriftReport(
         pipeline="p",
@@ -70,17 +78,17 @@ def test_a_bound_that_hardly_anything_exceeds_is_told_as_that() -> None:
     seeing = Measure(statistic="psi", value=0.1, bound=0.2)
     x = Finding(kind="features", column="x", measures=(blind,))
     y = Finding(kind="features", column="y", measures=(blind, seeing))
-    both = Window(period="1", rows=9, findings=(x, y))
+    both = JudgedPeriod(period="1", rows=9, findings=(x, y))
     (told,) = [one for one in conclude([both], SPEC, {}) if one.kind == "features"]
     assert (
         "1 of 2 columns cannot alarm, x for one: hardly anything exceeds a Jensen-Shannon distance"
         " of 1, because the periods that it is held to differ that much by themselves"
     ) in told.reason
     assert told.word == "ok"
-    alone = report(Window(period="1", rows=9, findings=(x,)))
+    alone = report(JudgedPeriod(period="1", rows=9, findings=(x,)))
     assert alone.outcomes[0].word == "cannot alarm"
     assert "but these cannot alarm: features" in summary(alone)
-    sees = Window(period="1", rows=9, findings=(y,))
+    sees = JudgedPeriod(period="1", rows=9, findings=(y,))
     (told,) = [one for one in conclude([sees], SPEC, {}) if one.kind == "features"]
     assert "cannot alarm" not in told.reason
 

@@ -9,7 +9,7 @@ import pytest
 from ml_assets.assets.evaluation_report.build_report import ChampionScores, judge
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.errors import SpecError
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import ValueBaseline
 
 SPAN = ("2013-11-04", "2013-11-11")

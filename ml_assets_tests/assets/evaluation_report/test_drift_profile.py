@@ -9,8 +9,8 @@ import pytest
 from ml_assets.assets.drift_report.distances import distances
 from ml_assets.assets.evaluation_report.drift_profile import (
     KNOWN,
+    BinColumns,
     CategoryBins,
-    Columns,
     NumericBins,
     count,
     fit_bins,
@@ -65,7 +65,7 @@ def test_a_word_is_frequent_rare_new_or_null() -> None:
     words = ["a"] * 50 + [f"w{n}" for n in range(40)]
     bins = fit_bins(pl.DataFrame({"w": words}), [], ["w"])
     new = count(pl.DataFrame({"w": ["a", "a", "never", None, words[-1]]}), bins, None)
-    columns = Columns(bins)
+    columns = BinColumns(bins)
     row = columns.matrix(new)[0]
     assert row[0] == 2
     assert row[columns.new[0]] == 1
@@ -77,7 +77,7 @@ def test_a_word_is_frequent_rare_new_or_null() -> None:
 def test_of_a_column_with_too_many_words_none_is_called_new() -> None:
     many = pl.DataFrame({"w": [str(n) for n in range(KNOWN + 1)]})
     bins = fit_bins(many, [], ["w"])
-    columns = Columns(bins)
+    columns = BinColumns(bins)
     assert columns.new[0] == -1
     assert sum(count(pl.DataFrame({"w": ["never"]}), bins, None).counts[0]) == 1
 

@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ml_assets.assets.evaluation_report.baselines import Texts, score_texts
 from ml_assets.assets.evaluation_report.bootstrap import Resampler
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Truth
-from ml_assets.assets.evaluation_report.text_baselines import Texts, score_texts
 from ml_assets.errors import EvidenceError
 from ml_assets.spec.texts import TextBaseline, Tokens
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
-from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.assets.hyperparameter_search.population import Population
 from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
 from ml_assets.assets.hyperparameter_search.study_memory import answering
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
 from ml_assets.launch.session_name import train_session
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, TrainResult, World
@@ -113,7 +113,7 @@ class Curves:
         )
 
 
-def plan_of(spec: PipelineSpec, more: Mapping[str, Any], parallel: int = 2) -> Plan:
+def plan_of(spec: PipelineSpec, more: Mapping[str, Any], parallel: int = 2) -> StudyPlan:
     """A study of the learning rate and the width of the irises' network."""
     search = SearchSpec.model_validate(
         {
@@ -128,11 +128,11 @@ def plan_of(spec: PipelineSpec, more: Mapping[str, Any], parallel: int = 2) -> P
         }
     )
     base = TrainJob(spec.name, spec.model, spec.training, DATA)
-    return Plan(spec, search, base, parallel, 1)
+    return StudyPlan(spec, search, base, parallel, 1)
 
 
 def studied(
-    plan: Plan,
+    plan: StudyPlan,
     launcher: Curves,
     folder: Path,
     said: list[str] | None = None,

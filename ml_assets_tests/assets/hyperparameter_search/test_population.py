@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ml_assets.assets.hyperparameter_search.optuna_study import Part, Proposal
+from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, TrainingPart
 from ml_assets.assets.hyperparameter_search.page import schedule_table, study_page
-from ml_assets.assets.hyperparameter_search.plan import Plan
+from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.spec.pipeline import PipelineSpec
@@ -24,7 +24,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> PipelineSpec:
     return iris_spec(tmp_path_factory.mktemp("spec"))
 
 
-def population(spec: PipelineSpec, **more: Any) -> Plan:
+def population(spec: PipelineSpec, **more: Any) -> StudyPlan:
     asked = {"method": "population", "trials": 8, "rounds": 5, "parameters": RATE, **more}
     return plan_of(spec, asked)
 
@@ -147,7 +147,7 @@ def test_a_round_is_its_share_of_the_epochs_with_the_weights_of_its_parent(
 ) -> None:
     plan = population(spec, rounds=4)
     value = {"training.learning_rate": 0.02}
-    jobs = [plan.job(Proposal(8 * n, value, part=Part(n))) for n in range(4)]
+    jobs = [plan.job(Proposal(8 * n, value, part=TrainingPart(n))) for n in range(4)]
     assert [job.training.epochs for job in jobs] == [8, 8, 7, 7]
     assert len({job.training.seed for job in jobs}) == 4, "rows come in another order each round"
     assert {job.training.schedule for job in jobs} == {"constant"}

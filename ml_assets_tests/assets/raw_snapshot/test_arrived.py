@@ -11,7 +11,7 @@ import pytest
 
 import ml_assets.pipelines
 from ml_assets.actions.reload import reload_ui
-from ml_assets.assets.raw_snapshot.arrived import arrived_until
+from ml_assets.assets.raw_snapshot.readers.listing import arrived_until
 from ml_assets.definitions import defs
 from ml_assets.extras.demo.outside_world import WEEKS, lay_out
 from ml_assets.spec.load import load_spec

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ml_assets.assets.raw_snapshot.readers.event_log import Batch, consume
+from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume
 from ml_assets.assets.raw_snapshot.readers.read import read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (

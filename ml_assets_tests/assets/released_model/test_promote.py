@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ml_assets.actions.override import Overridden, override
+from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import (
     AlreadyReleased,
     Refused,
@@ -315,7 +315,7 @@ def test_a_canary_that_did_not_pass_stays_until_a_person_answers_for_it(store):
     assert "refused the model. champion" in reasons(go_on(store, there))
     assert stages(read(store, PIPELINE)) == {"canary": A}
     said = override(store, PIPELINE, None, "ada", "the strike")
-    assert isinstance(said, Overridden)
+    assert isinstance(said, OverrideMade)
     assert (said.entry.overrides, said.entry.gates) == (3, ("champion",))
     moved = go_on(store, there)
     assert isinstance(moved, Released)

@@ -10,7 +10,7 @@ from ml_assets.extras.recall.recall import carry_out, extent, lift
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.recalls import active, quarantine, recalled, require_sound
 from ml_assets.records.record_history import read_history
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, read_record

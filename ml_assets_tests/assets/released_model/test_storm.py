@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.actions.override import Overridden, override
+from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.assets.released_model.rollback import RolledBack, Way, roll_back
 from ml_assets.records.ledger.audit import problems
@@ -58,7 +58,7 @@ def at_once(folder: Path, commands: Sequence[Command]) -> list[int]:
                 store = EmbeddedStore(folder)
                 store.resolve()
                 os.read(gate, 1)  # until the parent closes it
-                won = isinstance(command(store), Released | RolledBack | Overridden)
+                won = isinstance(command(store), Released | RolledBack | OverrideMade)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)

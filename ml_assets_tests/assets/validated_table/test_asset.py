@@ -17,8 +17,8 @@ from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
+from ml_assets.spec.recalls import RELEASE_REASON, RELEASED_BY
 from ml_assets.spec.records import StageRecord
-from ml_assets.spec.rows_released import RELEASE_REASON, RELEASED_BY
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.open import open_snapshots

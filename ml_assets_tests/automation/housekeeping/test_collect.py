@@ -18,11 +18,11 @@ from ml_assets.errors import StateInUse, StorageError
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.program import SCHEMA_FILE, ModelManifest, ShardSchema
+from ml_assets.store.home import exclusive
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.locks import exclusive
 from ml_assets.store.objects import file_digest, verify
 from ml_assets_tests.actions.house import DAY, PIPELINE, House, Trained, working_on
 

@@ -12,7 +12,7 @@ from ml_assets.adapters.resources import StoresResource
 from ml_assets.automation.housekeeping import job as housekeeping
 from ml_assets.definitions import build
 from ml_assets.settings import read_settings
-from ml_assets.store.locks import exclusive
+from ml_assets.store.home import exclusive
 from ml_assets_tests.actions.house import House
 
 QUIET = {"telemetry": {"enabled": False}}

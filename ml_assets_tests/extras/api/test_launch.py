@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from ml_assets.assets.released_model.find_release import find_release
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.records.loading import find_release
+from ml_assets.spec.base import canonical_json
 from ml_assets.store.objects import describe
 from ml_assets.store.open import shared_snapshots
 from ml_assets.store.pipeline_context import open_pipeline

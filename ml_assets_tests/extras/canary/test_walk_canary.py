@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
-from ml_assets.assets.released_model.abort import abort
+from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.graph.code_version import code_version_of
@@ -15,7 +15,7 @@ from ml_assets.graph.publish import Draft, Work
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import Interval, LedgerEntry
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import asked_for

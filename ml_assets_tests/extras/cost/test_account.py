@@ -18,7 +18,7 @@ from ml_assets.assets.trained_model.cost.split import node_time
 from ml_assets.cli.main import main
 from ml_assets.extras.cost.account import account
 from ml_assets.extras.cost.bill import By
-from ml_assets.extras.cost.document import document
+from ml_assets.extras.cost.command import document
 from ml_assets.records.data_steps import data_steps
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises

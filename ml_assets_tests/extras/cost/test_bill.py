@@ -19,7 +19,7 @@ from ml_assets.assets.trained_model.cost.money import (
 )
 from ml_assets.assets.trained_model.cost.split import PARTS, node_time, split_session
 from ml_assets.extras.cost.bill import BY, bill, whole
-from ml_assets.extras.cost.estimate import Estimate
+from ml_assets.extras.cost.estimate import TimeEstimate
 from ml_assets.settings import PRICE_CLASSES, prices_of
 from ml_assets.spec.usage import AttemptUsage, Held
 
@@ -145,7 +145,7 @@ def test_the_dearest_line_comes_first_and_months_come_in_their_order():
 
 def test_an_attempt_counts_in_the_month_in_which_it_was_asked_for():
     late = job(hours=(2, 3), begin=datetime(2026, 1, 31, 23, tzinfo=UTC))
-    january, february = bill([late], "month", {late.name: Estimate(4 * HOUR, "")})
+    january, february = bill([late], "month", {late.name: TimeEstimate(4 * HOUR, "")})
     assert (january.node_time, february.node_time) == (2 * HOUR, 3 * HOUR)
     assert january.expected is not None and february.expected is None
     assert (january.expected.actual, january.expected.off_by) == (5 * HOUR, 0.25)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ml_assets.assets.trained_model.cost.money import HOUR, exact
-from ml_assets.extras.cost.shares import NO_JOB, Share, shares, together
+from ml_assets.extras.cost.bill import NO_JOB, Share, shares, together
 from ml_assets.records.data_steps import DataStep
 from ml_assets_tests.extras.cost.test_bill import BEGIN, job
 

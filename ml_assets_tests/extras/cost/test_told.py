@@ -13,7 +13,7 @@ from ml_assets.cli.main import main
 from ml_assets.records.experiments import Begun, Words, add, begin
 from ml_assets.records.run_usage import RunUsage, Whose
 from ml_assets.settings import Prices, prices_of, read_settings
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.usage import AttemptUsage, Held, Mark
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises

@@ -18,7 +18,7 @@ from ml_assets.extras.prove.claim import Claims
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.record_history import Made, RunHistory
 from ml_assets.records.run_record import RunRecord, record_bytes
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.program.identity import machine_here
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from ml_assets.actions.home_page import Tile, states
-from ml_assets.assets.released_model.abort import abort
 from ml_assets.assets.released_model.promote import Released, release
+from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
 from ml_assets.extras.serving.door import CHECK, served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER, Answered, PredictionLog

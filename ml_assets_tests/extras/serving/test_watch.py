@@ -3,20 +3,22 @@
 import numpy as np
 import pytest
 
-from ml_assets.extras.serving.watch import Seen, Watch, gap, surely
+from ml_assets.extras.serving.watch import CanaryWatch, RecentAnswers, gap, surely
 from ml_assets.spec.rollout import AbortSpec
 
 
-def seen(draw: np.random.Generator, rows: int, shift: float = 0.0, slow: float = 1.0) -> Seen:
-    found = Seen()
+def seen(
+    draw: np.random.Generator, rows: int, shift: float = 0.0, slow: float = 1.0
+) -> RecentAnswers:
+    found = RecentAnswers()
     for prediction in draw.beta(2, 5, rows):
         answer = np.array([[min(1.0, prediction + shift)]])
         found.answered(answer, slow * draw.lognormal(-5, 0.4))
     return found
 
 
-def watch(canary: Seen, champion: Seen) -> Watch:
-    return Watch(AbortSpec(), "binary", champion, canary)
+def watch(canary: RecentAnswers, champion: RecentAnswers) -> CanaryWatch:
+    return CanaryWatch(AbortSpec(), "binary", champion, canary)
 
 
 def test_a_canary_like_the_champion_is_never_out() -> None:
@@ -32,7 +34,7 @@ def test_a_canary_like_the_champion_is_never_out() -> None:
 def test_a_moment_in_which_the_machine_was_slow_for_both_puts_none_out() -> None:
     """Of twenty rows one is the canary's: its last thousand are of twenty times as long."""
     draw = np.random.default_rng(7)
-    both = Watch(AbortSpec(), "binary")
+    both = CanaryWatch(AbortSpec(), "binary")
     for number in range(40_000):
         slow = 50.0 if 10_000 < number < 13_000 else 1.0
         answer, seconds = draw.beta(2, 5, (1, 1)), slow * draw.lognormal(-5, 0.4)
@@ -65,7 +67,7 @@ def test_a_canary_that_cannot_answer_is_out() -> None:
 
 
 def test_nothing_is_judged_by_few_rows() -> None:
-    canary = Seen()
+    canary = RecentAnswers()
     canary.could_not(49, 9.0)
     assert watch(canary, seen(np.random.default_rng(7), 1000)).reason() is None
 

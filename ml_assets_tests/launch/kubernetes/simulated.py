@@ -11,7 +11,7 @@ from kubernetes.client import ApiException
 from urllib3.exceptions import NewConnectionError, ProtocolError
 
 from ml_assets.launch.kubernetes.connection import Connections
-from ml_assets.launch.kubernetes.resources import Page
+from ml_assets.launch.kubernetes.resources import ObjectList
 from ml_assets.launch.kubernetes.retries import ClusterCalls, SilentStream, Trouble, broken_by
 
 HOUR = 3600.0
@@ -66,7 +66,7 @@ class Simulated:
     def _list(self, client, kind):
         self._answer(client, "list")
         self.catch_up()
-        return Page(list(self.objects.values()), str(next(self.versions)))
+        return ObjectList(list(self.objects.values()), str(next(self.versions)))
 
     def _answer(self, client, what):
         error = self.fault(what, self.now) if self.fault else None

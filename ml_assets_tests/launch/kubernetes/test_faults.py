@@ -18,7 +18,7 @@ from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
 from ml_assets.spec.program.identity import Program, program_here

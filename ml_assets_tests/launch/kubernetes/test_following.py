@@ -13,7 +13,7 @@ from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder, jo
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import World
 from ml_assets.spec.program.events import Heartbeat, Metrics, Progress
 from ml_assets.spec.program.pod import REQUEST, PodHeartbeats, attempt_of, heartbeats_name

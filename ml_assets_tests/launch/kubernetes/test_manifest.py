@@ -27,8 +27,7 @@ from ml_assets.launch.kubernetes.manifest import (
     service_manifest,
 )
 from ml_assets.settings import Cluster
-from ml_assets.settings.cluster import Taint
-from ml_assets.settings.kubernetes_syntax import bytes_of
+from ml_assets.settings.cluster import Taint, bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST, VERDICTS

@@ -16,7 +16,7 @@ from ml_assets.launch.kubernetes.names import (
     selector_of,
     slug_of,
 )
-from ml_assets.settings.kubernetes_syntax import is_dns_label, is_label_key, is_label_value
+from ml_assets.settings.cluster import is_dns_label, is_label_key, is_label_value
 from ml_assets.spec.cluster import MAX_NODES
 from ml_assets.spec.program import World
 

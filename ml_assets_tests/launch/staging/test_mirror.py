@@ -9,7 +9,7 @@ from ml_assets.errors import StoreAway
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program.events import Heartbeat, heartbeat_file
 from ml_assets.spec.program.pod import (
     REQUEST,

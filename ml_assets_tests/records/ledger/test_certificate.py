@@ -14,9 +14,9 @@ from ml_assets.records.ledger.certificate import (
 )
 from ml_assets.records.ledger.chain import append, path_of, read, record_decision
 from ml_assets.records.loading import certificate_of
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import PAYLOAD_TYPE, Provenance
-from ml_assets.spec.program.identity import Machine, Node, Place, Program
+from ml_assets.spec.program.identity import Machine, Node, NodePlace, Program
 from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.store.signing import Keys
 from ml_assets_tests.records.conftest import PIPELINE, A, B, decision, evidence, gate
@@ -49,7 +49,7 @@ PROVENANCE = Provenance(
                 gpus=("NVIDIA H100",),
                 gpu_driver=None,
             ),
-            place=Place(index=0, pod="p-0", node="n", node_type="a3", image="r/t@sha256:5"),
+            place=NodePlace(index=0, pod="p-0", node="n", node_type="a3", image="r/t@sha256:5"),
         ),
     ),
 )

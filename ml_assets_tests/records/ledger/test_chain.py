@@ -11,7 +11,7 @@ from ml_assets.errors import StorageError
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.chain import read, record_decision, register
 from ml_assets.records.ledger.stages import champion, latest_decision
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, type_text
-from ml_assets.assets.raw_snapshot.text_values import PLAINLY, Written
+from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TextFormat
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.spec.sources import COMMAS, Dialect
 
@@ -21,7 +21,7 @@ def parse_csv(
     null_values: Sequence[str],
     where: str,
     dialect: Dialect = COMMAS,
-    written: Written = PLAINLY,
+    written: TextFormat = PLAINLY,
 ) -> pl.DataFrame:
     """Parse and type a CSV file. Blank lines are skipped.
 

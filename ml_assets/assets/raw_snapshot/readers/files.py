@@ -10,17 +10,21 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.event_log import Batch, consume
-from ml_assets.assets.raw_snapshot.readers.json_lines import parse_lines
-from ml_assets.assets.raw_snapshot.readers.listing import KEPT, Found, Listing
+from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume, parse_lines
+from ml_assets.assets.raw_snapshot.readers.listing import KEPT, ListedFile, Listing
 from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
-from ml_assets.assets.raw_snapshot.readers.places import Place, content, digest, place_of
+from ml_assets.assets.raw_snapshot.readers.places import (
+    Place,
+    content,
+    digest,
+    newest_version,
+    place_of,
+    unpacked,
+)
 from ml_assets.assets.raw_snapshot.readers.references import read_references, reference_receipt
-from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
-from ml_assets.assets.raw_snapshot.readers.versions import newest_version
 from ml_assets.assets.raw_snapshot.schema import Reading
-from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import SourceError, counted
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource
@@ -143,7 +147,7 @@ def _is_binary(source: PathSource) -> bool:
     return isinstance(source, FilesSource) and source.format == "binary"
 
 
-def _parse(found: Delivery, file: Found, raw: bytes) -> pl.DataFrame:
+def _parse(found: Delivery, file: ListedFile, raw: bytes) -> pl.DataFrame:
     source, where = found.source, _where(found, file)
     if not raw.strip():
         raise SourceError(f"{where} is empty ({len(raw)} bytes). {_EMPTY}")
@@ -157,7 +161,7 @@ def _parse(found: Delivery, file: Found, raw: bytes) -> pl.DataFrame:
         return parse_lines(text, columns, where)
     if source.format == "jsonl":
         return parse_lines(text, source.columns, where)
-    nulls, written = source.null_values, Written.of(source)
+    nulls, written = source.null_values, TextFormat.of(source)
     return parse_csv(text, source.columns, nulls, where, source.dialect, written)
 
 
@@ -193,7 +197,7 @@ def _receipt(found: Delivery, digests: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _where(found: Delivery, file: Found) -> str:
+def _where(found: Delivery, file: ListedFile) -> str:
     return f"{found.title}: {found.place.title(file.path)}"
 
 

@@ -3,26 +3,36 @@
 Files without any row of a partition, by the table's own statistics, are not opened.
 """
 
+import os
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.look import Key, Looked
+from ml_assets.assets.raw_snapshot.readers.look import (
+    Key,
+    Looked,
+    look_in_turn,
+    range_of,
+    rows_receipt,
+)
 from ml_assets.assets.raw_snapshot.readers.parquet import frame_of
-from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
-from ml_assets.assets.raw_snapshot.readers.rows_read import range_of, rows_receipt
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.schema import Reading, check_names, from_typed
-from ml_assets.errors import SourceError, counted
-from ml_assets.spec.canonical import digest_of
+from ml_assets.errors import SourceError, counted, quoted
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow
-from ml_assets.spec.sources import LakeSource
+from ml_assets.spec.paths import S3
+from ml_assets.spec.sources import DeltaSource, IcebergSource, LakeSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.dataset as ds
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import DataScan
 
 
 class LakeTable(Protocol):
@@ -104,13 +114,9 @@ def look_at_lake(
 def _open(name: str, source: LakeSource, root: Path) -> tuple[LakeTable, str]:
     """The table with the declared columns, every row of some partition; and how it is called."""
     if source.kind == "delta":
-        from ml_assets.assets.raw_snapshot.readers.delta import DeltaLake
-
         table = DeltaLake(name, source, root)
         where = f"{name}: Delta table {source.path}"
     else:
-        from ml_assets.assets.raw_snapshot.readers.iceberg import Iceberg
-
         table = Iceberg(name, source)
         where = f"{name}: Iceberg table {source.table} of {source.catalog}"
     check_names(table.columns, source.columns, where)
@@ -131,3 +137,191 @@ def _receipt(
 ) -> dict[str, Any]:
     rows = rows_receipt(frame, source.watermark, window)
     return {"kind": source.kind, **rows, "version": table.version}
+
+
+INSTALL_DELTA = (
+    "pip install -c requirements.lock -e '.[delta]' in the project's folder, or"
+    " pip install 'ml_assets[delta]'"
+)
+
+
+class DeltaLake:
+    """See ``LakeTable``.
+
+    Raises:
+        SourceError: deltalake is not installed, there is no such table or version, or it holds
+            what cannot be read.
+    """
+
+    def __init__(self, name: str, source: DeltaSource, root: Path) -> None:
+        try:
+            from deltalake import DeltaTable
+            from deltalake.exceptions import DeltaError
+        except ImportError as error:
+            raise SourceError(
+                f"{name}: a Delta table is to be read, and deltalake is not installed here."
+                f" Remedy: {INSTALL_DELTA}."
+            ) from error
+        self._source = source
+        place = source.path if source.path.startswith(S3) else str(root / source.path)
+        try:
+            table = DeltaTable(place, version=source.version, storage_options=_options(place))
+            self.version = table.version()
+            self._rows: ds.Dataset = table.to_pyarrow_dataset()
+        except (DeltaError, OSError, ValueError) as error:
+            said = quoted((str(error).splitlines() or [type(error).__name__])[0])
+            at = "" if source.version is None else f" at version {source.version}"
+            raise SourceError(
+                f"{name}: the Delta table {place} cannot be read{at}: {said}. Correct 'path' or"
+                " 'version' of this source in defs.yaml; a folder with _delta_log is expected"
+                " there."
+            ) from error
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self._rows.schema.names)
+
+    def files(self, window: PartitionWindow | None) -> list[str]:
+        return [found.path for found in self._rows.get_fragments(filter=self._within(window))]
+
+    def count(self, window: PartitionWindow | None) -> int:
+        return self._rows.count_rows(filter=self._within(window))
+
+    def count_unplaced(self) -> int:
+        return self._rows.count_rows(filter=self._watermark.is_null())
+
+    def rows(self, window: PartitionWindow | None) -> "pa.Table":
+        return self._rows.to_table(columns=list(self._source.columns), filter=self._within(window))
+
+    @cached_property
+    def _watermark(self) -> "ds.Expression":
+        import pyarrow.dataset as ds
+
+        return ds.field(str(self._source.watermark))
+
+    def _within(self, window: PartitionWindow | None) -> "ds.Expression | None":
+        import pyarrow as pa
+
+        if window is None:
+            return None
+        kind: Any = self._rows.schema.field(str(self._source.watermark)).type
+        if not pa.types.is_timestamp(kind):
+            raise SourceError(
+                f"The watermark {self._source.watermark!r} of the Delta table {self._source.path}"
+                f" is {kind}; a range needs a timestamp. Name another one in defs.yaml."
+            )
+        first, last = (
+            pa.scalar(at, pa.timestamp("us", "UTC")) for at in (window.start, window.end)
+        )
+        first, last = (at.cast(pa.timestamp("us", kind.tz)) for at in (first, last))
+        return (self._watermark >= first) & (self._watermark < last)
+
+
+def _options(place: str) -> dict[str, str] | None:
+    """The options of a store that is no AWS, which may have no certificate; else None."""
+    if not place.startswith(S3):
+        return None
+    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+    return {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else None
+
+
+INSTALL_ICEBERG = (
+    "pip install -c requirements.lock -e '.[iceberg]' in the project's folder, or"
+    " pip install 'ml_assets[iceberg]'"
+)
+
+
+class Iceberg:
+    """See ``LakeTable``.
+
+    Raises:
+        SourceError: pyiceberg is not installed, the catalog does not answer, or there is no such
+            table or snapshot.
+    """
+
+    def __init__(self, name: str, source: IcebergSource) -> None:
+        try:
+            from pyiceberg.catalog import load_catalog
+            from pyiceberg.utils.config import Config
+        except ImportError as error:
+            raise SourceError(
+                f"{name}: an Iceberg table is to be read, and pyiceberg is not installed here."
+                f" Remedy: {INSTALL_ICEBERG}."
+            ) from error
+        self._source = source
+        settings = f"PYICEBERG_CATALOG__{source.catalog.upper()}__URI"
+        try:
+            known: Any = Config().get_catalog_config(source.catalog) or {}
+            self._table = load_catalog(source.catalog, **known).load_table(source.table)
+        except (
+            Exception
+        ) as error:  # each catalog has errors of its own, and a URI may hold a secret
+            raise SourceError(
+                f"{name}: the Iceberg table {source.table} of the catalog {source.catalog} cannot"
+                f" be opened ({type(error).__name__}). Check {settings} and its neighbours, that"
+                " the catalog answers, and 'table' of this source in defs.yaml."
+            ) from None
+        current = self._table.current_snapshot()
+        number = source.version if source.version is not None else current and current.snapshot_id
+        if number is None or self._table.snapshot_by_id(number) is None:
+            raise SourceError(
+                f"{name}: the Iceberg table {source.table} has no snapshot"
+                f" {'yet' if number is None else number}. Load it, or correct 'version' of this"
+                " source in defs.yaml."
+            )
+        self.version = number
+
+    @property
+    def columns(self) -> list[str]:
+        return [field.name for field in self._scan(None).projection().fields]
+
+    def files(self, window: PartitionWindow | None) -> list[str]:
+        found = list[str]()
+        for task in self._scan(window).plan_files():
+            found += [task.file.file_path, *(file.file_path for file in task.delete_files)]
+        return found
+
+    def count(self, window: PartitionWindow | None) -> int:
+        return self._scan(window).count()
+
+    def count_unplaced(self) -> int:
+        from pyiceberg.expressions import IsNull
+
+        unplaced = IsNull(str(self._source.watermark))  # pyright: ignore[reportCallIssue]  pydantic's own
+        return self._scan(None, unplaced).count()
+
+    def rows(self, window: PartitionWindow | None) -> "pa.Table":
+        return self._scan(window).select(*self._source.columns).to_arrow()
+
+    def _scan(
+        self, window: PartitionWindow | None, where: "BooleanExpression | None" = None
+    ) -> "DataScan":
+        from pyiceberg.exceptions import ValidationError
+        from pyiceberg.expressions import AlwaysTrue
+
+        rows = where or (AlwaysTrue() if window is None else self._within(window))
+        try:
+            return self._table.scan(row_filter=rows, snapshot_id=self.version)
+        except (ValidationError, ValueError) as error:
+            raise SourceError(
+                f"The Iceberg table {self._source.table} cannot be scanned: {quoted(str(error))}"
+            ) from error
+
+    def _within(self, window: PartitionWindow) -> "BooleanExpression":
+        from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
+        from pyiceberg.types import TimestampType, TimestamptzType
+
+        name = str(self._source.watermark)
+        kind = self._table.schema().find_field(name).field_type
+        if not isinstance(kind, TimestampType | TimestamptzType):
+            raise SourceError(
+                f"The watermark {name!r} of the Iceberg table {self._source.table} is {kind}; a"
+                " range needs a timestamp. Name another one in defs.yaml."
+            )
+        ends = (window.start, window.end)
+        if isinstance(kind, TimestampType):  # holds UTC
+            ends = tuple(at.replace(tzinfo=None) for at in ends)
+        first, last = (at.isoformat() for at in ends)
+        after = GreaterThanOrEqual(name, first)  # pyright: ignore[reportCallIssue]
+        before = LessThan(name, last)  # pyright: ignore[reportCallIssue]
+        return And(after, before)

@@ -1,4 +1,5 @@
-"""Lists the files at a source's path: each one's name, size and age, without opening it."""
+"""Lists the files at a source's path: each one's name, size and age, without opening it; and finds
+how far data has arrived."""
 
 import hashlib
 import os
@@ -6,17 +7,22 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date, datetime, time
 from pathlib import Path
 from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
-from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern, Segment
+from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern, Segment, pattern_of
 from ml_assets.errors import SourceError
+from ml_assets.spec.partitions import windows
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.sources import EventsSource, FilesSource
 
 KEPT = 10_000
 """Files of one partition that are remembered one by one; beyond, only what they sum up to."""
 
 
-class Found(NamedTuple):
+class ListedFile(NamedTuple):
     """A file or object, as its folder or bucket lists it."""
 
     path: str
@@ -27,7 +33,7 @@ class Found(NamedTuple):
     """Changes with the content. Here: size and times, as web servers make it; on S3 its own."""
 
 
-class Refusal(NamedTuple):
+class RefusedName(NamedTuple):
     """A name that is there, and why nothing is read from it."""
 
     path: str
@@ -38,7 +44,7 @@ class Refusal(NamedTuple):
 class Listing:
     """The files of one partition, summed up: memory does not grow with their number."""
 
-    files: list[Found] = field(default_factory=list)
+    files: list[ListedFile] = field(default_factory=list)
     """In the order of their paths; the first ones only, see ``KEPT``."""
     count: int = 0
     bytes: int = 0
@@ -47,8 +53,8 @@ class Listing:
     """Why none of them is read."""
     _digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
 
-    def add(self, found: Found | Refusal) -> None:
-        if isinstance(found, Refusal):
+    def add(self, found: ListedFile | RefusedName) -> None:
+        if isinstance(found, RefusedName):
             self.refused = self.refused or found.said
             self._digest.update(f"{found}\n".encode("utf-8", "backslashreplace"))
             return
@@ -65,7 +71,7 @@ class Listing:
         return self._digest.hexdigest()
 
 
-def list_local(name: str, root: Path, pattern: Pattern) -> Iterator[Found | Refusal]:
+def list_local(name: str, root: Path, pattern: Pattern) -> Iterator[ListedFile | RefusedName]:
     """The files that a pattern stands for, folder by folder, each folder in order.
 
     Raises:
@@ -79,7 +85,7 @@ def list_local(name: str, root: Path, pattern: Pattern) -> Iterator[Found | Refu
         raise SourceError(_unreadable(name, error.filename or root, error)) from error
 
 
-def find_local(root: Path, path: str) -> Found | None:
+def find_local(root: Path, path: str) -> ListedFile | None:
     """A file as its folder lists it now; None: it is not there."""
     try:
         return _found(path, (root / path).stat())
@@ -92,7 +98,7 @@ class _Walk:
     name: str
     root: Path
 
-    def below(self, folder: str, segments: Sequence[Segment]) -> Iterator[Found | Refusal]:
+    def below(self, folder: str, segments: Sequence[Segment]) -> Iterator[ListedFile | RefusedName]:
         head, rest = segments[0], segments[1:]
         if head.text == ANY_DEPTH:
             yield from self.below(folder, rest)
@@ -110,34 +116,34 @@ class _Walk:
 
     def _entry(
         self, path: str, entry: "os.DirEntry[str]", rest: Sequence[Segment]
-    ) -> Iterator[Found | Refusal]:
+    ) -> Iterator[ListedFile | RefusedName]:
         odd = odd_text(self.name, path) or (
             entry.is_symlink() and leads_out(self.name, entry.path, self.root)
         )
         if odd:
-            yield Refusal(path, odd)
+            yield RefusedName(path, odd)
         elif rest and entry.is_dir():
             yield from self.below(f"{path}/", rest)
         elif not rest and entry.is_file():
             with suppress(FileNotFoundError):  # taken away meanwhile
                 yield _found(path, entry.stat())
 
-    def _file(self, path: str) -> Iterator[Found | Refusal]:
+    def _file(self, path: str) -> Iterator[ListedFile | RefusedName]:
         place = self.root / path
         if not os.path.lexists(place):
             return
         out = leads_out(self.name, place, self.root)
         if out:
-            yield Refusal(path, out)
+            yield RefusedName(path, out)
             return
         try:
             state = place.stat()
         except OSError as error:
-            yield Refusal(path, _unreadable(self.name, place, error))
+            yield RefusedName(path, _unreadable(self.name, place, error))
             return
         whole = stat.S_ISREG(state.st_mode)
         said = f"{self.name}: {place} is not a regular file, and one is expected there."
-        yield _found(path, state) if whole else Refusal(path, said)
+        yield _found(path, state) if whole else RefusedName(path, said)
 
     def _entries(self, folder: str) -> "list[os.DirEntry[str]]":
         place = self.root / folder
@@ -172,9 +178,9 @@ def _unreadable(name: str, place: Path | str, error: OSError) -> str:
     )
 
 
-def _found(path: str, state: os.stat_result) -> Found:
+def _found(path: str, state: os.stat_result) -> ListedFile:
     etag = f"{state.st_size:x}-{state.st_mtime_ns:x}"
-    return Found(path, state.st_size, state.st_mtime_ns, etag)
+    return ListedFile(path, state.st_size, state.st_mtime_ns, etag)
 
 
 def odd_text(name: str, path: str) -> str:
@@ -201,3 +207,41 @@ def odd_key(name: str, key: str) -> str:
             " its origin."
         )
     return odd_text(name, key)
+
+
+def arrived_until(spec: PipelineSpec, root: Path, now: datetime) -> date | None:
+    """The day on which the newest partition ends that a folder below ``root`` holds.
+
+    None where that is not for us to say: ``partitions.end`` has not passed, no partitioned source
+    is a folder here, nothing has arrived, or a folder has a gap, which everybody should see.
+    """
+    calendar = spec.partitions
+    zone = ZoneInfo(calendar.timezone)
+    if calendar.end is None or calendar.cadence == "hourly":  # it ends with a day, hours do not
+        return None
+    if now < datetime.combine(calendar.end, time(), zone):
+        return None
+    known = windows(calendar, now)
+    newest = 0
+    for name, pattern in _folders(spec):
+        there = [_holds(name, pattern.at(partition=window.key), root) for window in known]
+        arrived = sum(there)
+        if not all(there[:arrived]):
+            return None
+        newest = max(newest, arrived)
+    return known[newest - 1].end.astimezone(zone).date() if newest else None
+
+
+def _folders(spec: PipelineSpec) -> Iterator[tuple[str, Pattern]]:
+    for name, source in spec.sources.items():
+        if isinstance(source, FilesSource | EventsSource) and source.partitioned:
+            pattern = pattern_of(source.path)
+            if not pattern.is_s3 and not source.versioned:
+                yield name, pattern
+
+
+def _holds(name: str, pattern: Pattern, root: Path) -> bool:
+    try:
+        return any(isinstance(found, ListedFile) for found in list_local(name, root, pattern))
+    except SourceError:  # reading it says why
+        return False

@@ -1,24 +1,33 @@
 """Looks at what a source holds now: which partitions are whole, and what each would be read as.
 
 A look lists files and asks a database for counts; it reads again only what changed since the last.
-A file that is still being written is left alone until it is whole.
+A file that is still being written is left alone until it is whole. Where a look at all partitions
+of a table would take too long, the newest are looked at each time and the others in turn.
 """
 
+import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from ml_assets.assets.raw_snapshot.readers.files import PathSource, delivery, receipt_of_delivery
-from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal
+from ml_assets.assets.raw_snapshot.readers.listing import ListedFile, Listing, RefusedName
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
-from ml_assets.assets.raw_snapshot.readers.places import Folder, place_of
+from ml_assets.assets.raw_snapshot.readers.places import (
+    Folder,
+    known_at,
+    place_of,
+    unpacked,
+    version_of,
+)
 from ml_assets.assets.raw_snapshot.readers.places import content as content_of
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
-from ml_assets.assets.raw_snapshot.readers.unpack import unpacked
-from ml_assets.assets.raw_snapshot.readers.versions import known_at, version_of
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import PARTITION_FIELD
@@ -125,9 +134,9 @@ def _parts(
     }
 
 
-def _cut(name: str, source: PathSource, pattern: Pattern, found: Found | Refusal) -> str:
+def _cut(name: str, source: PathSource, pattern: Pattern, found: ListedFile | RefusedName) -> str:
     """The partition, or version, that a file belongs to."""
-    if isinstance(found, Refusal):  # of a folder, perhaps
+    if isinstance(found, RefusedName):  # of a folder, perhaps
         fields = pattern.fields(found.path) or pattern.fields_of_folder(found.path)
         cut = fields.get("version" if source.versioned else "partition")
         if cut is None:
@@ -176,7 +185,7 @@ def _time(nanoseconds: int) -> datetime:
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC)
 
 
-def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: Found) -> str:
+def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: ListedFile) -> str:
     kind = "jsonl" if isinstance(source, EventsSource) else source.format
     if kind == "binary":
         return ""
@@ -190,7 +199,7 @@ def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: Found
     return ""
 
 
-def _cut_gzip(folder: Folder, found: Found) -> str:
+def _cut_gzip(folder: Folder, found: ListedFile) -> str:
     try:
         unpacked(content_of(folder, found), found.path, found.path)
     except SourceError as error:
@@ -199,10 +208,104 @@ def _cut_gzip(folder: Folder, found: Found) -> str:
     return ""
 
 
-def _tail(folder: Folder, found: Found, size: int) -> bytes:
+def _tail(folder: Folder, found: ListedFile, size: int) -> bytes:
     try:
         with folder.opened(found) as content:
             content.seek(max(0, content.seek(0, os.SEEK_END) - size))
             return content.read(size)
     except (OSError, SourceError):
         return b""
+
+
+def rows_receipt(
+    frame: pl.DataFrame, watermark: str | None, window: PartitionWindow | None
+) -> dict[str, Any]:
+    """Independent of the order in which the rows come."""
+    text = frame.sort(frame.columns).write_csv(quote_style="non_numeric")
+    last = frame[watermark].max() if watermark else None
+    return {
+        "range": range_of(window),
+        "rows": frame.height,
+        "last": last.isoformat() if isinstance(last, datetime) else None,
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
+    }
+
+
+def range_of(window: PartitionWindow | None) -> list[str] | None:
+    """The span of time of a partition, as text; None: the whole table."""
+    return [window.start.isoformat(), window.end.isoformat()] if window else None
+
+
+NEWEST = 2
+"""Partitions that are looked at each time: most late rows are of the period that has just ended."""
+SECONDS = 5.0
+"""A look begins no other partition after that: with a tick each 30 s, a sixth of the time."""
+_NOTHING = ""
+"""The stamp of a partition that is not there."""
+_REFUSED = "refused"
+"""Holds the message, in place of the receipt of a partition that could not be read."""
+
+
+def look_in_turn(
+    places: Mapping[Key, str],
+    look: Callable[[Key], str | None],
+    read: Callable[[Key], dict[str, Any]],
+    seen: Seen,
+    now: datetime,
+) -> Looked:
+    """Look at the partitions whose turn it is; return what is known of all.
+
+    Args:
+        places: what each is remembered by, the oldest first.
+        look: its stamp, which changes when it does; None: it is not there.
+        read: its receipt; asked where the stamp is new, and where it was refused.
+    """
+    before = seen.known(places.values())
+    turns = {key: before[place].turn for key, place in places.items() if place in before}
+    stamps: dict[str, str] = {}
+    for key in _in_turn(tuple(places), turns):
+        place = places[key]
+        known, stamp = before.get(place), look(key) or _NOTHING
+        stamps[place] = stamp
+        receipt = known.receipt if known and known.stamp == stamp else None
+        if stamp != _NOTHING and (receipt is None or _REFUSED in receipt):
+            seen.pass_turn([place])  # first: if reading it ends the process, the next one follows
+            seen.look({place: stamp}, now)
+            seen.keep(place, stamp, _receipt_or_refusal(read, key))
+    seen.look(stamps, now)
+    seen.pass_turn(stamps)
+    return _remembered(places, seen)
+
+
+def _in_turn(keys: Sequence[Key], turns: Mapping[Key, int]) -> Iterator[Key]:
+    """The keys to look at now: the newest, one of the others at least, and what time allows."""
+    newest = reversed(keys[-NEWEST:])
+    others = sorted(reversed(keys[:-NEWEST]), key=lambda key: turns.get(key, 0))
+    end = time.monotonic() + SECONDS
+    for number, key in enumerate((*newest, *others)):
+        if number > NEWEST and time.monotonic() >= end:
+            return
+        yield key
+
+
+def _receipt_or_refusal(read: Callable[[Key], dict[str, Any]], key: Key) -> dict[str, Any]:
+    try:
+        return read(key)
+    except SourceError as error:
+        return {_REFUSED: str(error)}
+
+
+def _remembered(places: Mapping[Key, str], seen: Seen) -> Looked:
+    known = seen.known(places.values())
+    found = {key: known[place] for key, place in places.items() if place in known}
+    receipts = {key: one.receipt for key, one in found.items() if one.receipt}
+    absent = {key for key, one in found.items() if one.stamp == _NOTHING}
+
+    def receipt(key: Key) -> dict[str, Any]:
+        kept = dict(receipts[key])
+        if _REFUSED in kept:
+            raise SourceError(kept[_REFUSED])
+        return kept
+
+    later = tuple(key for key in places if key not in receipts and key not in absent)
+    return Looked(tuple(receipts), {}, receipt, later)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.unpack import allowed
+from ml_assets.assets.raw_snapshot.readers.places import allowed
 from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_typed
 from ml_assets.errors import SourceError, counted, quoted
 

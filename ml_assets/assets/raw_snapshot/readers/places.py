@@ -1,16 +1,29 @@
-"""The places of a source's files, behind one small port: a folder of this machine, or a bucket."""
+"""The places of a source's files, behind one small port: a folder of this machine, or a bucket.
 
+Dated versions of a table are found here, and gzip is unpacked no further than an honest file needs.
+"""
+
+import gzip
 import hashlib
+import io
 import os
+import re
 import stat
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ml_assets.assets.raw_snapshot.readers.listing import Found, Refusal, leads_out, list_local
+from ml_assets.assets.raw_snapshot.readers.listing import (
+    ListedFile,
+    RefusedName,
+    leads_out,
+    list_local,
+)
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, quoted
+from ml_assets.spec.paths import VERSION_FIELD
 
 CHUNK = 1 << 20
 MOST_BYTES = 2 << 30
@@ -23,9 +36,9 @@ _AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 class Place(Protocol):
     """A folder or a bucket, as far as a source reads it."""
 
-    def list(self, pattern: Pattern) -> Iterator[Found | Refusal]: ...
+    def list(self, pattern: Pattern) -> Iterator[ListedFile | RefusedName]: ...
 
-    def chunks(self, found: Found) -> Iterator[bytes]:
+    def chunks(self, found: ListedFile) -> Iterator[bytes]:
         """The content as it was when it was listed; another one is a SourceError."""
         ...
 
@@ -50,11 +63,11 @@ class Folder:
     name: str
     root: Path
 
-    def list(self, pattern: Pattern) -> Iterator[Found | Refusal]:
+    def list(self, pattern: Pattern) -> Iterator[ListedFile | RefusedName]:
         check_folder(self.name, pattern, self.root)
         return list_local(self.name, self.root, pattern)
 
-    def chunks(self, found: Found) -> Iterator[bytes]:
+    def chunks(self, found: ListedFile) -> Iterator[bytes]:
         file, left = self.root / found.path, found.bytes
         try:
             with self.opened(found) as content:
@@ -76,7 +89,7 @@ class Folder:
                 " it at the end."
             )
 
-    def opened(self, found: Found) -> BinaryIO:
+    def opened(self, found: ListedFile) -> BinaryIO:
         """Open what was listed: no link that took its place leads out, no pipe waits for a writer.
 
         Raises:
@@ -93,7 +106,7 @@ class Folder:
         return str(self.root / path)
 
 
-def _is(found: Found, state: os.stat_result) -> bool:
+def _is(found: ListedFile, state: os.stat_result) -> bool:
     """Whether it is the regular file that was listed."""
     now = (state.st_size, state.st_mtime_ns)
     return stat.S_ISREG(state.st_mode) and now == (found.bytes, found.modified_ns)
@@ -121,7 +134,7 @@ def check_folder(name: str, pattern: Pattern, root: Path) -> None:
         )
 
 
-def digest(place: Place, found: Found) -> str:
+def digest(place: Place, found: ListedFile) -> str:
     """SHA-256 of the content, chunk by chunk."""
     hasher = hashlib.sha256()
     for chunk in place.chunks(found):
@@ -129,7 +142,7 @@ def digest(place: Place, found: Found) -> str:
     return hasher.hexdigest()
 
 
-def content(place: Place, found: Found) -> bytes:
+def content(place: Place, found: ListedFile) -> bytes:
     """The whole content.
 
     Raises:
@@ -142,3 +155,95 @@ def content(place: Place, found: Found) -> bytes:
             " smaller partitions, or several files for each (path: .../{partition}/*.csv)."
         )
     return b"".join(place.chunks(found))
+
+
+RATIO = 100
+"""Text shrinks to a tenth, seldom to a thirtieth; what shrinks more is no text."""
+_ALLOWED = 64 << 20
+"""Bytes that any file may unpack to, whatever its ratio."""
+_GZIP = b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"
+
+
+def allowed(packed: int, at_least: int = _ALLOWED) -> int:
+    """Bytes that so many packed ones may become."""
+    return min(MOST_BYTES, max(at_least, RATIO * packed))
+
+
+def unpacked(content: bytes, path: str, where: str) -> bytes:
+    """The text of a file: unpacked where its name ends in ``.gz``, else as it is.
+
+    Raises:
+        SourceError: it is cut off, damaged, or grows beyond every measure; or it is an archive.
+    """
+    if content.startswith(_ZIP):
+        raise SourceError(f"{where} is a ZIP archive. Deliver the file itself, or gzip (.gz).")
+    if not path.endswith(".gz"):
+        if content.startswith(_GZIP):
+            raise SourceError(f"{where} is gzip, and its name does not say so: end it in .gz.")
+        return content
+    bound = allowed(len(content))
+    parts: list[bytes] = []
+    size = 0
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            while part := packed.read(CHUNK):
+                size += len(part)
+                if size > bound:
+                    raise SourceError(
+                        f"{where}: {len(content):,} bytes of gzip unpack to more than {bound:,}"
+                        f" bytes. At most {RATIO} times as much is expected of rows; write the"
+                        " file uncompressed if it is meant."
+                    )
+                parts.append(part)
+    except EOFError as error:
+        raise SourceError(
+            f"{where} is cut off: its gzip does not end. Deliver it again, whole."
+        ) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise SourceError(
+            f"{where} is not whole gzip: {quoted(error)}. Deliver it again."
+        ) from error
+    return b"".join(parts)
+
+
+_DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+
+
+def newest_version(name: str, pattern: Pattern, root: Path, partition: str) -> str:
+    """The version that was known on the first day of a partition.
+
+    Raises:
+        SourceError: none was, or a file is named by something else than a date.
+    """
+    place = place_of(name, pattern, root)
+    found = {version_of(name, pattern, file.path) for file in place.list(pattern)}
+    known = known_at(found, partition)
+    if known is None:
+        path = place.title(pattern.below)
+        first = f"; the first one is of {min(found)}" if found else ""
+        raise SourceError(
+            f"{name} [{partition}]: no version of {path} was known by then{first}. A partition"
+            " never uses a later one: deliver the version that was in force, named by its date."
+        )
+    return known
+
+
+def known_at(versions: Iterable[str], partition: str) -> str | None:
+    """The newest of the dates that is not after the day a partition begins; None: there is none."""
+    return max((version for version in versions if version <= partition[:10]), default=None)
+
+
+def version_of(name: str, pattern: Pattern, path: str) -> str:
+    """The date in a path.
+
+    Raises:
+        SourceError: it is none.
+    """
+    version = (pattern.fields(path) or {})[VERSION_FIELD[1:-1]]
+    if not _DATE.fullmatch(version):
+        raise SourceError(
+            f"{name}: {path} is no version of the table: {version!r} is not a date, written"
+            " 2013-01-31, from which on it is in force. Rename the file, or move it away."
+        )
+    return version

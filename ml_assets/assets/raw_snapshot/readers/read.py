@@ -12,7 +12,7 @@ from ml_assets.assets.raw_snapshot.readers.look import Looked, look_at_files
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.readers.sql import SqlUrl, look_at_sql, read_sql
 from ml_assets.assets.raw_snapshot.schema import Reading
-from ml_assets.settings.database_place import database_place
+from ml_assets.settings.addresses import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
 from ml_assets.spec.sources import SourceSpec

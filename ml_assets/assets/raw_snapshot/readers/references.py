@@ -7,7 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.listing import Found, Listing, Refusal, find_local
+from ml_assets.assets.raw_snapshot.readers.listing import (
+    ListedFile,
+    Listing,
+    RefusedName,
+    find_local,
+)
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, fields_in, pattern_of
 from ml_assets.assets.raw_snapshot.readers.places import Place, digest, place_of
 from ml_assets.assets.raw_snapshot.schema import TYPES, Reading, type_text
@@ -30,7 +35,7 @@ def read_references(source: FilesSource, place: Place, pattern: Pattern, where: 
             listing.add(found)
         if listing.refused:
             raise SourceError(listing.refused)
-        files = [found for found in some if isinstance(found, Found)]
+        files = [found for found in some if isinstance(found, ListedFile)]
         frames.append(_frame(files, source, place, pattern, where))
     if not frames:
         raise SourceError(
@@ -73,10 +78,10 @@ class ReferredFiles:
         place = self._places.get(bucket)
         if place is None:
             place = self._places[bucket] = place_of(self._name, pattern, self._root)
-        found = Found(pattern.below, 0, 0, etag) if bucket else self._here(path, etag)
+        found = ListedFile(pattern.below, 0, 0, etag) if bucket else self._here(path, etag)
         return b"".join(place.chunks(found))
 
-    def _here(self, path: str, etag: str) -> Found:
+    def _here(self, path: str, etag: str) -> ListedFile:
         found = find_local(self._root, path)
         if found is not None and found.etag == etag:
             return found
@@ -87,15 +92,15 @@ class ReferredFiles:
         )
 
 
-def _chunks(found: Iterator[Found | Refusal]) -> Iterator[list[Found | Refusal]]:
+def _chunks(found: Iterator[ListedFile | RefusedName]) -> Iterator[list[ListedFile | RefusedName]]:
     while some := list(itertools.islice(found, _AT_ONCE)):
         yield some
 
 
 def _frame(
-    files: Sequence[Found], source: FilesSource, place: Place, pattern: Pattern, where: str
+    files: Sequence[ListedFile], source: FilesSource, place: Place, pattern: Pattern, where: str
 ) -> pl.DataFrame:
-    tells: dict[str, Callable[[Found], object]] = {
+    tells: dict[str, Callable[[ListedFile], object]] = {
         "path": lambda found: place.title(found.path) if pattern.is_s3 else found.path,
         "bytes": lambda found: found.bytes,
         "modified": lambda found: found.modified_ns // 1000,
@@ -114,7 +119,7 @@ def _frame(
 
 
 def _fields(
-    files: Sequence[Found], pattern: Pattern, declared: dict[str, Any], where: str
+    files: Sequence[ListedFile], pattern: Pattern, declared: dict[str, Any], where: str
 ) -> pl.DataFrame:
     if not declared:
         return pl.DataFrame()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from ml_assets.assets.raw_snapshot.readers.listing import Found, Refusal, odd_key
+from ml_assets.assets.raw_snapshot.readers.listing import ListedFile, RefusedName, odd_key
 from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern
 from ml_assets.errors import MlAssetsError, SettingsError, SourceError
 from ml_assets.settings.addresses import without_secrets
@@ -51,14 +51,14 @@ class Bucket:
     """The name of the source; messages begin with it."""
     bucket: str
 
-    def list(self, pattern: Pattern) -> Iterator[Found | Refusal]:
+    def list(self, pattern: Pattern) -> Iterator[ListedFile | RefusedName]:
         """The objects that a pattern stands for, in the order of their keys."""
         with self._told(pattern.path):
             for item in self._items(pattern):
                 if pattern.fields(item["Key"]) is not None:
                     yield self._found(item)
 
-    def chunks(self, found: Found) -> Iterator[bytes]:
+    def chunks(self, found: ListedFile) -> Iterator[bytes]:
         with self._told(self.title(found.path)):
             answer = self._s3.get_object(
                 Bucket=self.bucket, Key=found.path, IfMatch=f'"{found.etag}"'
@@ -95,12 +95,12 @@ class Bucket:
     def _page(self, prefix: str, **after: str) -> dict[str, Any]:
         return self._s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **after)
 
-    def _found(self, item: dict[str, Any]) -> Found | Refusal:
+    def _found(self, item: dict[str, Any]) -> ListedFile | RefusedName:
         odd = odd_key(self.name, item["Key"])
         if odd:
-            return Refusal(item["Key"], odd)
+            return RefusedName(item["Key"], odd)
         modified = item["LastModified"].timestamp()
-        return Found(item["Key"], item["Size"], int(modified * 1e9), item["ETag"].strip('"'))
+        return ListedFile(item["Key"], item["Size"], int(modified * 1e9), item["ETag"].strip('"'))
 
     @cached_property
     def _s3(self) -> Any:

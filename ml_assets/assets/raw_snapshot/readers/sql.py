@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.look import Key, Looked
-from ml_assets.assets.raw_snapshot.readers.round_robin import look_in_turn
-from ml_assets.assets.raw_snapshot.readers.rows_read import range_of, rows_receipt
+from ml_assets.assets.raw_snapshot.readers.look import (
+    Key,
+    Looked,
+    look_in_turn,
+    range_of,
+    rows_receipt,
+)
 from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.readers.sql_database import (
     Database,
@@ -24,9 +28,9 @@ from ml_assets.assets.raw_snapshot.schema import (
     type_text,
     type_values,
 )
-from ml_assets.assets.raw_snapshot.text_values import Written
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import SourceError, counted, quoted
-from ml_assets.settings.database_place import database_place
+from ml_assets.settings.addresses import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
 
@@ -79,7 +83,7 @@ def look_at_sql(
     """Ask the database how much there is of each partition; rows are read where that changed.
 
     Where counts may not tell all (see ``_stamp``), they are read once a day as well. With a
-    memory, partitions are looked at in turn (see ``round_robin``); without one all are, at once.
+    memory, partitions are looked at in turn (see ``look_in_turn``); without one all are, at once.
 
     Raises:
         SourceError: the database cannot be used, or the table has other columns than declared.
@@ -177,7 +181,7 @@ def _frame(rows: Sequence[Any], source: SqlSource, title: str) -> pl.DataFrame:
     for column, dtype in source.columns.items():
         if dtype in ("date", "datetime") and {type(one) for one in values[column]} <= _TEXT:
             text = pl.DataFrame({column: pl.Series(values[column], dtype=pl.String)})
-            told = type_text(text, {column: dtype}, Written(_ZONE)).required(title, place)
+            told = type_text(text, {column: dtype}, TextFormat(_ZONE)).required(title, place)
             values[column] = told[column].to_list()
     return type_values(values, source.columns, SQL_VALUES).required(title, place)
 

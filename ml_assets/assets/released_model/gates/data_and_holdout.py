@@ -64,8 +64,8 @@ def holdout_budget(
 
 
 def made_elsewhere(release: ReleaseSpec) -> GateResult:
-    """Of a model that was made elsewhere: it may have been trained on the holdout, so rows that
-    come later have to speak for it, or a person."""
+    """What is asked of a model that was made elsewhere: it may have been trained on the holdout, so
+    rows that come later have to speak for it, or a person."""
     fine = release.canary != "none"
     reason = "nobody here knows which rows the model was trained on: " + (
         "rows that came after it was judged decide, because it is in canary"

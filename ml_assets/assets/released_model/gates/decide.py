@@ -15,7 +15,7 @@ from ml_assets.assets.released_model.gates import (
     slices_and_calibration,
 )
 from ml_assets.errors import counted
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import (
     AgainstChampion,
     BeatsBaseline,

@@ -26,7 +26,7 @@ from ml_assets.assets.validated_table.contract.results import (
 )
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, columns_of
 from ml_assets.errors import ContractError, counted, quoted
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 
 ROW_LIMIT = 5_000_000
 """Rows of a partition that the engine is given; it holds them several times over in memory."""

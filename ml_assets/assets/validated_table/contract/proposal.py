@@ -49,7 +49,7 @@ class _Seen:
     values: tuple[Any, ...]
     """Distinct ones, at most one more than ``MOST_CATEGORIES``."""
     means: tuple[float, ...] | None = None
-    """Of each partition; None: it has too few values, or they are no measurements."""
+    """The mean of each partition; None: it has too few values, or they are no measurements."""
 
 
 def propose(

@@ -23,7 +23,7 @@ from ml_assets.assets.validated_table.contract.kinds import (
     short_name,
 )
 from ml_assets.errors import ContractError, counted, did_you_mean
-from ml_assets.spec.canonical import canonical_json
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.documents import read_json
 from ml_assets.spec.sources import SourceSpec
 
@@ -52,7 +52,7 @@ class Contract:
 
 
 NO_CONTRACT = Contract("none", ())
-"""Of a source that names none: it may be read, and no row of it is published."""
+"""The contract of a source that names none: it may be read, and no row of it is published."""
 
 
 _SUITE_KEYS = {"name", "id", "expectations", "meta", "notes"}

@@ -13,7 +13,7 @@ from ml_assets.graph.publish import Draft, Work
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.loading import load_release
 from ml_assets.records.recalls import sound_champion
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

@@ -9,7 +9,7 @@ from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import input_version
 from ml_assets.records.ledger.origin import Origin, find_origin
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import CanaryPeriod, InputVersion, StageRecord
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

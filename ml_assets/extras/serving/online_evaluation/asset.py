@@ -9,7 +9,7 @@ from ml_assets.adapters.resources import StoresResource
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version
-from ml_assets.spec.canonical import canonical_json, digest_of
+from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import REPORT_FILE
 from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
 from ml_assets.store.layout import Address

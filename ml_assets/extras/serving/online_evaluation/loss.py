@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, period_loss
-from ml_assets.assets.evaluation_report.drift_baseline_rows import labelled
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, labelled, period_loss
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.spec.base import Digest, Frozen
@@ -177,7 +176,7 @@ def _interval(loss: PeriodLoss) -> Interval:
 
 
 def _difference(canary: PeriodLoss, champion: PeriodLoss) -> Interval:
-    """Of two independent means; the fewer blocks count for both."""
+    """The difference of two independent means; the fewer blocks count for both."""
     value = canary.mean - champion.mean
     wide = _t(min(canary.blocks, champion.blocks) - 1) * sqrt(canary.error**2 + champion.error**2)
     return Interval(value=value, low=value - wide, high=value + wide)

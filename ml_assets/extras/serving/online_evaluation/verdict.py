@@ -6,8 +6,7 @@ from math import sqrt
 
 from ml_assets.assets.drift_report.compare import judge_loss
 from ml_assets.assets.drift_report.findings import Alarm
-from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
-from ml_assets.assets.evaluation_report.drift_baseline_rows import read_baseline
+from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, read_baseline
 from ml_assets.errors import counted
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.graph.code_version import code_version_of

@@ -7,7 +7,7 @@ import polars as pl
 
 from ml_assets.errors import StorageError
 from ml_assets.extras.serving.prediction_log import FOLDER, KEY, parts_of
-from ml_assets.spec.canonical import digest_of
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.stages import PREDICTIONS_STAGE
 from ml_assets.store.objects import LocalObjects, bytes_digest

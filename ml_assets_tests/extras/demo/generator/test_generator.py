@@ -18,7 +18,6 @@ from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.cli.main import main
 from ml_assets.errors import SourceError
-from ml_assets.extras.demo.generator.lay_out import lay_out_generated, weeks_from
 from ml_assets.extras.demo.generator.recipe import (
     Concept,
     Drift,
@@ -30,7 +29,12 @@ from ml_assets.extras.demo.generator.recipe import (
     SchemaChange,
     Volume,
 )
-from ml_assets.extras.demo.generator.tables import Week, generate_week
+from ml_assets.extras.demo.generator.tables import (
+    Week,
+    generate_week,
+    lay_out_generated,
+    weeks_from,
+)
 from ml_assets.extras.demo.outside_world import FLIGHT, OBSERVED
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import PartitionsSpec, windows

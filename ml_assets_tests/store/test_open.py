@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.adapters.resources import StoresResource
-from ml_assets.store.open import ephemeral_place, mark_of
-from ml_assets.store.store_registry import identity_of
+from ml_assets.store.open import ephemeral_place, identity_of, mark_of
 from ml_assets_tests.actions.house import URI, HouseOnS3, there
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
 from ml_assets_tests.worlds.opened import pipeline_of

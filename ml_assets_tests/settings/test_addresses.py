@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import exc, make_url
 
-from ml_assets.settings.database_place import _URL, database_place
+from ml_assets.settings.addresses import _URL, database_place
 
 HONEST = "postgresql://shop.example:5432/shop"
 ELSEWHERE = [

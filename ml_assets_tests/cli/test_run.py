@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ml_assets.cli.screen import screen
+from ml_assets.cli.run import screen
 
 TOLD = (
     "make  air/raw_snapshot/raw_rows [2023-01-01 .. 2023-03-01: 30 partitions]: never made",
@@ -114,5 +114,5 @@ def test_the_table_keeps_to_the_width_of_the_terminal(monkeypatch: pytest.Monkey
 
 
 def test_the_command_line_loads_no_bars_before_it_draws_them() -> None:
-    code = "import sys, ml_assets.cli.run, ml_assets.cli.screen; sys.exit('rich' in sys.modules)"
+    code = "import sys, ml_assets.cli.run, ml_assets.cli.run; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
