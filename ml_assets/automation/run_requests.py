@@ -201,18 +201,23 @@ def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:
 
 
 def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """The run failed, but no step of it by itself: its process was killed, told to end, or never
-    began. Who ends the UI interrupts the step that is under way.
+    """The run failed, but no step of it by itself: its process was killed, told to end (as when the
+    UI is closed), lost Dagster's own database, or never began.
     """
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False
     entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [entry.dagster_event for entry in entries if entry.dagster_event]
-    errors = [event.step_failure_data.error for event in events]
-    return all(error is not None and error.cls_name == _INTERRUPTED for error in errors)
+    return all(_from_outside(event) for event in events)
 
 
-_INTERRUPTED = "DagsterExecutionInterruptedError"
+def _from_outside(event: dg.DagsterEvent) -> bool:
+    """Not what a source that is away raises: that is an error of ours, whatever caused it."""
+    error = event.step_failure_data.error
+    if error is None:
+        return False
+    cause = error.cause.cls_name if error.cause else None
+    return error.cls_name == "DagsterExecutionInterruptedError" or cause == "OperationalError"
 
 
 def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, candidate: CandidateRun) -> bool:
