@@ -31,7 +31,7 @@ STRIKES = 10
 ASKED_AT_MOST = 3 * STRIKES
 """Times that the command is given: a person, or a schedule, gives it again."""
 PATIENCE = 300.0
-"""Seconds in which the work has to get on, or is ended and begun again."""
+"""Seconds in which the work has to get on, or its round is over."""
 SILENT = "(a signal came before it said a word)"
 _YOUNG = 2.0
 """Seconds in which the interpreter itself begins, and no program can answer a signal."""
@@ -203,7 +203,8 @@ class Round:
             since = max(self.progress.newest, self._begun, *self._moments[-1:])
             if time.monotonic() - since > PATIENCE:
                 self.broken.append(f"nothing went on for {PATIENCE:.0f} s")
-                self._kill()
+                self.progress.ended()
+                return False
             time.sleep(_BETWEEN_LOOKS)
         return not self._released
 
