@@ -1,6 +1,7 @@
 """A language model through the command line: from sources to a release that is proved."""
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,16 @@ def test_it_is_released_shown_compared_and_proved(world: World) -> None:
     spec.write_text(spec.read_text().replace("vocabulary: 400", "vocabulary: 350"))
     again = world.cli("run", "code_lm")
     assert f"bits_per_byte minus that of champion {first['version'][:12]} is" in again
+
+
+def test_killed_twice_it_comes_to_the_same_release(world: World, tmp_path: Path) -> None:
+    killed = World(tmp_path)
+    sources.plant(killed.pipelines, killed.sources)
+    for moment in ("step 40 of", "step 80 of"):
+        killed.stopped_at(moment, signal.SIGKILL, "run", "code_lm", "--verbose")
+    killed.cli("run", "code_lm")
+    whole = world.status("code_lm")["release"]
+    # the first release of the other world: its second one has other words
+    history = world.cli("release", "history", "code_lm")
+    assert killed.status("code_lm")["release"]["version"][:12] in history
+    assert whole["decision"] == "passed"

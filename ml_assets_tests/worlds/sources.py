@@ -18,6 +18,7 @@ _CHANGES = {
     ),
     "preset: 1m": "width: 32, depth: 2, heads: 2",
     "    processes: 2": "    processes: 1",
+    "evaluate_every: 180": "evaluate_every: 40",
     "margin: 0.02": "margin: 1.0",
     "at_most: 3.0": "at_most: 6.0",
     "margin: 0.3}": "margin: -0.5}",
