@@ -16,8 +16,8 @@ from figures import tell
 from generated import train_request, training_set
 
 from ml_assets.spec.training import Mlp, TrainingSpec
-from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
+from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles
 from ml_assets.training.distributed.ranks import join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.families import build

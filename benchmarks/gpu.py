@@ -27,8 +27,8 @@ from ml_assets.actions.gpus import GPUS
 from ml_assets.spec.gpt import Gpt, parameter_count
 from ml_assets.spec.program import Ref, ShardSchema
 from ml_assets.spec.training import TabM, TrainingSpec
-from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
+from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.gpt import (

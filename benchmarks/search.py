@@ -30,14 +30,14 @@ from figures import tell
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler, pruner
 from ml_assets.assets.hyperparameter_search.page import study_page
 from ml_assets.assets.hyperparameter_search.plan import StudyPlan
-from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
+from ml_assets.assets.hyperparameter_search.run_study import StudyRun, outcome
 from ml_assets.launch.events import session_events
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import OutboxEntry, tell_whole
 from ml_assets.spec.search import Prune, SearchSpec
 from ml_assets.spec.search_parameter import Values
-from ml_assets.spec.study import Study, Trial
+from ml_assets.spec.study_record import Study, Trial
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import open_pipeline

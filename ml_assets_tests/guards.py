@@ -36,7 +36,7 @@ _SEE_ROWS = tuple(
 )
 _SEE_NO_ROWS = (
     "assets/raw_snapshot/readers/s3.py",
-    "assets/raw_snapshot/readers/seen.py",
+    "assets/raw_snapshot/readers/look_cache.py",
     "assets/validated_table/contract/suite.py",
 )
 """Modules of those rooms that meet objects, stamps and the contract's own text."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.assets.validated_table.contract.suite import contract_of, read_contract

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import polars as pl
 
-from ml_assets.adapters.declared import AssetKey, asset_key
+from ml_assets.adapters.declare_asset import AssetKey, asset_key
 from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance

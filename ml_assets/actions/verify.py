@@ -9,7 +9,7 @@ from pathlib import Path
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
 from ml_assets.assets.released_model.gate_results import results_after
 from ml_assets.assets.released_model.gates.decide import policy_digest
-from ml_assets.assets.released_model.origins import (
+from ml_assets.assets.released_model.own_sources import (
     other_code,
     records_behind,
     require_own_sources,

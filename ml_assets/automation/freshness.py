@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import StorageError
 from ml_assets.spec.automation import duration_text

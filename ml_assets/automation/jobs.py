@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.planner.steps import WalkStep, data_steps
 from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES, SEARCH_STAGE

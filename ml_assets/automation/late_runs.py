@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.automation.due_times import due_times
 from ml_assets.automation.schedules import cron_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.step import reported
 from ml_assets.automation.jobs import AssetJob, run_tags

@@ -67,7 +67,7 @@ def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     A run of another kind that is at work is no reason to skip: this one waits in the queue.
     """
     from ml_assets.automation.planner.candidate_runs import model_candidate
-    from ml_assets.automation.planner.due import records_by_address
+    from ml_assets.automation.planner.graph_nodes import records_by_address
     from ml_assets.automation.run_requests import WANTED_TAG, run_request
 
     try:

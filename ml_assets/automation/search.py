@@ -107,7 +107,7 @@ def study_is_due(own: Pipeline) -> str | dg.SkipReason:
     Args:
         own: a pipeline by its spec alone.
     """
-    from ml_assets.automation.planner.due import records_by_address, study_node
+    from ml_assets.automation.planner.graph_nodes import records_by_address, study_node
     from ml_assets.automation.planner.plan import plan
 
     records = records_by_address(own.store, own.name)

@@ -46,7 +46,7 @@ def drift_sensors(declared: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefin
         tags={"pipeline": declared.name},
     )
     def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
-        from ml_assets.automation.drift_tick import drift_tick
+        from ml_assets.automation.drift_sensor import drift_tick
 
         now = datetime.now(UTC)
         pipeline = stores.open(declared)
@@ -78,8 +78,8 @@ def _sensor(
         context: dg.SensorEvaluationContext,
         stores: StoresResource,
     ) -> dg.SensorResult:
-        from ml_assets.assets.raw_snapshot.outside import Sources
-        from ml_assets.automation.data_ticks import LOOKS, tick
+        from ml_assets.assets.raw_snapshot.sources import Sources
+        from ml_assets.automation.landing_sensor import LOOKS, tick
 
         pipeline = stores.open(declared)
         found = Sources.of(pipeline)

@@ -16,7 +16,7 @@ from ml_assets.errors import counted
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.actions.data import Difference, MadeTable, SnapshotState
+    from ml_assets.actions.store_states import Difference, MadeTable, SnapshotState
     from ml_assets.assets.drift_report.findings import DriftReport
     from ml_assets.store.snapshots import SnapshotStore
 
@@ -146,7 +146,7 @@ def list_(key: str | None, at: str, last: int, as_json: bool) -> None:
 
     KEY is a pipeline, a stage or the key of an asset.
     """
-    from ml_assets.actions.data import find_state, states, tables
+    from ml_assets.actions.store_states import find_state, states, tables
 
     store = _store()
     commit = find_state(store, at)
@@ -169,7 +169,7 @@ def diff(before: str, after: str, as_json: bool) -> None:
 
     The second state is main unless you name one.
     """
-    from ml_assets.actions.data import differences, find_state
+    from ml_assets.actions.store_states import differences, find_state
 
     store = _store()
     first, second = find_state(store, before), find_state(store, after)
@@ -189,7 +189,7 @@ def diff(before: str, after: str, as_json: bool) -> None:
 @options.as_json
 def tag(name: str, at: str, as_json: bool) -> None:
     """Give a state a permanent name; it is then never collected."""
-    from ml_assets.actions.data import find_state, name_state
+    from ml_assets.actions.store_states import find_state, name_state
 
     store = _store()
     commit = find_state(store, at)
@@ -225,7 +225,7 @@ def checkout(state: str, key: str | None, into: Path, as_json: bool) -> None:
 
     KEY is a pipeline, a stage or the key of an asset; without it, all tables are written.
     """
-    from ml_assets.actions.data import check_out, find_state
+    from ml_assets.actions.store_states import check_out, find_state
 
     store = _store()
     commit, folder = find_state(store, state), into.expanduser().resolve()
@@ -251,7 +251,7 @@ def _print_json(document: dict[str, Any]) -> None:
 
 
 def _print_tables(found: "list[MadeTable]", *, whole: bool) -> None:
-    from ml_assets.actions.data import by_key
+    from ml_assets.actions.store_states import by_key
 
     if not found:
         print("nothing is made yet of that")

@@ -45,7 +45,7 @@ def propose(
     """
     settings = prepared_settings()
     from ml_assets.actions.contract import propose_contract, write_suite
-    from ml_assets.assets.raw_snapshot.outside import Sources
+    from ml_assets.assets.raw_snapshot.sources import Sources
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
     from ml_assets.store.open import open_snapshots
 

@@ -226,7 +226,6 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
     search next. Writes a page, and prints the short form. `ml-assets run PIPELINE --search` starts
     a search.
     """
-    from ml_assets.assets.hyperparameter_search.learned import boundaries, verdict
     from ml_assets.assets.hyperparameter_search.page import (
         on_holdout,
         published_study,
@@ -235,6 +234,7 @@ def search(pipeline: str, open_page: bool, as_json: bool) -> None:
         trials_table,
         write_study_page,
     )
+    from ml_assets.assets.hyperparameter_search.study_advice import boundaries, verdict
 
     of = opened(pipeline)
     study = published_study(of)

@@ -20,7 +20,7 @@ from ml_assets.spec.automation import duration_text, parse_duration
 from ml_assets.spec.base import check_timezone
 
 if TYPE_CHECKING:
-    from ml_assets.scaffold.given import Given
+    from ml_assets.scaffold.find_input import Given
     from ml_assets.scaffold.labelled_table import LabelledTable
     from ml_assets.spec.sources import DateOrder, Dialect
     from ml_assets.spec.training import Task
@@ -181,7 +181,7 @@ class TableOptions:
             return describe(given, label, told.split(","), self.time, _duration(ahead), self.task)
 
     def _given(self, what: str, name: str, settings: Settings) -> "Given":
-        from ml_assets.scaffold.given import find
+        from ml_assets.scaffold.find_input import find
 
         try:
             return find(what, name, settings, self.zone, self.dates, self.nulls)

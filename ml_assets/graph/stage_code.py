@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from ml_assets.spec.closure import PACKAGE, closure
+from ml_assets.spec.reached_code import PACKAGE, closure
 from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
 
 TABLES = "ml_assets.store.table_files:write_table"
@@ -83,12 +83,12 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.evaluation_report.page": _SAID,
         "ml_assets.assets.released_model.bundle": _KEPT,
         "ml_assets.assets.released_model.model_card": _KEPT,
-        "ml_assets.assets.released_model.origins": _KEPT,
+        "ml_assets.assets.released_model.own_sources": _KEPT,
         "ml_assets.assets.released_model.promote": _KEPT,
         "ml_assets.assets.released_model.tags": _KEPT,
         "ml_assets.assets.hyperparameter_search.page": _SAID,
         "ml_assets.assets.hyperparameter_search.tracked": _SAID,
-        "ml_assets.assets.raw_snapshot.outside": _SET_UP,
+        "ml_assets.assets.raw_snapshot.sources": _SET_UP,
         "ml_assets.graph.data_card": _SAID,
         "ml_assets.graph.code_version": _SET_UP,
         "ml_assets.graph.inputs": _KEPT,
@@ -105,7 +105,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.records.tracking.projection": _SAID,
         "ml_assets.actions.report_server": _SAID,
         "ml_assets.actions.check.spot": _SAID,
-        "ml_assets.actions.data": _SAID,
+        "ml_assets.actions.store_states": _SAID,
         "ml_assets.actions.read_table": _SAID,
         "ml_assets.actions.tune_batch": _SAID,
         "ml_assets.actions.verify": _SAID,
@@ -136,7 +136,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.store.pipeline_context": _SAID,
         "ml_assets.store.embedded": _KEPT,
         "ml_assets.store.local_checkpoints": _KEPT,
-        "ml_assets.store.checkpoints": _KEPT,
+        "ml_assets.store.checkpoint_store": _KEPT,
         "ml_assets.store.s3": _KEPT,
         "ml_assets.store.disk": _KEPT,
         "ml_assets.store.lakefs": _KEPT,

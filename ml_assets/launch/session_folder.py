@@ -26,7 +26,7 @@ from ml_assets.spec.program import (
     ScoreResult,
     TrainResult,
 )
-from ml_assets.store.checkpoints import (
+from ml_assets.store.checkpoint_store import (
     CheckpointStore,
     is_checkpoint,
     last_claim,

@@ -12,8 +12,8 @@ from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.scaffold.columns import count_copies, odd_texts
-from ml_assets.scaffold.given import Given
-from ml_assets.scaffold.moments import (
+from ml_assets.scaffold.find_input import Given
+from ml_assets.scaffold.time_columns import (
     Moments,
     find_key,
     find_time,

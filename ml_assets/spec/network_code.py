@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Field
 
 from ml_assets.errors import SpecError
 from ml_assets.spec.base import Frozen, digest_of
-from ml_assets.spec.closure import PACKAGE, closure, installed, syntax_digest
 from ml_assets.spec.paths import inside
+from ml_assets.spec.reached_code import PACKAGE, closure, installed, syntax_digest
 from ml_assets.spec.training import Module
 
 OF_OURS = "ml_assets.training.models.layers"

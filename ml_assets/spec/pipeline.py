@@ -33,12 +33,12 @@ from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.network_batch import batch_problems
+from ml_assets.spec.parallel_consistency import parallel_problems
 from ml_assets.spec.partitions import PartitionsSpec
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit, groups_of
-from ml_assets.spec.spread import parallel_problems
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ml_assets.errors import SpecError, did_you_mean, quoted
 from ml_assets.spec.base import digest_of
-from ml_assets.spec.closure import closure
+from ml_assets.spec.reached_code import closure
 
 _PREFIX = "ml_assets_team_"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ml_assets.settings import is_s3
 from ml_assets.spec.program import File
-from ml_assets.store.checkpoints import (
+from ml_assets.store.checkpoint_store import (
     CLAIM,
     MANIFEST,
     CheckpointStore,

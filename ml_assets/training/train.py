@@ -16,8 +16,8 @@ from ml_assets.spec.program import Calibration, ShardSchema, TrainRequest
 from ml_assets.spec.training import Task
 from ml_assets.training import calibration
 from ml_assets.training.calibration import calibrated
-from ml_assets.training.checkpoints.files import CheckpointClock, CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
+from ml_assets.training.checkpoints.whole_checkpoints import CheckpointClock, CheckpointFiles
 from ml_assets.training.diagnosis import Evaluated
 from ml_assets.training.distributed.ranks import Ranks, join, leave, total
 from ml_assets.training.distributed.strategies import powersgd_of

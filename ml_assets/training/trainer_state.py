@@ -10,7 +10,7 @@ from typing import Literal
 
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.program import Ref, TrainRequest, TrainResult
-from ml_assets.store.checkpoints import (
+from ml_assets.store.checkpoint_store import (
     FoundCheckpoint,
 )
 from ml_assets.training.diagnosis import Evaluated, advise

@@ -25,7 +25,7 @@ from dagster._cli.utils import get_possibly_temporary_instance_for_cli
 from dagster._core.events import StepMaterializationData
 from dagster._daemon.types import DaemonHeartbeat
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.instance import Instance, refuse_second_daemon
 from ml_assets.extras.demo import outside_world
 from ml_assets.settings import read_settings

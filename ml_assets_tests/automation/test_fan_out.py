@@ -14,7 +14,7 @@ from dagster._core.test_utils import create_test_daemon_workspace_context
 from dagster._core.workspace.load_target import ModuleTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 
-from ml_assets.adapters.declared import GPU_POOL
+from ml_assets.adapters.declare_asset import GPU_POOL
 from ml_assets.component import build_pipeline
 from ml_assets.definitions import resources
 from ml_assets.spec.cluster import ClusterSpec

@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 
 from ml_assets.actions.reliability import reliability
-from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.automation.data_ticks import Watch, landing
+from ml_assets.assets.raw_snapshot.sources import Sources
+from ml_assets.automation.landing_sensor import Watch, landing
 from ml_assets.automation.tick_failures import COULD_NOT
 from ml_assets.errors import WindowError
 from ml_assets.extras.online.open import open_online
@@ -200,7 +200,7 @@ def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
-        "ml_assets.assets.raw_snapshot.readers.look.QUIET", timedelta(days=1)
+        "ml_assets.assets.raw_snapshot.readers.arrived_files.QUIET", timedelta(days=1)
     )  # of a slow machine
     world = plant(2, LANDING)
     world.settle()
@@ -257,7 +257,7 @@ def test_a_late_record_is_a_new_version_and_the_old_one_stays_readable(plant: Pl
 def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits_for_all(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ml_assets.assets.raw_snapshot.readers.look.SECONDS", 0.0)
+    monkeypatch.setattr("ml_assets.assets.raw_snapshot.readers.arrived_files.SECONDS", 0.0)
     world = plant(5, "{landing: {retrain: true}}")
     deliveries.move_orders_to_sql(world.folder, world.sources)
     spec = world.folder / "defs.yaml"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import dagster as dg
 import pytest
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.automation.resume_drill import drilled, require_drill
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.actions.override import override_refusal
-from ml_assets.automation.drift_tick import drift_tick
+from ml_assets.automation.drift_sensor import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.raw_snapshot.receipt import receipt_version
-from ml_assets.automation.planner.due import data_nodes, model_nodes
+from ml_assets.automation.planner.graph_nodes import data_nodes, model_nodes
 from ml_assets.automation.planner.landed import Landed
 from ml_assets.automation.planner.plan import Node, plan
 from ml_assets.graph import code_version as graphs
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.stage_code import BEGINNINGS, NOT_DECIDING, stage_code
 from ml_assets.settings import DEMO_PIPELINES
-from ml_assets.spec.closure import PACKAGE
 from ml_assets.spec.partitions import windows
+from ml_assets.spec.reached_code import PACKAGE
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address, run_key
@@ -62,7 +62,8 @@ EDITS = [  # file, what its author changes, whose code that is
      {"training_set", "evaluation_report"}),
     ("assets/training_set/split.py", "if place + 1 < need", "if place < need",
      {"training_set", "evaluation_report"}),
-    ("assets/training_set/leaks.py", "def examine(", "def examine(extra=1, *, ", {"training_set"}),
+    ("assets/training_set/split_leaks.py", "def examine(", "def examine(extra=1, *, ",
+     {"training_set"}),
     ("training/train.py", "state.step + 1", "state.step + 2",
      TRAINED | SCORED | {"hyperparameter_search"}),
     ("assets/hyperparameter_search/optuna_study.py", "round(share * FULL)", "int(share * FULL)",
@@ -85,14 +86,14 @@ EDITS = [  # file, what its author changes, whose code that is
 DECIDES_NOTHING = [
     ("training/staging/pod.py", "return ", "return 1 and "),
     ("training/staging/outbox.py", "import ", "import uuid as _added\nimport "),
-    ("reports/data.py", "return ", "return 1 and "),
+    ("reports/data_pictures.py", "return ", "return 1 and "),
     ("adapters/metadata.py", "return ", "return 1 and "),
     ("graph/publish.py", "return ", "return 1 and "),
     ("cli/main.py", "return ", "return 1 and "),
     ("errors.py", "return ", "return 1 and "),
     ("settings/environment.py", "return ", "return 1 and "),
     ("launch/local/launcher.py", "return ", "return 1 and "),
-    ("assets/raw_snapshot/outside.py", "return ", "return 1 and "),
+    ("assets/raw_snapshot/sources.py", "return ", "return 1 and "),
     ("spec/records.py", "rows: int", "rows: float"),
     ("assets/raw_snapshot/readers/csv_text.py", "", NEVER_CALLED),
     ("assets/feature_set/parity.py", "", NEVER_CALLED),

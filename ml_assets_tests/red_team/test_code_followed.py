@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.graph.stage_code import function_code
-from ml_assets.spec.closure import closure
+from ml_assets.spec.reached_code import closure
 
 HONEST = """\
 import polars as pl

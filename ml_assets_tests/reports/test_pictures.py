@@ -15,7 +15,7 @@ from ml_assets.assets.trained_model.pictures import (
     scaling,
     training_pictures,
 )
-from ml_assets.reports.data import contract_pictures, feature_pictures, table_pictures
+from ml_assets.reports.data_pictures import contract_pictures, feature_pictures, table_pictures
 from ml_assets.reports.decisions import (
     decisions_picture,
     gates_picture,

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import t
 
 from ml_assets.cli.main import main
-from ml_assets.scaffold.given import Given
+from ml_assets.scaffold.find_input import Given
 from ml_assets.scaffold.labelled_table import LabelledTable, describe, sample_table
 from ml_assets.scaffold.margin import ALIKE, champion_margin
 from ml_assets.spec.gates import AgainstChampion

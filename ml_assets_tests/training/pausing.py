@@ -13,7 +13,7 @@ from typing import Any
 
 from ml_assets.training import __main__ as program
 from ml_assets.training import train
-from ml_assets.training.checkpoints.files import CheckpointFiles
+from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles
 
 PHASES = ("set", "resume", "save", "best", "export")
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.spec.program import CheckpointManifest
 from ml_assets.spec.program.events import Checkpoint, Failed, Progress, Warning
-from ml_assets.store.checkpoints import FoundCheckpoint, claim_session, whole_checkpoints
+from ml_assets.store.checkpoint_store import FoundCheckpoint, claim_session, whole_checkpoints
 from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.events import EventWriter
 from ml_assets_tests.training.conftest import EVENT, SPEC, Attempt, Sessions

@@ -13,7 +13,7 @@ from ml_assets.spec.base import canonical_json
 from ml_assets.spec.program import Ref, World
 from ml_assets.spec.program.events import Checkpoint, Event, Progress
 from ml_assets.spec.program.start import TORCHRUN
-from ml_assets.store.checkpoints import checkpoint_name, whole_checkpoints
+from ml_assets.store.checkpoint_store import checkpoint_name, whole_checkpoints
 from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server
 from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions

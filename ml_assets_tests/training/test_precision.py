@@ -11,7 +11,7 @@ from ml_assets.spec.program import Ref
 from ml_assets.spec.program.events import Failed, Metrics
 from ml_assets.spec.training import TrainingSpec
 from ml_assets.store.objects import file_digest
-from ml_assets.training.checkpoints.files import read_state
+from ml_assets.training.checkpoints.whole_checkpoints import read_state
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 
 SHORT = SPEC.model_copy(update={"epochs": 2, "keep_last": 100})

@@ -11,12 +11,12 @@ from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.program import File, Ref, TrainRequest
 from ml_assets.spec.training import LightGbm
 from ml_assets.store import retries
-from ml_assets.store.checkpoints import whole_checkpoints
+from ml_assets.store.checkpoint_store import whole_checkpoints
 from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.boosting.engines import engine_of
 from ml_assets.training.boosting.train import Grower
-from ml_assets.training.checkpoints.files import CheckpointFiles
 from ml_assets.training.checkpoints.save import Checkpoints
+from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.families import build

@@ -10,12 +10,12 @@ from uuid import uuid4
 from pydantic import ValidationError
 
 from ml_assets.actions.run.data_stages import DataStages, failure_of
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.execute import Tell, execute, mark_dead_runs, wait_for_others
 from ml_assets.adapters.run_journal import word_tags
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance
-from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.trained_model.cost.money import in_words, of_time
 from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.window import require_as_of
@@ -25,7 +25,7 @@ from ml_assets.automation.planner.candidate_runs import (
     CandidateRun,
     before_the_model,
 )
-from ml_assets.automation.planner.due import plan_data, records_by_address, study_node
+from ml_assets.automation.planner.graph_nodes import plan_data, records_by_address, study_node
 from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import Plan, plan, retyped
 from ml_assets.automation.planner.selection import model_run
@@ -302,8 +302,8 @@ class PipelineRun:
 
     def _search(self, request: Request) -> None:
         """The study on the training set of now; the model that follows adopts its winner."""
-        from ml_assets.assets.hyperparameter_search.learned import verdict
         from ml_assets.assets.hyperparameter_search.page import published_study
+        from ml_assets.assets.hyperparameter_search.study_advice import verdict
 
         self._wait_for_others()
         own = self.pipeline.declared

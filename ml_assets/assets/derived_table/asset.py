@@ -5,7 +5,7 @@ from functools import partial
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_deps, stage_asset, table_partitions
+from ml_assets.adapters.declare_asset import asset_deps, stage_asset, table_partitions
 from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.resources import StoresResource
@@ -37,7 +37,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.feature_set.function import check_keys, load_function
         from ml_assets.graph.data_card import card_of
-        from ml_assets.reports.data import rows_at_a_glance, table_pictures
+        from ml_assets.reports.data_pictures import rows_at_a_glance, table_pictures
 
         pipeline = stores.open(declared)
         build = load_function(pipeline.folder, spec.function, pipeline.name)

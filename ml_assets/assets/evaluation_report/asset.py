@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, journaled, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, journaled, stage_asset
 from ml_assets.adapters.metadata import glance, model_links, numbers, pictures, record_metadata
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.graph.code_version import code_version_of

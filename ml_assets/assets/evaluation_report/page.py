@@ -25,7 +25,7 @@ from ml_assets.assets.trained_model.pictures import decoded_rows, training_pictu
 from ml_assets.errors import counted
 from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import champion
-from ml_assets.reports.data import feature_pictures
+from ml_assets.reports.data_pictures import feature_pictures
 from ml_assets.reports.decisions import (
     decisions_picture,
     gates_picture,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome
-from ml_assets.adapters.declared import asset_deps, feature_partitions, stage_asset
+from ml_assets.adapters.declare_asset import asset_deps, feature_partitions, stage_asset
 from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.adapters.resources import StoresResource
-from ml_assets.assets.feature_set.leak_checks import ROWS_CHECKS, leak_specs
+from ml_assets.assets.feature_set.leak_check_results import ROWS_CHECKS, leak_specs
 from ml_assets.assets.feature_set.parity import parity_spec
 from ml_assets.assets.feature_set.reads import Reads, feature_reads
 from ml_assets.errors import counted
@@ -61,7 +61,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.feature_set.decode import decode_times, feature_function
         from ml_assets.assets.feature_set.guards import RowGuards
-        from ml_assets.reports.data import feature_pictures, labels_at_a_glance
+        from ml_assets.reports.data_pictures import feature_pictures, labels_at_a_glance
 
         pipeline = stores.open(declared)
         build = feature_function(pipeline)

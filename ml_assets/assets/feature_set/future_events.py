@@ -15,7 +15,7 @@ from ml_assets.assets.feature_set.future import (
     moment_to_hide_from,
     nothing_to_hide,
 )
-from ml_assets.assets.feature_set.leak_checks import outcome, refusal
+from ml_assets.assets.feature_set.leak_check_results import outcome, refusal
 from ml_assets.assets.feature_set.reads import Reads, table_reads
 from ml_assets.errors import LeakError
 from ml_assets.spec.leaks import LeakFinding

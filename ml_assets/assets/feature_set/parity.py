@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from ml_assets.adapters.check_outcome import CheckOutcome
-from ml_assets.adapters.declared import CheckSpec, check_spec
+from ml_assets.adapters.declare_asset import CheckSpec, check_spec
 from ml_assets.errors import FeaturesDiffer, MlAssetsError
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

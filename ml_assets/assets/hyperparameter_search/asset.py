@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, journaled, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, journaled, stage_asset
 from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.metadata import address as link
 from ml_assets.adapters.metadata import glance, numbers, pictures, record_metadata
@@ -22,12 +22,12 @@ from ml_assets.records.tracking.links import Links
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import SEARCH_STAGE
-from ml_assets.spec.study import STUDY_FILE, Study, Trial
+from ml_assets.spec.study_record import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:
     from ml_assets.assets.hyperparameter_search.plan import StudyPlan
-    from ml_assets.assets.hyperparameter_search.study import Running
+    from ml_assets.assets.hyperparameter_search.run_study import Running
     from ml_assets.assets.trained_model.initial_weights import Given
     from ml_assets.launch.launcher import Launcher
 
@@ -128,7 +128,7 @@ def run_study(
     """
     from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
     from ml_assets.assets.hyperparameter_search.population import Population
-    from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
+    from ml_assets.assets.hyperparameter_search.run_study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.study_memory import answering, held
     from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
     from ml_assets.assets.trained_model.training_job import remember_session

@@ -4,7 +4,7 @@ next."""
 from collections.abc import Sequence
 from pathlib import Path
 
-from ml_assets.assets.hyperparameter_search.learned import (
+from ml_assets.assets.hyperparameter_search.study_advice import (
     boundaries,
     groups_of,
     isolated,
@@ -25,7 +25,7 @@ from ml_assets.spec.records import REPORT_FILE, ChampionComparison, EvaluationRe
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.search_parameter import Parameter
 from ml_assets.spec.stages import SEARCH_STAGE
-from ml_assets.spec.study import STUDY_FILE, Study, Trial
+from ml_assets.spec.study_record import STUDY_FILE, Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
 MOST_LINES = 200

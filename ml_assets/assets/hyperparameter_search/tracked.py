@@ -22,7 +22,7 @@ from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import with_values
-from ml_assets.spec.study import STUDY_FILE, Study, Trial, value_of
+from ml_assets.spec.study_record import STUDY_FILE, Study, Trial, value_of
 from ml_assets.store.pipeline_context import Pipeline
 
 _PARENT = "mlflow.parentRunId"

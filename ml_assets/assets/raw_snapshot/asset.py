@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, source_partitions, stage_asset
 from ml_assets.adapters.metadata import history, partition_metadata, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.resources import StoresResource
@@ -40,9 +40,9 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
         check_specs=[schema_check_spec(asset_key(declared, STAGE, source_name))],
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
-        from ml_assets.assets.raw_snapshot.outside import Sources
         from ml_assets.assets.raw_snapshot.receipt import receipt_version, window_of
-        from ml_assets.reports.data import rows_at_a_glance, table_pictures
+        from ml_assets.assets.raw_snapshot.sources import Sources
+        from ml_assets.reports.data_pictures import rows_at_a_glance, table_pictures
 
         pipeline = stores.open(declared)
         origin = Sources.of(pipeline)

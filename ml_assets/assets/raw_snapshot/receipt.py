@@ -8,7 +8,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 def window_of(pipeline: Pipeline, partition: str | None) -> PartitionWindow | None:
     """The span of time of a partition key; None for a source that is read whole."""
-    from ml_assets.assets.raw_snapshot.outside import Sources
+    from ml_assets.assets.raw_snapshot.sources import Sources
 
     if partition is None:
         return None

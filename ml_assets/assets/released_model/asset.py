@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, journaled, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, journaled, stage_asset
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record

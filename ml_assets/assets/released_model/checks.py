@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, pool
+from ml_assets.adapters.declare_asset import asset_key, pool
 from ml_assets.adapters.metadata import report_link
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.step import reported

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
-from ml_assets.assets.released_model.origins import require_made_here
+from ml_assets.assets.released_model.own_sources import require_made_here
 from ml_assets.assets.validated_table.audits import audits
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record

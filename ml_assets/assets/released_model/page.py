@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ml_assets.adapters.declared import Materialization, materialization
+from ml_assets.adapters.declare_asset import Materialization, materialization
 from ml_assets.adapters.metadata import (
     address,
     glance,

@@ -6,7 +6,7 @@ It is made from records, so it can be made again any time.
 import math
 from pathlib import Path
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
 from ml_assets.assets.evaluation_report.page import Background, render
 from ml_assets.assets.evaluation_report.suspects import read_suspects

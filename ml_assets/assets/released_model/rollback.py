@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.released_model.origins import records_behind, require_own_sources
+from ml_assets.assets.released_model.own_sources import records_behind, require_own_sources
 from ml_assets.assets.released_model.predict import score
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.tags import append_move, unnamed_releases

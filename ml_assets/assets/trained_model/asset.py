@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from ml_assets.adapters.declared import asset_key, attributes, journaled, pool
+from ml_assets.adapters.declare_asset import asset_key, attributes, journaled, pool
 from ml_assets.adapters.metadata import SHOWN, numbers, record_metadata, tracking_link
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.run_config import RunConfig

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, pool
+from ml_assets.adapters.declare_asset import asset_key, pool
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.step import reported
 from ml_assets.assets.trained_model.sanity import checks_of, examine

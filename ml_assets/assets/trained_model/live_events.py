@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from ml_assets.adapters.declared import materialization
+from ml_assets.adapters.declare_asset import materialization
 from ml_assets.adapters.metadata import glance, pictures, place, recovery_metadata
 from ml_assets.adapters.run_journal import words_of
 from ml_assets.adapters.step import AssetStep

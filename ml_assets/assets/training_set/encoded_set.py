@@ -9,7 +9,6 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from ml_assets.adapters.step import RunLog
-from ml_assets.assets.training_set.leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.shards import (
     Known,
     Written,
@@ -19,8 +18,9 @@ from ml_assets.assets.training_set.shards import (
     write_shard,
 )
 from ml_assets.assets.training_set.split import SplitPlan
+from ml_assets.assets.training_set.split_leaks import examine, find_foreign_fit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
-from ml_assets.assets.training_set.unknown import tell_unknown
+from ml_assets.assets.training_set.unknown_outcomes import tell_unknown
 from ml_assets.assets.training_set.window import (
     embargo_of,
     embargo_rows,

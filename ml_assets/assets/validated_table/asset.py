@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, source_partitions, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, source_partitions, stage_asset
 from ml_assets.adapters.metadata import carded_partition, history, numbers, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.resources import StoresResource
@@ -50,7 +50,7 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.validated_table.snapshot_audit import audit_snapshot, releases
-        from ml_assets.reports.data import contract_at_a_glance, contract_pictures
+        from ml_assets.reports.data_pictures import contract_at_a_glance, contract_pictures
 
         pipeline = stores.open(declared)
 

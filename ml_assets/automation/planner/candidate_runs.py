@@ -6,11 +6,11 @@ Level-triggered: everything is read from the store at every tick, and nothing re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.drift_report.windows import drift_windows
 from ml_assets.assets.released_model.asset import STAGE as RELEASED
-from ml_assets.automation.planner.due import model_nodes, under_published_code
+from ml_assets.automation.planner.graph_nodes import model_nodes, under_published_code
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
 from ml_assets.automation.planner.selection import ModelRun, model_run, put_out, standing_refusal
 from ml_assets.automation.planner.steps import WalkStep

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
-from ml_assets.assets.raw_snapshot.outside import Sources
-from ml_assets.assets.raw_snapshot.readers.look import Looked
+from ml_assets.assets.raw_snapshot.readers.arrived_files import Looked
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation.planner.plan import RECALLED
 from ml_assets.errors import SourceError, counted
 from ml_assets.spec.partitions import PartitionWindow, windows

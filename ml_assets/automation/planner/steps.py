@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.spec.stages import SOURCE_STAGES
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.automation.jobs import AssetJob

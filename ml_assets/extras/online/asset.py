@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, stage_asset
 from ml_assets.adapters.executor import launches_jobs
 from ml_assets.adapters.metadata import table_metadata
 from ml_assets.adapters.resources import StoresResource

@@ -6,11 +6,11 @@ from itertools import groupby
 
 import polars as pl
 
-from ml_assets.adapters.declared import key_of
+from ml_assets.adapters.declare_asset import key_of
 from ml_assets.adapters.execute import Tell, execute
 from ml_assets.adapters.runs import Definitions, Selection
-from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.raw_snapshot.receipt import window_of
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import Interrupted, MlAssetsError, SourceError, StorageError

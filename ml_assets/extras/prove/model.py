@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.execute import Tell, execute
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM

@@ -10,7 +10,7 @@ from ml_assets.errors import OtherCode, StorageError, UnknownRun
 from ml_assets.extras.prove.reproduction import Reproduction
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
-from ml_assets.spec.study import Study, Trial
+from ml_assets.spec.study_record import Study, Trial
 from ml_assets.store.pipeline_context import Pipeline
 
 

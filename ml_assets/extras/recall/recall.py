@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from ml_assets.adapters.declared import observation
+from ml_assets.adapters.declare_asset import observation
 from ml_assets.adapters.step import Instance
 from ml_assets.errors import EvidenceError, StorageError, answered, counted, one_line
 from ml_assets.records import recalls

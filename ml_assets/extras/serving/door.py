@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import Selection
 from ml_assets.automation.jobs import AssetJob, run_tags

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, digest_of, unset
-from ml_assets.spec.closure import PACKAGE, closure
+from ml_assets.spec.reached_code import PACKAGE, closure
 
 Part = Literal["network", "trees", "xgboost", "measure", "sanity", "score"]
 """The part that the program runs: a training by its family, or another verb."""

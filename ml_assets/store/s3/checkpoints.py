@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.program import File
-from ml_assets.store.checkpoints import (
+from ml_assets.store.checkpoint_store import (
     CLAIM,
     MANIFEST,
     Lying,

@@ -17,7 +17,7 @@ from ml_assets.store.retries import persist
 from ml_assets.training import calibration
 from ml_assets.training.boosting.engine import Engine
 from ml_assets.training.boosting.engines import engine_of
-from ml_assets.training.checkpoints.files import (
+from ml_assets.training.checkpoints.whole_checkpoints import (
     CheckpointClock,
     CheckpointFiles,
     Written,

@@ -26,10 +26,10 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.store.checkpoints import FoundCheckpoint
+from ml_assets.store.checkpoint_store import FoundCheckpoint
 from ml_assets.store.retries import persist
-from ml_assets.training.checkpoints.files import CheckpointFiles, Written, read_state
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
+from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles, Written, read_state
 from ml_assets.training.distributed.powersgd import PowerSgd
 from ml_assets.training.distributed.ranks import Ranks, on_every_rank, on_first_rank, total
 from ml_assets.training.models.network import Network

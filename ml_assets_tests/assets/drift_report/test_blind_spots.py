@@ -9,7 +9,7 @@ from ml_assets.assets.drift_report.columns import FEWEST_PERIODS
 from ml_assets.assets.training_set.split import plan_time_split
 from ml_assets.cli.main import main
 from ml_assets.errors import WindowError
-from ml_assets.scaffold.given import FEWEST
+from ml_assets.scaffold.find_input import FEWEST
 from ml_assets.spec.split import TimeSplit
 
 DEMO = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"

@@ -11,7 +11,7 @@ from typing import Any
 from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
 from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.assets.hyperparameter_search.population import Population
-from ml_assets.assets.hyperparameter_search.study import StudyRun, outcome
+from ml_assets.assets.hyperparameter_search.run_study import StudyRun, outcome
 from ml_assets.assets.hyperparameter_search.study_memory import answering
 from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
@@ -22,7 +22,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.program.events import Metrics, Placed
 from ml_assets.spec.search import SearchSpec
-from ml_assets.spec.study import Study
+from ml_assets.spec.study_record import Study
 from ml_assets.store.objects import LocalObjects
 from ml_assets_tests.worlds import irises
 

@@ -13,7 +13,7 @@ from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.study import Study
+from ml_assets.spec.study_record import Study
 from ml_assets_tests.assets.hyperparameter_search.curves import Curves, iris_spec, plan_of, studied
 
 RATE = {"training.learning_rate": {"kind": "log_float", "low": 0.0001, "high": 0.1}}

@@ -179,7 +179,7 @@ def test_a_memory_that_is_in_use_is_told_as_it_is(
 ):
     deliver(tmp_path, {FILE: ROWS})
     looked(tmp_path, files(), seen=seen)
-    monkeypatch.setattr("ml_assets.assets.raw_snapshot.readers.seen.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("ml_assets.assets.raw_snapshot.readers.look_cache.PATIENCE_SECONDS", 0)
     other = sqlite3.connect(seen.file, isolation_level="EXCLUSIVE")
     other.execute("BEGIN EXCLUSIVE")
     with pytest.raises(SourceError, match="cannot be used: database is locked"):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ml_assets.adapters.declared import asset_key
+from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.execute import execute
 from ml_assets.adapters.runs import Selection
 from ml_assets.definitions import build

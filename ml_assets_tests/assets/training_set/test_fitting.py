@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ml_assets.assets.training_set.column_moments import moments
 from ml_assets.assets.training_set.fitting import Fitted, fit
-from ml_assets.assets.training_set.moments import moments
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec

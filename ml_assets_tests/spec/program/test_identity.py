@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from ml_assets.spec.closure import PACKAGE
 from ml_assets.spec.program import identity
 from ml_assets.spec.program.identity import Program, difference, program_here
+from ml_assets.spec.reached_code import PACKAGE
 
 
 @pytest.fixture(scope="module")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.look import (
+from ml_assets.assets.raw_snapshot.readers.arrived_files import (
     Key,
     Looked,
     look_in_turn,
     range_of,
     rows_receipt,
 )
+from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.parquet import frame_of
-from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.assets.raw_snapshot.schema import Reading, check_names, from_typed
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.spec.base import digest_of

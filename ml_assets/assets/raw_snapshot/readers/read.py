@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ml_assets.assets.raw_snapshot.readers.arrived_files import Looked, look_at_files
 from ml_assets.assets.raw_snapshot.readers.files import file_receipt, read_file
 from ml_assets.assets.raw_snapshot.readers.lakehouse import look_at_lake, read_lake
-from ml_assets.assets.raw_snapshot.readers.look import Looked, look_at_files
-from ml_assets.assets.raw_snapshot.readers.seen import Seen
+from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.sql import SqlUrl, look_at_sql, read_sql
 from ml_assets.assets.raw_snapshot.schema import Reading
 from ml_assets.settings.addresses import database_place

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.look import (
+from ml_assets.assets.raw_snapshot.readers.arrived_files import (
     Key,
     Looked,
     look_in_turn,
     range_of,
     rows_receipt,
 )
-from ml_assets.assets.raw_snapshot.readers.seen import Seen
+from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.sql_database import (
     Database,
     SqlUrl,

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, stage_asset
 from ml_assets.adapters.metadata import SHOWN, numbers, pictures, record_metadata
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.assets.evaluation_report.pictures import champion_picture

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, pool
+from ml_assets.adapters.declare_asset import asset_key, pool
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.step import reported
 from ml_assets.assets.released_model.checks import gate_numbers

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, stage_asset
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.released_model.asset import project
-from ml_assets.assets.released_model.origins import require_made_here
+from ml_assets.assets.released_model.own_sources import require_made_here
 from ml_assets.assets.released_model.page import show_release
 from ml_assets.assets.released_model.promote import Refused, promote
 from ml_assets.errors import EvidenceError

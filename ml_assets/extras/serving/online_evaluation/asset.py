@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, feature_partitions, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, feature_partitions, stage_asset
 from ml_assets.adapters.metadata import record_metadata
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.resources import StoresResource

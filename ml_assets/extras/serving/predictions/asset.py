@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from ml_assets.adapters.declared import asset_key, stage_asset
+from ml_assets.adapters.declare_asset import asset_key, stage_asset
 from ml_assets.adapters.metadata import partition_metadata, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.resources import StoresResource

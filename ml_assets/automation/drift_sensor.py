@@ -14,8 +14,8 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
-from ml_assets.automation.data_ticks import at_work, skip
 from ml_assets.automation.jobs import PipelineJobs
+from ml_assets.automation.landing_sensor import at_work, skip
 from ml_assets.automation.planner.candidate_runs import (
     DRIFT,
     MODEL,
@@ -23,7 +23,7 @@ from ml_assets.automation.planner.candidate_runs import (
     drift_candidate,
     model_candidate,
 )
-from ml_assets.automation.planner.due import records_by_address
+from ml_assets.automation.planner.graph_nodes import records_by_address
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.search import DRIFT_TRIGGER, search_after_refusals

@@ -7,7 +7,7 @@ import pytest
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.spec.program import CheckpointManifest, File
-from ml_assets.store.checkpoints import (
+from ml_assets.store.checkpoint_store import (
     MANIFEST,
     CheckpointStore,
     claim_session,

@@ -10,7 +10,7 @@ from ml_assets.errors import counted
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import SearchSpec, refused
 from ml_assets.spec.search_parameter import Parameter, Value
-from ml_assets.spec.study import Study, Trial
+from ml_assets.spec.study_record import Study, Trial
 
 _TWO_SEEDS = 1.96 * 2**0.5
 """Standard deviations within which the losses of two equal settings differ, 19 times of 20."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.spec.closure import PACKAGE, closure, installed
+from ml_assets.spec.reached_code import PACKAGE, closure, installed
 
 HELPERS = '''"""Helpers."""
 

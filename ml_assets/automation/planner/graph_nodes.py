@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from ml_assets.assets.feature_set.reads import Reads, feature_reads, table_reads
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
-from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.raw_snapshot.receipt import receipt_version
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation.planner.landed import Landed, raw_address
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
 from ml_assets.doors import door

@@ -12,7 +12,7 @@ import dagster as dg
 
 from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
-from ml_assets.assets.raw_snapshot.outside import Sources
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
 from ml_assets.automation.planner.candidate_runs import (
     CANARY,
@@ -24,7 +24,7 @@ from ml_assets.automation.planner.candidate_runs import (
     data_candidates,
     model_candidate,
 )
-from ml_assets.automation.planner.due import (
+from ml_assets.automation.planner.graph_nodes import (
     data_nodes,
     left_as_read,
     plan_data,

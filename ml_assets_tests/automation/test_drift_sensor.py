@@ -17,7 +17,7 @@ from ml_assets.assets.drift_report.asset import CHECKS
 from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline, read_baseline
-from ml_assets.automation.drift_tick import drift_tick
+from ml_assets.automation.drift_sensor import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
 from ml_assets.cli.main import main
 from ml_assets.errors import StorageError

@@ -18,6 +18,7 @@ import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.files import PathSource, delivery, receipt_of_delivery
 from ml_assets.assets.raw_snapshot.readers.listing import ListedFile, Listing, RefusedName
+from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
 from ml_assets.assets.raw_snapshot.readers.places import (
     Folder,
@@ -27,7 +28,6 @@ from ml_assets.assets.raw_snapshot.readers.places import (
     version_of,
 )
 from ml_assets.assets.raw_snapshot.readers.places import content as content_of
-from ml_assets.assets.raw_snapshot.readers.seen import Seen
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import PARTITION_FIELD

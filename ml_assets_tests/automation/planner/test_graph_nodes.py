@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.raw_snapshot.outside import Sources
 from ml_assets.assets.raw_snapshot.receipt import receipt_version
-from ml_assets.automation.planner.due import data_nodes, plan_data
+from ml_assets.assets.raw_snapshot.sources import Sources
+from ml_assets.automation.planner.graph_nodes import data_nodes, plan_data
 from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan
 from ml_assets.errors import StoreAway
@@ -52,7 +52,7 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
 ) -> None:
     """Week 1 is delivered again, of week 2 the orders are gone, and those of week 3, recalled."""
     monkeypatch.setattr(
-        "ml_assets.assets.raw_snapshot.readers.look.QUIET", timedelta(days=1)
+        "ml_assets.assets.raw_snapshot.readers.arrived_files.QUIET", timedelta(days=1)
     )  # of a slow machine
     sources = tmp_path / "sources"
     sources.mkdir()

@@ -10,7 +10,7 @@ import polars as pl
 
 from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted
-from ml_assets.scaffold.given import Given
+from ml_assets.scaffold.find_input import Given
 
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|at|ts|when)($|_)", re.IGNORECASE)
 _MOST_KEYS = 12

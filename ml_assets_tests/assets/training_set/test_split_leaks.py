@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.feature_set.leak_checks import refusal
-from ml_assets.assets.training_set import leaks, row_hashes, shards, target_proxy
+from ml_assets.assets.feature_set.leak_check_results import refusal
+from ml_assets.assets.training_set import label_leaks, row_hashes, shards, split_leaks
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import MlAssetsError, SpecError
@@ -37,15 +37,15 @@ def in_parts(frame: pl.DataFrame) -> SplitRows:
 def examine(
     rows: Mapping[Any, pl.DataFrame], spec: PipelineSpec, embargo: timedelta
 ) -> tuple[LeakFinding, ...]:
-    return leaks.examine({n: in_parts(frame) for n, frame in rows.items()}, spec, embargo)
+    return split_leaks.examine({n: in_parts(frame) for n, frame in rows.items()}, spec, embargo)
 
 
 def find_foreign_fit(schema: ShardSchema, train: pl.DataFrame, label: LabelSpec) -> LeakFinding:
-    return leaks.find_foreign_fit(schema, in_parts(train), label)
+    return split_leaks.find_foreign_fit(schema, in_parts(train), label)
 
 
 def find_proxies(rows: Rows, *more: Any) -> LeakFinding:
-    return target_proxy.find_proxies({n: in_parts(f) for n, f in rows.items()}, *more)
+    return label_leaks.find_proxies({n: in_parts(f) for n, f in rows.items()}, *more)
 
 
 def write_labelled(rows: Rows, *more: Any) -> Ref:

@@ -4,7 +4,7 @@ publishing."""
 from collections.abc import Iterable, Sequence
 
 from ml_assets.adapters.check_outcome import CheckOutcome
-from ml_assets.adapters.declared import CheckSpec, check_spec
+from ml_assets.adapters.declare_asset import CheckSpec, check_spec
 from ml_assets.errors import counted
 from ml_assets.spec.leaks import LEAK_CHECKS, LeakCheckName, LeakFinding, training_set_checks
 from ml_assets.spec.pipeline import PipelineSpec

@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.hyperparameter_search.learned import (
-    boundaries,
-    isolated,
-    luck,
-    tied,
-    verdict,
-)
 from ml_assets.assets.hyperparameter_search.page import (
     against_champion,
     at_a_glance,
     study_page,
     time_said,
 )
+from ml_assets.assets.hyperparameter_search.study_advice import (
+    boundaries,
+    isolated,
+    luck,
+    tied,
+    verdict,
+)
 from ml_assets.reports.glance import INLINE
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import ChampionComparison, Interval
-from ml_assets.spec.study import Study
+from ml_assets.spec.study_record import Study
 from ml_assets_tests.assets.hyperparameter_search.curves import Curves, Loss, iris_spec, plan_of
 from ml_assets_tests.assets.hyperparameter_search.curves import studied as run
 
