@@ -29,8 +29,8 @@ from ml_assets.spec.program.identity import (
     machine_here,
 )
 from ml_assets.spec.records import InputVersion, StageRecord, Time
+from ml_assets.spec.registered import Registered
 from ml_assets.spec.search_parameter import Value
-from ml_assets.spec.stages import Registered
 from ml_assets.store.layout import Address
 
 RUN_FILE = "run.json"

@@ -10,7 +10,7 @@ from pydantic import Field
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.program.identity import Node, Program
 from ml_assets.spec.records import GateResult, InputVersion, Time
-from ml_assets.spec.stages import Registered
+from ml_assets.spec.registered import Registered
 
 PAYLOAD_TYPE = "application/vnd.ml_assets.certificate+json"
 

@@ -6,7 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.gates import Target
-from ml_assets.spec.stages import Registered
+from ml_assets.spec.registered import Registered
 from ml_assets.spec.texts import TextSample
 
 REPORT_FILE = "report.json"

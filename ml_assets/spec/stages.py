@@ -1,9 +1,5 @@
-"""The stages of the walk, in its order: the second part of every asset key; and models that were
-made elsewhere, which no stage of it trained."""
-
-from pydantic import Field
-
-from ml_assets.spec.base import Frozen
+"""The stages of the walk, in its order: the second part of every asset key. Plain words, so that
+the help of a command loads no pydantic."""
 
 SOURCE_STAGES = ("raw_snapshot", "validated_table")
 DATA_STAGES = (*SOURCE_STAGES, "derived_table", "feature_set", "online_features")
@@ -37,18 +33,3 @@ STAGES = (
 )
 RAW_PREFIX = "raw_"
 """The prefix of a source's name, in the last part of the key of its raw snapshot."""
-
-
-MADE_ELSEWHERE = "made elsewhere"
-"""The code version of such a model: nobody here knows what code made it."""
-
-
-class Registered(Frozen):
-    """Words of the caller: nothing is decided by them."""
-
-    version: str
-    """What its makers call it."""
-    uri: str
-    """Where its files were taken from."""
-    claims: dict[str, float] = Field(default_factory=dict)
-    """Metric -> what they say it reaches."""

@@ -30,7 +30,7 @@ from ml_assets.spec.records import (
     Measured,
     StageRecord,
 )
-from ml_assets.spec.stages import MADE_ELSEWHERE
+from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import PipelineState
 

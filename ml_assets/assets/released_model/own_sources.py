@@ -15,8 +15,8 @@ from ml_assets.records.recalls import derived_from
 from ml_assets.settings import Settings
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.spec.sources import SourceSpec
-from ml_assets.spec.stages import MADE_ELSEWHERE
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore

@@ -6,8 +6,8 @@ from typing import Any
 
 from ml_assets.errors import counted
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
-from ml_assets.spec.stages import MADE_ELSEWHERE
 from ml_assets.store.layout import Address, run_key
 from ml_assets.store.pipeline_context import Winner
 

@@ -35,7 +35,7 @@ from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import project_stages
 from ml_assets.settings.access import read_register_from
 from ml_assets.spec.records import LedgerEntry
-from ml_assets.spec.stages import Registered
+from ml_assets.spec.registered import Registered
 from ml_assets.store.pipeline_context import Pipeline
 
 ASKED_BY = "ml_assets/asked_by"

@@ -19,7 +19,7 @@ from ml_assets.records.ledger.stages import decision_line
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.records import Decision, LedgerEntry
-from ml_assets.spec.stages import Registered
+from ml_assets.spec.registered import Registered
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Entry, PublishResult, SnapshotStore
 
 _LINE = re.compile(r"\d{6,}\.json")

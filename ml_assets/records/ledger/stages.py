@@ -10,7 +10,7 @@ from typing import get_args
 from ml_assets.errors import UnknownModel, counted
 from ml_assets.spec.gates import Stage, Target
 from ml_assets.spec.records import Decision, HoldoutRows, HoldoutUse, LedgerEntry
-from ml_assets.spec.stages import Registered
+from ml_assets.spec.registered import Registered
 
 ORDER: tuple[Target, ...] = get_args(Target)
 """The stages that hold a model, each with those before it on its way."""
