@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from pydantic import Field
 
-from ml_assets.errors import did_you_mean
+from ml_assets.errors import counted, did_you_mean
 from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
 
 
@@ -45,8 +45,8 @@ class BatchTensor(Frozen):
         size = math.prod(self.shape) if self.shape else len(found)
         if size != len(found):
             raise ValueError(
-                f"shape {list(self.shape)} holds {size:,} values of a row, and these are"
-                f" {len(found):,} columns: name as many, or change the shape"
+                f"shape {list(self.shape)} holds {counted(size, 'value')} of a row, and"
+                f" {counted(len(found), 'column', 'fill')} it: name as many, or change the shape"
             )
         return tuple(found)
 

@@ -39,6 +39,7 @@ class Numbered(SplitArrays):
         self._parts = [Shard(*span) for span in pairwise(self._starts.tolist())]
         self._encoder = Encoder(Preprocessing(numeric=(), null_flags=(), categorical=()))
         self.label_scale = None
+        self._passed, self._kept = 0, None
         ends = np.cumsum([0, *queries])
         self._queries = np.stack([ends[:-1], ends[1:]], axis=1) if queries else None
 

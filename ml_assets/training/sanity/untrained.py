@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ml_assets.errors import counted
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import Module, Task
 from ml_assets.training.models.layers import Masks
@@ -217,7 +218,8 @@ def _exchanged(subject: Subject) -> SanityCheck | None:
             if not moved <= _APART:
                 saw = (
                     f"Logits of a row move by {moved:g} when other rows are exchanged"
-                    f"{mixing(network, inputs, masks, kept)} ({mode}, {count:,} rows); expected 0."
+                    f"{mixing(network, inputs, masks, kept)} ({mode}, {counted(count, 'row')});"
+                    " expected 0."
                 )
                 return verdict("no_batch_leak", moved, _APART, saw, _STAY_APART)
     return None

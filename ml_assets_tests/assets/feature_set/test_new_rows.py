@@ -163,13 +163,13 @@ def test_flights_replayed_at_their_moment_are_the_rows_of_the_batch_bit_for_bit(
     ("old", "new", "feature"),
     [
         (
-            'weather.with_columns((pl.col("observed_at") + WEATHER_LAG).alias("known_at"))',
-            'weather.with_columns((pl.col("observed_at") - WEATHER_LAG * 8).alias("known_at"))',
+            'weather.with_columns((nw.col("observed_at") + WEATHER_LAG).alias("known_at"))',
+            'weather.with_columns((nw.col("observed_at") - WEATHER_LAG * 8).alias("known_at"))',
             "temp",
         ),
         (
             "    rows = _plane(rows, ",
-            '    rows = rows.with_columns(distance=pl.col("distance") * arrivals["delay"].mean())\n'
+            '    rows = rows.with_columns(distance=nw.col("distance") * arrivals["delay"].mean())\n'
             "    rows = _plane(rows, ",
             "distance",
         ),
