@@ -138,18 +138,22 @@ def _history(rows: Frame, arrivals: Frame) -> Frame:
 
 def _same_plane(rows: Frame, arrivals: Frame) -> Frame:
     """How the same plane's last known flight ended, and how many hours ago."""
+    order = {"flight": "_flight", "sched_dep_time": "_departure"}  # of flights known at one moment
     last = arrivals.filter(~nw.col("tailnum").is_null()).select(
         "tailnum",
         "known_at",
+        *(nw.col(column).alias(name) for column, name in order.items()),
         nw.col("delay").alias("plane_last_delay"),
         nw.col("known_at").alias("plane_last_at"),
     )
     joined = latest(
         rows,
         last,
-        columns=["plane_last_delay", "plane_last_at"],
+        columns=[*order.values(), "plane_last_delay", "plane_last_at"],
         by=["tailnum"],
         within=timedelta(hours=24),
     )
     since = (nw.col("decision_at") - nw.col("plane_last_at")).dt.total_minutes() * HOURS
-    return joined.with_columns(since.alias("plane_last_hours")).drop("plane_last_at")
+    return joined.with_columns(since.alias("plane_last_hours")).drop(
+        *order.values(), "plane_last_at"
+    )
