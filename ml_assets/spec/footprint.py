@@ -135,7 +135,7 @@ def footprint(
     over = f" / {sharing} processes"
     step = (
         f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
-        f"{over if sharing > 1 else ''} = {_gb(state)}, and {_gb(outputs)} for what the layers put"
+        f"{over if sharing > 1 else ''} = {_size(state)}, and {_size(outputs)} for what the layers put"
         f" out of {rows:,} {'rows' if context == 1 else f'windows of {context:,} tokens'}"
     )
     if gpus or built > state + outputs:
@@ -188,14 +188,14 @@ def require_fits(
     needed = each.bytes * world.procs
     if needed <= room.bytes:
         return
-    many = f", {world.procs} of them {_gb(needed)}" if world.procs > 1 else ""
+    many = f", {world.procs} of them {_size(needed)}" if world.procs > 1 else ""
     again = " set training.activation_checkpointing to block," if isinstance(model, Gpt) else ""
     smaller = (
         "model.width or model.depth" if isinstance(model, COUNTED) else "sizes in model.config"
     )
     raise DoesNotFit(
-        f"The training does not fit: each process needs at least {_gb(each.bytes)}{many}"
-        f" ({each.how}), and {room.where} has {_gb(room.bytes)}. Lower {smaller},{again} lower"
+        f"The training does not fit: each process needs at least {_size(each.bytes)}{many}"
+        f" ({each.how}), and {room.where} has {_size(room.bytes)}. Lower {smaller},{again} lower"
         " training.batch_size and raise training.accumulate, or give it more memory."
     )
 
@@ -210,8 +210,8 @@ def _sharing(training: TrainingSpec, world: World) -> int:
     return split[1] if split else world.processes
 
 
-def _gb(amount: int) -> str:
-    return f"{amount / 1e9:,.2f} GB"
+def _size(amount: int) -> str:
+    return f"{amount / 1e9:,.2f} GB" if amount >= 5e6 else f"{amount / 1e6:,.2f} MB"
 
 
 def write_seconds(state_bytes: int, mb_per_second: float) -> float:
