@@ -114,3 +114,14 @@ def test_a_retired_pipeline_runs_no_more_is_readable_and_comes_back(
     assert main(["ops", "forget", "irises", "--undo"]) == 0
     assert {key.split("/")[0] for key in keys(loaded())} == {"irises", "tulips"}
     assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
+
+
+def test_every_asset_names_its_spec_file_for_the_ui(room: Path) -> None:
+    specs = build(read_settings()).resolve_all_asset_specs()
+    ours = [spec.metadata for spec in specs if spec.key.path[0] == "irises"]
+    places = {
+        place.file_path
+        for metadata in ours
+        for place in metadata["dagster/code_references"].code_references
+    }
+    assert places == {str(room / "irises" / "defs.yaml")}

@@ -13,6 +13,7 @@ import dagster as dg
 from ml_assets.adapters.step import reported
 from ml_assets.errors import WindowError, counted
 from ml_assets.graph.code_version import code_version_of
+from ml_assets.spec.load import SPEC_FILE
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PartitionsSpec
 from ml_assets.spec.sources import SourceSpec
@@ -78,7 +79,14 @@ def attributes(pipeline: Pipeline, stage: str, source: str | None = None) -> dic
         "code_version": code_version_of(pipeline, stage, source),
         "tags": {"pipeline": pipeline.name, "stage": stage},
         "freshness_policy": _freshness(pipeline, stage),
+        "metadata": {"dagster/code_references": _spec_file(pipeline)},
     }
+
+
+def _spec_file(pipeline: Pipeline) -> dg.CodeReferencesMetadataValue:
+    """The link to the spec that the UI shows beside an asset."""
+    place = dg.LocalFileCodeReference(file_path=str(pipeline.folder / SPEC_FILE), label=SPEC_FILE)
+    return dg.CodeReferencesMetadataValue(code_references=[place])
 
 
 def asset_key(pipeline: Pipeline, stage: str, source: str | None = None) -> dg.AssetKey:
