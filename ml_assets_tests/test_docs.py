@@ -40,6 +40,7 @@ WHOLE = {"tutorial.md": "test_tutorial.py", "reference.md": "test_reference.py"}
 _FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S
 )
+_CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.M)
 _OURS = ("export", "cd", ".", "head", "mkdir")
 _SHELL = re.compile(r"\s(?:&&?|\|)(?:\s|$)")
 
@@ -81,6 +82,16 @@ def test_a_block_is_executed_or_says_why_not(block: Block) -> None:
 def test_no_fence_of_a_page_is_overlooked(page: Path) -> None:
     fences = re.findall(r"^[ >]*(?:```|~~~)", page.read_text(), re.M)
     assert len(fences) == 2 * len(list(blocks_of(page.name, page.read_text())))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
+def test_no_page_holds_a_merge_that_nobody_finished(page: Path) -> None:
+    assert not _CONFLICT.search(page.read_text())
+
+
+@pytest.mark.parametrize("marker", ["<<<<<<< HEAD", "=======", ">>>>>>> main"])
+def test_a_merge_that_nobody_finished_is_seen(marker: str) -> None:
+    assert _CONFLICT.search(f"a line\n{marker}\nanother\n")
 
 
 def test_the_readme_has_a_pipeline_of_ones_own_right_after_the_demo() -> None:
