@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ml_assets_tests.training.networks import BLOCKS, CONVOLUTION
+from ml_assets_tests.training.networks import BLOCKS, CONVOLUTION, NORMED
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -17,13 +17,13 @@ OWN = "model: {family: module, module: network.py:build, config: {channels: 8, d
 CHAMPION = "{kind: champion}"
 
 
-def plant(root: Path) -> World:
+def plant(root: Path, network: str = CONVOLUTION) -> World:
     world = World(root)
     irises.plant(world.pipelines, world.sources)
     spec = irises.SPEC.replace(OURS, OWN).replace(CHAMPION, "{kind: champion, margin: 10.0}")
     spec = spec.replace("processes: 1", "processes: 2")
     (folder(world) / "defs.yaml").write_text(spec)
-    (folder(world) / "network.py").write_text(CONVOLUTION)
+    (folder(world) / "network.py").write_text(network)
     (folder(world) / "blocks.py").write_text(BLOCKS)
     return world
 
@@ -44,7 +44,8 @@ def release(world: World) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    found = plant(tmp_path_factory.mktemp("own"))
+    """With batch norm: its statistics are in what is released, predicts and is proved."""
+    found = plant(tmp_path_factory.mktemp("own"), NORMED)
     assert "trained on 2 processes" in found.cli("run", "irises")
     return found
 

@@ -250,7 +250,8 @@ class TrainingSpec(Spread):
     batch_size: Positive = 3072
     """Rows per global step, over all processes; a ranking task counts queries instead."""
     microbatches: Positive = 24
-    """Logical microbatches per global step; divides ``batch_size``."""
+    """Logical microbatches per global step; divides ``batch_size``. Batch norm takes the statistics
+    of one."""
     accumulate: Positive = 1
     """Batches in one global step, one after the other in the memory of one: an update comes after
     ``accumulate * batch_size`` rows."""

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from ml_assets.spec.program import MeasureRequest, ShardSchema, TrainRequest
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.training.distributed.ranks import Ranks, total
+from ml_assets.training.distributed.running_statistics import RunningStatistics
 from ml_assets.training.distributed.step_checks import (
     Pass,
     locate_non_finite,
@@ -93,6 +94,7 @@ class Stepper:
         them in another order: the first step of a resume would have other bits.
         """
         self.rates = rates_of(self.network, self.spec)
+        self.statistics = RunningStatistics(self.network)
         tensor = self.spec.parallel.tensor
         self.lanes = self.ranks.lanes(tensor)
         self._counts = self.ranks.rank % tensor == 0  # of ranks with the same rows, one
@@ -155,12 +157,14 @@ class Stepper:
         Returns [loss, weight, rows] float64 of the share; rows are those that count.
         """
         self.optimizer.zero_grad(set_to_none=True)
+        self.statistics.begin()
         sums = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
         for number in range(self.spec.accumulate):
             with self.times.data:
                 share = self.loader.take(step, number)
             with summing(self.forward, now=number + 1 == self.spec.accumulate):
                 each, weights = self._losses(share)
+                self.statistics.add(counted=share.counted > 0)
                 loss = each.sum()
                 if self.compare_branches:
                     require_same_branches(loss, self.network, self.ranks, step)
@@ -216,6 +220,7 @@ class Stepper:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * learning_rate(self.spec, step, self.steps)
         self.optimizer.step()
+        self.statistics.move(self.times.communication)
 
     def _skip(self) -> None:
         """Update nothing. The optimizer has its state from the first step on, whoever saves it."""

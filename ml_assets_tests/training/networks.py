@@ -80,6 +80,18 @@ KEEPING = CONVOLUTION.replace(
     "        return self.last",
 )
 """Two megabytes more with each pass."""
+NORMED = CONVOLUTION.replace(
+    "        self.last =",
+    "        self.image = nn.Conv2d(1, channels, 3, padding=1, bias=False)\n"
+    "        self.norm = nn.BatchNorm2d(channels)\n"
+    "        self.flat = nn.BatchNorm1d(channels)\n"
+    "        self.last =",
+).replace(
+    "        return self.last(x.mean(dim=1))",
+    "        x = x + torch.relu(self.norm(self.image(x[:, None]))).mean(dim=1)\n"
+    "        return self.last(self.flat(x.mean(dim=1)))",
+)
+"""Batch norm of images [n, channels, length, channels], and of rows [n, channels]."""
 MODEL = Module(family="module", module="network.py:build", config={"channels": 8, "depth": 2})
 
 

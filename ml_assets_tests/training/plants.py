@@ -1,4 +1,4 @@
-"""The training program with a fault in its network: ``plants.py FAULT train --request ...``."""
+"""The training program with a fault in it: ``plants.py FAULT train --request ...``."""
 
 import os
 import sys
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ml_assets.training.__main__ import run
+from ml_assets.training.distributed import running_statistics
 from ml_assets.training.models.mlp import MlpNetwork
 
 _WHOLE = MlpNetwork.forward
@@ -35,6 +36,19 @@ def raises_no_exception(*_: Any) -> torch.Tensor:
     raise Unheard("a save that failed")
 
 
+class Alone:
+    """In place of ``torch.distributed``, for the running statistics: each rank has its own."""
+
+    @staticmethod
+    def get_world_size() -> int:
+        """One, whatever it is."""
+        return 1
+
+
 if __name__ == "__main__":
-    MlpNetwork.forward = globals()[sys.argv.pop(1)]
+    fault = globals()[sys.argv.pop(1)]
+    if fault is Alone:
+        running_statistics.dist = fault
+    else:
+        MlpNetwork.forward = fault
     run()

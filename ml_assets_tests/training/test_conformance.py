@@ -18,12 +18,13 @@ from ml_assets.training.sanity.conformance import conform
 from ml_assets.training.sanity.suite import admit
 from ml_assets_tests.training import texts
 from ml_assets_tests.training.conftest import SPEC, Attempt
-from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
+from ml_assets_tests.training.networks import CONVOLUTION, MODEL, NORMED, code
 
 FAMILIES: dict[str, ModelSpec] = {
     "tabm": TabM(family="tabm", width=16, depth=2, members=4),
     "mlp": Mlp(family="mlp", width=16, depth=2),
     "module": MODEL,
+    "normed": MODEL,
     "gpt": texts.MODEL,
 }
 
@@ -74,23 +75,28 @@ def data_of(data: Ref, tmp_path: Path) -> Callable[[str], Ref]:
     return found
 
 
+def code_of(family: str, folder: Path) -> NetworkCode | None:
+    texts = {"module": CONVOLUTION, "normed": NORMED}
+    return code(folder / "pipeline", network=texts[family]) if family in texts else None
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_conforms(
     family: str, data_of: Callable[[str], Ref], alone: Ranks, tmp_path: Path
 ) -> None:
-    own = code(tmp_path / "pipeline") if family == "module" else None
+    own = code_of(family, tmp_path)
     data = data_of(family)
     assert asked(request(tmp_path, data, FAMILIES[family], own), alone) == {}
 
 
 @pytest.mark.parametrize(
     "family",
-    ["module", *(pytest.param(n, marks=pytest.mark.daemon) for n in ("tabm", "mlp", "gpt"))],
+    ["normed", *(pytest.param(n, marks=pytest.mark.daemon) for n in FAMILIES if n != "normed")],
 )
 def test_it_conforms_in_two_processes(
     family: str, data_of: Callable[[str], Ref], tmp_path: Path
 ) -> None:
-    own = code(tmp_path / "pipeline") if family == "module" else None
+    own = code_of(family, tmp_path)
     told = request(tmp_path, data_of(family), FAMILIES[family], own, procs=2)
     attempt = Attempt(tmp_path, told)  # pyright: ignore[reportArgumentType]  another verb
     (tmp_path / "request-1.json").write_bytes(canonical_json(told))
@@ -143,13 +149,14 @@ PLANTS = {
         [(FORWARD, "        x = x + x.cumsum(0) * (len(x) > 5000)\n" + FORWARD)],
         {"no_batch_leak": "(as it is trained, 8,192 rows)"},
     ),
-    "batch norm": (
+    "a batch norm of its own": (
         [
-            (INIT, "        self.norm = nn.BatchNorm1d(channels)\n" + INIT),
+            ("class Convolution", "class Normed(nn.BatchNorm1d):\n    pass\n\n\nclass Convolution"),
+            (INIT, "        self.norm = Normed(channels)\n" + INIT),
             (FORWARD, "        return self.last(self.norm(x.mean(dim=1)))"),
         ],
         {
-            "no_batch_leak": "exchanged in network.norm (BatchNorm1d) (as it is trained, 128 rows)",
+            "no_batch_leak": "exchanged in network.norm (Normed) (as it is trained, 128 rows)",
             "state": "network.norm.running_mean (changed in the pass)",
             "shapes": None,
             "dtypes": None,
@@ -157,6 +164,67 @@ PLANTS = {
             "shards": None,
             "resumes": None,
         },
+    ),
+    "batch norm as a function": (
+        [
+            (
+                FORWARD,
+                "        x = x.mean(dim=1)\n"
+                "        mean, var = x.new_zeros(x.shape[1]), x.new_ones(x.shape[1])\n"
+                "        x = nn.functional.batch_norm(x, mean, var, training=self.training)\n"
+                "        return self.last(x)",
+            ),
+        ],
+        {
+            "no_batch_leak": "when other rows are exchanged (as it is trained, 128 rows)",
+            "shards": None,
+        },
+    ),
+    "a mean over the rows before a batch norm": (
+        [
+            (INIT, "        self.norm = nn.BatchNorm1d(channels)\n" + INIT),
+            (FORWARD, "        return self.last(self.norm((x - x.mean(dim=0)).mean(dim=1)))"),
+        ],
+        {
+            "no_batch_leak": "when other rows are exchanged",
+            "shapes": None,
+            "shards": None,
+            "gradients": None,
+        },
+    ),
+    "batch norm over rows that are not in their order": (
+        [
+            (INIT, "        self.norm = nn.BatchNorm1d(channels)\n" + INIT),
+            (
+                FORWARD,
+                "        y = self.norm(x.transpose(0, 1).flatten(0, 1))\n"
+                "        x = y.unflatten(0, (x.shape[1], -1)).transpose(0, 1)\n" + FORWARD,
+            ),
+        ],
+        {"no_batch_leak": "(in other microbatches, as it is trained, 128 rows)", "shards": None},
+    ),
+    "a running mean that a pass moves": (
+        [
+            (INIT, "        self.norm = nn.BatchNorm1d(channels)\n" + INIT),
+            (
+                FORWARD,
+                "        self.norm.running_mean.add_(1.0)\n"
+                "        return self.last(self.norm(x.mean(dim=1)))",
+            ),
+        ],
+        {
+            "state": "network.norm.running_mean (changed in the pass)",
+            "no_batch_leak": None,
+            "gradients": None,
+        },
+    ),
+    "a bias that batch norm cancels": (
+        [
+            (INIT, "        self.norm = nn.BatchNorm1d(channels)\n" + INIT),
+            (INIT, "        self.wide = nn.Linear(channels, channels)\n" + INIT),
+            (FORWARD, "        return self.last(self.norm(self.wide(x.mean(dim=1))))"),
+        ],
+        {"gradients": "Batch norm cancels the gradient of network.wide.bias", "shards": None},
     ),
     "noise of its own": (
         [(FORWARD, "        return self.last((x + 0.1 * torch.rand_like(x)).mean(dim=1))")],

@@ -150,7 +150,7 @@ def test_memory_that_ran_out_is_known_in_all_its_words(error: Exception, is_memo
 
 
 def planted(attempt: Attempt, fault: str) -> int:
-    """Run with a fault in the network."""
+    """Run with a fault of ``plants.py``."""
     command = attempt.command()
     place = command.index("ml_assets.training")
     command[place - 1 : place + 1] = [str(Path(__file__).with_name("plants.py")), fault]

@@ -134,7 +134,8 @@ def powersgd_of(forward: nn.Module) -> PowerSgd | None:
 def _replica(
     network: Network, forward: nn.Module, spec: TrainingSpec, communication: Stopwatch
 ) -> Replica:
-    replica = Replica(forward, gradient_as_bucket_view=True)
+    # buffers are equal on all ranks by themselves: see RunningStatistics
+    replica = Replica(forward, gradient_as_bucket_view=True, broadcast_buffers=False)
     if spec.communication_hook == "powersgd":
         replica.powersgd = PowerSgd(network, spec, communication)
         replica.register_comm_hook(replica.powersgd, send_compressed)

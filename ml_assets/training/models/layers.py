@@ -10,16 +10,21 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Masks:
-    """Draws dropout masks as a function of (seed, step, microbatch): the same in any world.
+    """The microbatches of a pass that trains: draws dropout masks as a function of (seed, step,
+    microbatch), the same in any world.
 
     ``seeds[i]`` is the seed of the i-th microbatch, which has ``rows[i]`` rows.
     """
 
     seeds: tuple[int, ...]
     rows: tuple[int, ...]
+    drops: bool = True
+    """False: nothing is dropped out."""
 
     def draw(self, layer: int, width: int, rate: float) -> torch.Tensor:
         """[sum(rows), 1, width]: 0, or 1 / (1 - rate); shared by the members of an ensemble."""
+        if not self.drops:
+            return torch.ones(sum(self.rows), 1, width)
         parts = []
         for seed, rows in zip(self.seeds, self.rows, strict=True):
             generator = torch.Generator().manual_seed((seed * 31 + layer) % 2**63)

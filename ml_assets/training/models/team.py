@@ -15,6 +15,7 @@ from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.team_modules import import_file, line_in
 from ml_assets.spec.training import Module, Task, outputs_of
 from ml_assets.store.objects import write_whole
+from ml_assets.training.models.batch_norm import microbatches_told, replace_batch_norm
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.stop import NotInstalled, TeamCodeFailed
@@ -163,7 +164,8 @@ class TeamCode:
 
 
 class TeamNetwork(Network):
-    """The team's module with an output bias of ours; ``nn.Dropout`` in it draws our masks."""
+    """The team's module with an output bias of ours; ``nn.Dropout`` in it draws our masks, and
+    ``nn.BatchNorm`` normalizes logical microbatches."""
 
     not_decayed = ("output_bias",)
     inputs_by_name = False
@@ -187,6 +189,7 @@ class TeamNetwork(Network):
         self.output_bias = nn.Parameter(torch.zeros(1, columns.outputs))
         self._outputs = columns.outputs
         self._probe(columns)
+        self._norms = replace_batch_norm(made)  # lazy ones have their shapes now
         self.own_loss = code.function(spec.loss) if spec.loss else None
         self.own_augmentation = code.function(spec.augmentation) if spec.augmentation else None
 
@@ -195,7 +198,8 @@ class TeamNetwork(Network):
     ) -> torch.Tensor:
         for drop in self._drops:
             drop.masks = masks
-        logits = self._called(numeric, categorical)
+        with microbatches_told(self._norms, masks):
+            logits = self._called(numeric, categorical)
         if logits.dim() not in (2, 3) or len(logits) != len(numeric):
             raise TeamCodeFailed(
                 f"The network returned {tuple(logits.shape)} for {counted(len(numeric), 'row')};"

@@ -23,9 +23,11 @@ from ml_assets.spec.training import TrainingSpec, outputs_of
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.distributed.strategies import lowered
 from ml_assets.training.losses import row_weights, training_losses
+from ml_assets.training.models.batch_norm import GhostBatchNorm
 from ml_assets.training.models.families import code_of, fresh_network
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
+from ml_assets.training.models.team import RowDropout
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.sanity.subject import Subject, drawing, generators, verdict
@@ -39,7 +41,7 @@ _CLOSE = 1e-5
 """How far losses and gradient norms may be from those of one process, relative to them."""
 _DRAWS = "it draws from a global generator"
 _NOT_OF_CHANCE: tuple[SanityName, ...] = ("no_batch_leak", "shards", "resumes")
-_NOT_STATE = {"_parameters", "_modules", "_buffers", "_non_persistent_buffers_set", "masks"}
+_NOT_STATE = {"_parameters", "_modules", "_buffers", "_non_persistent_buffers_set"}
 
 
 def conform(
@@ -137,8 +139,8 @@ def state(subject: Subject) -> SanityCheck:
         saw = f"It holds state outside of parameters and constant buffers: {listed}."
     remedy = (
         "A training that resumes begins without it, and ranks would each have their own. Make it a"
-        " parameter, or a buffer that the pass does not change (register_buffer); instead of batch"
-        " norm take GroupNorm or LayerNorm."
+        " parameter, or a buffer that the pass does not change (register_buffer). Those of"
+        " nn.BatchNorm1d, 2d and 3d move once a step, alike on all ranks."
     )
     return verdict("state", float(len(told)), 0.0, saw, remedy)
 
@@ -148,9 +150,13 @@ def _more(told: list[str]) -> str:
 
 
 def _held(network: nn.Module) -> Iterator[tuple[str, object]]:
-    """Everything that a network's modules hold besides parameters: copies, by name."""
+    """Everything that a network's modules hold besides parameters: copies, by name.
+
+    Of what we put into it the buffers alone: a pass tells it its microbatches.
+    """
     for path, module in network.named_modules():
-        for name, value in {**vars(module), **dict(module.named_buffers(recurse=False))}.items():
+        own = {} if isinstance(module, RowDropout | GhostBatchNorm) else vars(module)
+        for name, value in {**own, **dict(module.named_buffers(recurse=False))}.items():
             if name not in _NOT_STATE and "hooks" not in name and not callable(value):
                 yield f"{path}.{name}".strip("."), copy.deepcopy(_plain(value))
 

@@ -16,7 +16,7 @@ from ml_assets.training.models.families import predictions
 from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.rows.batches import Tensors
-from ml_assets.training.sanity.subject import Subject, verdict
+from ml_assets.training.sanity.subject import Subject, one_microbatch, verdict
 
 _RATES: dict[OptimizerName, float] = {"adamw": 0.01, "nadam": 0.01, "adafactor": 0.03, "sgd": 0.03}
 """The learning rates of both checks, whatever the spec's: they take dozens of steps."""
@@ -181,10 +181,11 @@ def _best(subject: Subject, unseen: Tensors, *, blank: bool) -> TwinScore:
 
 
 def _logits(network: Network, rows: Tensors, *, blank: bool) -> torch.Tensor:
-    """[n, members, outputs]. Rows that are all zeros, of words never seen, have one output: it is
-    computed once."""
+    """[n, members, outputs], in training as when it is judged: a batch norm's running statistics
+    come after more steps than these. Rows that are all zeros, of words never seen, have one output:
+    it is computed once."""
     if not blank:
-        return network(rows.numeric, rows.categorical, None)
+        return network(rows.numeric, rows.categorical, one_microbatch(rows))
     one = network(torch.zeros_like(rows.numeric[:1]), torch.zeros_like(rows.categorical[:1]), None)
     return one.expand(len(rows.label), -1, -1)
 

@@ -50,8 +50,7 @@ class Subject:
 
     def loss(self, network: Network, rows: Tensors) -> torch.Tensor:
         """The loss that training would take of these rows, their mean; without dropout."""
-        logits = network(rows.numeric, rows.categorical, None)
-        return self.mean_loss(logits, rows)
+        return self.mean_loss(network(rows.numeric, rows.categorical, one_microbatch(rows)), rows)
 
     def mean_loss(self, logits: torch.Tensor, rows: Tensors) -> torch.Tensor:
         weights = self.weights(rows)
@@ -60,6 +59,11 @@ class Subject:
 
     def weights(self, rows: Tensors) -> torch.Tensor:
         return row_weights(rows, self.task, self.spec.positive_weight, self.spec.class_weights)
+
+
+def one_microbatch(rows: Tensors) -> Masks:
+    """The rows as training would take them of one microbatch, with nothing dropped out."""
+    return Masks((0,), (len(rows.numeric),), drops=False)
 
 
 def verdict(name: SanityName, value: float, bound: float, saw: str, remedy: str) -> SanityCheck:

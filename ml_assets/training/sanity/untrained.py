@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ml_assets.errors import counted
 from ml_assets.spec.sanity import SanityCheck
 from ml_assets.spec.training import Module, Task
+from ml_assets.training.models.batch_norm import norms_of
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
@@ -160,13 +161,15 @@ def _of_classes(own: NDArray[np.float64], subject: Subject, rows: Tensors) -> fl
 _LEAK_ROWS = 16
 _EXCHANGED_ROWS = 128
 _GRADIENT_ROWS = 512
+_ROUNDING = 1e-4
+"""A gradient that training cancels is smaller than this share of what it would be."""
 _APART = 1e-6
 """How far a row's logits may move when rows beside it are exchanged for as many others."""
 _STAY_APART = (
     "Look in the network for a mean, a norm, a sort or a shift over the rows (dimension 0): a"
-    " prediction would depend on which rows come with it. Batch norm is such a one, and each"
-    " process would have statistics of its own: take GroupNorm or LayerNorm. An LSTM or GRU takes"
-    " batch_first=True."
+    " prediction would depend on which rows come with it. A batch norm of your own is such a one:"
+    " take nn.BatchNorm1d, 2d or 3d, whose statistics are known, GroupNorm or LayerNorm. An LSTM or"
+    " GRU takes batch_first=True."
 )
 
 
@@ -176,15 +179,20 @@ def no_batch_leak(subject: Subject, *, deep: bool = False) -> SanityCheck:
     A leak may run one way only, so a first, a middle and a last row are asked. A ranking's rows are
     scored apart too: only its loss compares them. A team's own network may do to many rows what it
     does not to few: it is asked with a microbatch, too, and by rows that are exchanged.
+
+    An ``nn.BatchNorm`` mixes the rows of a microbatch while it trains, and is meant to. So that
+    nothing hides behind it, its running statistics stand in for theirs; then whole microbatches are
+    exchanged, for theirs to stay within them.
     """
     own = isinstance(subject.model, Module)
     if (own or deep) and (moved := _exchanged(subject)) is not None:
         return moved
     network, spec = subject.clone(), subject.spec
+    norms = norms_of(network)
     worst, where = 0.0, "as trained and as scored"
     microbatch = spec.batch_size // spec.microbatches
     for mode, training in (("as it is trained", True), ("as it scores", False)):
-        network.train(training)
+        _without_statistics(network.train(training))
         for wanted in {_LEAK_ROWS, microbatch} if own else {_LEAK_ROWS}:
             rows = subject.batch(wanted)
             few = min(wanted, len(rows.label))
@@ -196,7 +204,19 @@ def no_batch_leak(subject: Subject, *, deep: bool = False) -> SanityCheck:
         f"The largest gradient from a row's output to another row's inputs is {worst:g} ({where});"
         " expected exactly 0."
     )
+    if norms and not deep:
+        saw += (
+            f" Its {counted(len(norms), 'batch norm')} in training take the statistics of a"
+            f" microbatch, {counted(microbatch, 'row')} here: training.batch_size by"
+            " training.microbatches."
+        )
     return verdict("no_batch_leak", worst, 0.0, saw, _STAY_APART)
+
+
+def _without_statistics(network: torch.nn.Module) -> None:
+    """Let batch norms normalize as they score, in a pass that trains too."""
+    for norm in norms_of(network):
+        norm.eval()
 
 
 def _exchanged(subject: Subject) -> SanityCheck | None:
@@ -205,24 +225,39 @@ def _exchanged(subject: Subject) -> SanityCheck | None:
     Returns:
         The check that failed because other rows moved; None: none did.
     """
-    network, most = subject.clone(), subject.rows.at_once
+    most = subject.rows.at_once
     for mode, training in (("as it is trained", True), ("as it scores", False)):
-        network.train(training)
+        network = subject.clone()
+        _without_statistics(network.train(training))
         for count in sorted({min(_EXCHANGED_ROWS, most), most}):
             kept = torch.rand(count, generator=torch.Generator().manual_seed(count)) < 0.5
             masks = Masks((subject.spec.seed,), (count,)) if training else None
-            inputs = _half_exchanged(subject, count, kept)
-            with torch.no_grad():
-                one, other = (network(*rows, masks)[kept] for rows in inputs)
-            moved = float((one - other).abs().max())
-            if not moved <= _APART:
-                saw = (
-                    f"Logits of a row move by {moved:g} when other rows are exchanged"
-                    f"{mixing(network, inputs, masks, kept)} ({mode}, {counted(count, 'row')});"
-                    " expected 0."
-                )
-                return verdict("no_batch_leak", moved, _APART, saw, _STAY_APART)
-    return None
+            if found := _moved(subject, network, kept, masks, mode):
+                return found
+    network = subject.clone().train()
+    if not norms_of(network):
+        return None
+    rows = (_EXCHANGED_ROWS // _LEAK_ROWS,) * _LEAK_ROWS
+    kept = torch.arange(_LEAK_ROWS).repeat_interleave(rows[0]) % 3 > 0
+    masks = Masks(tuple(range(_LEAK_ROWS)), rows)
+    return _moved(subject, network, kept, masks, "in other microbatches, as it is trained")
+
+
+def _moved(
+    subject: Subject, network: Network, kept: torch.Tensor, masks: Masks | None, mode: str
+) -> SanityCheck | None:
+    """The check that failed, where logits of rows that are kept move by those that are not."""
+    inputs = _half_exchanged(subject, len(kept), kept)
+    with torch.no_grad():
+        one, other = (network(*rows, masks)[kept] for rows in inputs)
+    moved = float((one - other).abs().max())
+    if moved <= _APART:
+        return None
+    saw = (
+        f"Logits of a row move by {moved:g} when other rows are exchanged"
+        f"{mixing(network, inputs, masks, kept)} ({mode}, {counted(len(kept), 'row')}); expected 0."
+    )
+    return verdict("no_batch_leak", moved, _APART, saw, _STAY_APART)
 
 
 def _half_exchanged(subject: Subject, count: int, kept: torch.Tensor) -> list[list[torch.Tensor]]:
@@ -270,10 +305,12 @@ def _largest_leak(network: Network, rows: Tensors, few: int, masks: Masks | None
 def gradients(subject: Subject) -> SanityCheck:
     """One backward pass over real rows: which parameters get no gradient, or none that is finite.
 
+    Batch norms take their running statistics here. By those of the rows, as they train, they cancel
+    a bias that comes before them: rounding is left of its gradient, and moves it. That warns.
     Rows of an embedding whose words are not in the batch have none, and need none.
     """
-    network = subject.clone()
-    subject.loss(network, subject.batch(_GRADIENT_ROWS)).backward()
+    network, rows = subject.clone(), subject.batch(_GRADIENT_ROWS)
+    subject.mean_loss(network(rows.numeric, rows.categorical, None), rows).backward()
     bad: list[str] = []
     for name, parameter in network.named_parameters():
         if parameter.numel() == 0 or (subject.task == "ranking" and name == "output_bias"):
@@ -297,4 +334,27 @@ def gradients(subject: Subject) -> SanityCheck:
         "Look where the forward pass goes round them, or whether the features that they read are"
         " constant or not finite."
     )
+    if not bad and (lost := _cancelled(subject, network, rows)):
+        saw = (
+            f"Batch norm cancels the gradient of {', '.join(lost[:8])}: what is left is rounding,"
+            " by which another number of processes comes to other weights. Build the layer before"
+            " it with bias=False."
+        )
+        return SanityCheck(name="gradients", outcome="warned", value=0.0, bound=0.0, reason=saw)
     return verdict("gradients", float(len(bad)), 0.0, saw, remedy)
+
+
+def _cancelled(subject: Subject, network: Network, rows: Tensors) -> list[str]:
+    """Parameters that have a gradient in a network, and next to none where it trains."""
+    if not norms_of(network):
+        return []
+    trained = subject.clone()
+    subject.loss(trained, rows).backward()
+    pairs = zip(network.named_parameters(), trained.parameters(), strict=True)
+    return [
+        name
+        for (name, one), other in pairs
+        if one.grad is not None
+        and other.grad is not None
+        and bool(other.grad.norm() < _ROUNDING * one.grad.norm())
+    ]
