@@ -168,9 +168,9 @@ def test_a_killed_training_resumes_to_the_same_bits(
     assert again.result().best_step == whole.result().best_step
 
 
-def test_an_order_of_blocks_resumes_to_the_same_bits(sessions: Sessions) -> None:
+def test_an_order_of_blocks_and_other_betas_resume_to_the_same_bits(sessions: Sessions) -> None:
     blocks = {"order": "blocks", "block_rows": 16, "block_window": 3, "keep_last": 100}
-    spec = SPEC.model_copy(update=blocks)
+    spec = SPEC.model_copy(update={**blocks, "betas": (0.8, 0.95), "eps": 1e-5})
     whole = sessions.attempt("blocks", procs=1, spec=spec)
     assert whole.run() == 0
     weights = whole.weights()
