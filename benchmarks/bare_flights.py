@@ -152,7 +152,8 @@ def train(spec: PipelineSpec, data: Ref, scratch: Path) -> Ref:
     file.write_text(request.model_dump_json())
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"]
     program = ["-m", "ml_assets.training", "train", "--request", str(file)]
-    command = [*torchrun, f"--nproc-per-node={training.processes}", *program]
+    world = [f"--nproc-per-node={training.processes}", f"--log-dir={scratch / 'ranks'}"]
+    command = [*torchrun, *world, *program]
     subprocess.run(command, check=True, env=environment(training.threads), capture_output=True)
     return Ref.model_validate(json.loads(Path(output["result"]).read_text())["model"])
 

@@ -61,7 +61,8 @@ def main() -> None:
         texts = text_set(Path(folder), 800, CONTEXT)
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         asked = [__file__, texts.uri, texts.digest]
-        subprocess.run([sys.executable, *torchrun, *asked], check=True)
+        logs = f"--log-dir={folder}/ranks"
+        subprocess.run([sys.executable, *torchrun, logs, *asked], check=True)
 
 
 def measured(mode: Any) -> int:

@@ -77,7 +77,8 @@ def main() -> None:
         texts = text_set(Path(folder) / "texts", 1600, CONTEXT)
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         asked = [__file__, str(turns), texts.uri, texts.digest]
-        subprocess.run([sys.executable, *torchrun, *asked], check=True)
+        logs = f"--log-dir={folder}/ranks"
+        subprocess.run([sys.executable, *torchrun, logs, *asked], check=True)
 
 
 def of_two(turns: int, data: Ref) -> None:

@@ -72,11 +72,18 @@ def test_a_network_of_a_team_s_own_goes_with_its_code_into_each_request(
         launcher.train(again, lambda _: None)
 
 
-def test_equal_weights_of_a_fresh_session_are_the_same_model(tmp_path, training_set, undisturbed):
+def test_equal_weights_of_a_fresh_session_are_the_same_model_and_nothing_else_stays(
+    tmp_path, training_set, undisturbed, monkeypatch
+):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     fresh = replace(train_job(training_set), salt="again")
     result = LocalLauncher(tmp_path / "objects").train(fresh, lambda _: None)
     assert result.session != undisturbed[1].session
     assert result.model.digest == undisturbed[1].model.digest
+    left = [path.name for path in temporary.iterdir()]
+    assert [name for name in left if not name.startswith("torchinductor_")] == [], "torch's cache"
 
 
 def test_a_network_that_cannot_fit_is_refused_before_a_process_starts(tmp_path, training_set):

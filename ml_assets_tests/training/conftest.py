@@ -69,6 +69,7 @@ class Attempt:
         request.write_bytes(canonical_json(self.request))
         procs = self.request.world.procs
         torchrun = [*TORCHRUN, "--standalone", f"--nproc-per-node={procs}"]
+        torchrun.append(f"--log-dir={self.folder / 'ranks'}")  # else it makes one in /tmp
         program = ["-m", "ml_assets.training", "train", "--request", str(request)]
         return [sys.executable, *(torchrun if procs > 1 else []), *program]
 

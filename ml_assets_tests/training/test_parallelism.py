@@ -58,6 +58,7 @@ def steps_taken(folder: Path, data: Ref, processes: int, group: str) -> Taken:
     request, out = folder / "request.json", folder / "out.json"
     request.write_bytes(canonical_json(attempt.request))
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    torchrun.append(f"--log-dir={folder / 'ranks'}")
     program = ["-m", "ml_assets_tests.training.gpt_cases", str(request), str(out), group]
     command = [sys.executable, *(torchrun if processes > 1 else []), *program]
     done = subprocess.run(command, timeout=600, capture_output=True, text=True)

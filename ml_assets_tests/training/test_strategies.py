@@ -24,6 +24,7 @@ def steps_taken(folder: Path, data: Ref, processes: int) -> Taken:
     request.write_bytes(canonical_json(Sessions(folder, data).attempt("cases").request))
     out = folder / f"{processes}.json"
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    torchrun.append(f"--log-dir={folder / 'ranks'}")
     program = ["-m", "ml_assets_tests.training.strategy_cases", str(request), str(out)]
     command = [sys.executable, *(torchrun if processes > 1 else []), *program]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
