@@ -24,10 +24,11 @@ import peers
 import torch
 from figures import tell
 from generated import train_request, training_set
+from input import Batch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader
 
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.parallel import Strategy
@@ -196,13 +197,12 @@ def bare_loop(arrays: SplitArrays) -> TakeStep:
 
 
 def accelerate_loop(arrays: SplitArrays) -> TakeStep:
-    """The same by Accelerate, as its docs have it."""
+    """The same by Accelerate, as its docs have it, on the fastest loader of ``input.py``."""
     accelerate: Any = importlib.import_module("accelerate")
-    rows = TensorDataset(*tensors(arrays))
-    batches = BatchSampler(RandomSampler(rows), BATCH, drop_last=True)
-    network, optimizer = bare_network(*rows.tensors[:2])
+    network, optimizer = bare_network(*tensors(arrays)[:2])
     accelerator = accelerate.Accelerator(cpu=True)
-    loader = DataLoader(rows, sampler=batches, batch_size=None)
+    rows = Batch(arrays)
+    loader = DataLoader(rows, BATCH, shuffle=True, drop_last=True, collate_fn=lambda taken: taken)
     network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
     endless = chain.from_iterable(repeat(loader))
 

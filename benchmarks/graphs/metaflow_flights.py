@@ -23,8 +23,9 @@ class Flights(FlowSpec):
 
     @step
     def training_set(self) -> None:
-        self.splits = bare.split(self.rows)
-        self.data = bare.write_set(self.splits, self.spec, Path(self.scratch))
+        splits = bare.split(self.rows)
+        self.data = bare.write_set(splits, self.spec, Path(self.scratch))
+        self.splits = {name: rows.collect() for name, rows in splits.items()}  # not plans
         self.next(self.train)
 
     @step
@@ -34,7 +35,8 @@ class Flights(FlowSpec):
 
     @step
     def end(self) -> None:
-        self.report = bare.evaluate(self.spec, self.data, self.model, self.splits)
+        splits = {name: rows.lazy() for name, rows in self.splits.items()}
+        self.report = bare.evaluate(self.spec, self.data, self.model, splits)
         bare.print_end(self.report)
 
 

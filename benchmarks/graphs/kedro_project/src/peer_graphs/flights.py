@@ -19,6 +19,6 @@ def flights() -> Pipeline:
             node(bare.write_set, ["splits", "spec", "scratch"], "data"),
             node(bare.train, ["spec", "data", "scratch"], "model"),
             node(bare.evaluate, ["spec", "data", "model", "splits"], "report"),
-            node(bare.print_end, "report", "ended"),
+            node(bare.print_end, "report", None),
         ]
     )
