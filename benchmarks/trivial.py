@@ -34,7 +34,7 @@ WHY = {
     " where plain Dagster pickles lists.",
     "kedro": "Kedro writes no record of a run and stores nothing: its functions hand lists on.",
     "metaflow": "Metaflow loads no polars, and its artifacts are pickled lists.",
-    "zenml": "",
+    "zenml": "ZenML's artifacts are lists in JSON.",
 }
 
 
