@@ -49,6 +49,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         STAGE,
+        code_version=code_version,
         description="One row per decision, made only from what was known when it was taken:"
         f" {counted(len(spec.features.numeric), 'numeric column')},"
         f" {counted(len(spec.features.categorical), 'categorical column')} and the label"
