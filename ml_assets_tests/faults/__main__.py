@@ -13,13 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ml_assets_tests.faults.campaign import play
+from ml_assets_tests.faults.campaign import CRASH, crash, play
 from ml_assets_tests.faults.matrix import TURNS
 from ml_assets_tests.faults.page import write_page
 from ml_assets_tests.faults.places import PLACES
@@ -27,7 +26,6 @@ from ml_assets_tests.faults.results import RESULTS, Played, recall, remember
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
-CRASH = "the round itself ended"
 CRASHES = 3
 """Rounds of a place that may end in an error of the matrix itself before it is left out."""
 
@@ -78,8 +76,7 @@ def _played(arena: str, seed: int, folder: Path, only: str | None) -> Played:
     try:
         return play(arena, seed, folder, only)
     except Exception as error:
-        traceback.print_exc()
-        return Played(arena, seed, [], [f"{CRASH}: {type(error).__name__}: {error}"[:500]])
+        return Played(arena, seed, [], [crash(error)])
 
 
 def _beside(asked: argparse.Namespace, number: int) -> "subprocess.Popen[bytes]":

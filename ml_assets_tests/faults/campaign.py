@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -15,23 +16,25 @@ from typing import Any
 import psutil
 
 from ml_assets_tests.faults.history import History
-from ml_assets_tests.faults.injections import Harm, Work, below
+from ml_assets_tests.faults.injections import Command, Harm, Work, below
 from ml_assets_tests.faults.invariants import result, violations
 from ml_assets_tests.faults.matrix import ARENAS
 from ml_assets_tests.faults.places import PLACES, Place
 from ml_assets_tests.faults.progress import Pace, Progress
 from ml_assets_tests.faults.results import Played, Strike
 
-GROUPS = 7
+GROUPS = 16
 """Moments of a round at which faults strike: one, or two."""
-PAIRS = 0.35
+PAIRS = 0.5
 """Share of them at which a second one strikes while the first is being survived."""
-STRIKES = 10
-"""Faults that a round draws; those that find nothing to harm before its end do not strike."""
+STRIKES = 24
+"""Faults that a round draws, none more than twice; those that find nothing to harm before its end
+do not strike."""
 ASKED_AT_MOST = 3 * STRIKES
 """Times that the command is given: a person, or a schedule, gives it again."""
 PATIENCE = 300.0
 """Seconds in which the work has to get on, or its round is over."""
+CRASH = "the round itself ended"
 SILENT = "(a signal came before it said a word)"
 _YOUNG = 2.0
 """Seconds in which the interpreter itself begins, and no program can answer a signal."""
@@ -83,16 +86,26 @@ def play(arena: str, seed: int, folder: Path, only: str | None = None) -> Played
     measure = undisturbed(arena, folder)
     draw = random.Random(f"{arena} {seed}")
     names = sorted(ARENAS[arena])
-    drawn = [only] if only else draw.sample(names, min(STRIKES, len(names)))
+    twice = min(STRIKES, 2 * len(names))
+    drawn = [only] if only else draw.sample(names, twice, counts=[2] * len(names))
     place_folder = folder / f"{arena}-{seed}"
     with PLACES[arena](place_folder) as place, closing(Round(place, draw, drawn)) as one:
-        one.play(measure)
-        broken = [*one.broken, *_broken(place, measure)]
+        try:
+            one.play(measure)
+            broken = [*one.broken, *_broken(place, measure)]
+        except Exception as error:  # what struck until then is told all the same
+            broken = [crash(error)]
     one.judge(measure.pace)
     played = Played(arena, seed, one.struck, broken)
     if played.held:
         shutil.rmtree(place_folder, ignore_errors=True)
     return played
+
+
+def crash(error: Exception) -> str:
+    """What is told of a round that ended in an error of the matrix itself; its stack is printed."""
+    traceback.print_exception(error)
+    return f"{CRASH}: {type(error).__name__}: {error}"[:500]
 
 
 def _broken(place: Place, measure: Undisturbed) -> list[str]:
@@ -200,7 +213,7 @@ class Round:
             if self._work.over() and self._ended():
                 return False
             self.progress.look()
-            since = max(self.progress.newest, self._begun, *self._moments[-1:])
+            since = max(self.progress.newest, self._work.command.begun, *self._moments[-1:])
             if time.monotonic() - since > PATIENCE:
                 self.broken.append(f"nothing went on for {PATIENCE:.0f} s")
                 self.progress.ended()
@@ -209,7 +222,6 @@ class Round:
         return not self._released
 
     def _begin(self) -> None:
-        self._begun = time.monotonic()
         self._asked += 1
         place = self.place
         self._work = Work(
@@ -292,18 +304,24 @@ class Round:
     # --- commands ---------------------------------------------------------------------------------
 
     def _ended(self) -> bool:
-        """Take note of a command that ended; begin it again unless all is made."""
-        file = self.place.outputs()[-1]
-        code = self._end()
+        """Take note of a command that ended. It is begun again unless all is made, or another
+        command that does the same is under way: then that one is the work."""
+        work = self._work
+        file, others = work.command.said, work.same_work() if work.command.poll() else []
+        code = work.command.wait() if others else self._end()
         if code == 0:
             self.progress.look()
             self.progress.ended()
             return True
-        young = self._begun + _YOUNG > (self._moments or [0.0])[-1]
+        young = work.command.begun + _YOUNG > (self._moments or [0.0])[-1]
         silent = signal.SIGKILL, *((signal.SIGTERM, signal.SIGINT) if young else ())
         if not file.stat().st_size and -code in silent:
             file.write_text(f"{SILENT}\n")
         self._look_midway()
+        if others:
+            rest = [one for one in work.others if one is not others[0]]
+            self._work = replace(work, command=others[0], others=rest)
+            return False
         if self._asked == ASKED_AT_MOST:
             said = file.read_text(errors="replace")[-300:]
             self.broken.append(f"{ASKED_AT_MOST} commands did not release a model: {said}")
@@ -331,7 +349,7 @@ class Round:
             if command.poll() is None:
                 self._kill(command)
 
-    def _kill(self, *commands: psutil.Popen) -> None:
+    def _kill(self, *commands: Command) -> None:
         for command in commands or (self._work.command,):
             for process in [command, *below(command)]:
                 with suppress(psutil.NoSuchProcess):

@@ -142,8 +142,10 @@ def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:
         try:
             with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=20)) as open:
                 return open.execute(query).fetchall()
-        except sqlite3.OperationalError:  # nobody reads its log while the disk is read-only
-            if time.monotonic() > until:
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):  # whoever makes it has only begun
+                return []
+            if time.monotonic() > until:  # nobody reads its log while the disk is read-only
                 raise
             time.sleep(0.5)
 

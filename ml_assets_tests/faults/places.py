@@ -12,12 +12,11 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
 
 from ml_assets_tests.faults.history import Commit, History, read_home, refs_of, runs_of
-from ml_assets_tests.faults.injections import DAEMON, begin
+from ml_assets_tests.faults.injections import DAEMON, Command, begin
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.servers.lakefs.refusals import Collected
@@ -66,7 +65,7 @@ class Place:
     serves: bool = False
     """Its command is a daemon, or a UI with one: sensors ask for what is due, and nobody else."""
 
-    def begin(self) -> psutil.Popen:
+    def begin(self) -> Command:
         if self.database is not None:
             return begin(self.world, "-m", "ml_assets.definitions", program=DAEMON)
         return begin(self.world, *(("ui",) if self.serves else ("run", "irises")))

@@ -11,6 +11,7 @@ import psutil
 from ml_assets_tests.faults.history import runs_of
 from ml_assets_tests.faults.injections import (
     DAEMON,
+    Command,
     Fault,
     Harm,
     Work,
@@ -233,7 +234,7 @@ def second_ui(work: Work) -> Harm | bool:
     return _refuses(work, begin(work.world, "ui"))
 
 
-def _refuses(work: Work, command: psutil.Popen) -> Harm:
+def _refuses(work: Work, command: Command) -> Harm:
     until = time.monotonic() + 120
 
     def over() -> bool:
