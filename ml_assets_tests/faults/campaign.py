@@ -18,18 +18,18 @@ import psutil
 from ml_assets_tests.faults.history import History
 from ml_assets_tests.faults.injections import Command, Harm, Work, below
 from ml_assets_tests.faults.invariants import result, violations
-from ml_assets_tests.faults.matrix import ARENAS
+from ml_assets_tests.faults.matrix import ARENAS, OFTEN
 from ml_assets_tests.faults.places import PLACES, Place
 from ml_assets_tests.faults.progress import Pace, Progress
 from ml_assets_tests.faults.results import Played, Strike
 
-GROUPS = 16
+GROUPS = 40
 """Moments of a round at which faults strike: one, or two."""
-PAIRS = 0.5
+PAIRS = 0.7
 """Share of them at which a second one strikes while the first is being survived."""
-STRIKES = 24
-"""Faults that a round draws, none more than twice; those that find nothing to harm before its end
-do not strike."""
+STRIKES = 48
+"""Faults that a round draws at most, each twice or, if it ends no process, four times; those that
+find nothing to harm before its end do not strike."""
 ASKED_AT_MOST = 3 * STRIKES
 """Times that the command is given: a person, or a schedule, gives it again."""
 PATIENCE = 300.0
@@ -86,8 +86,9 @@ def play(arena: str, seed: int, folder: Path, only: str | None = None) -> Played
     measure = undisturbed(arena, folder)
     draw = random.Random(f"{arena} {seed}")
     names = sorted(ARENAS[arena])
-    twice = min(STRIKES, 2 * len(names))
-    drawn = [only] if only else draw.sample(names, twice, counts=[2] * len(names))
+    counts = [4 if name in OFTEN else 2 for name in names]
+    drawn = draw.sample(names, min(STRIKES, sum(counts)), counts=counts)
+    drawn = [only] if only else drawn
     place_folder = folder / f"{arena}-{seed}"
     with PLACES[arena](place_folder) as place, closing(Round(place, draw, drawn)) as one:
         try:
@@ -213,6 +214,7 @@ class Round:
             if self._work.over() and self._ended():
                 return False
             self.progress.look()
+            self._work.listen()
             since = max(self.progress.newest, self._work.command.begun, *self._moments[-1:])
             if time.monotonic() - since > PATIENCE:
                 self.broken.append(f"nothing went on for {PATIENCE:.0f} s")

@@ -29,6 +29,8 @@ from ml_assets_tests.servers.s3 import S3Server
 from ml_assets_tests.worlds.world import World
 
 ML_ASSETS = (sys.executable, "-m", "ml_assets.cli.main")
+_LATELY = 1.0
+"""Seconds."""
 DAEMON = (str(Path(sysconfig.get_path("scripts"), "dagster-daemon")), "run")
 
 
@@ -68,6 +70,22 @@ class Work:
     """What a fault itself saw that must not be."""
     made: Callable[[], bool] | None = None
     """Whether the work of a command that serves, and never ends by itself, is done."""
+
+    heard: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Server -> its requests so far, and when the last one was seen."""
+
+    def listen(self) -> None:
+        """Take note of which servers are asked."""
+        stores = {"store": self.store, "lake": self.lake}
+        requests = {name: len(one.faults.requests) for name, one in stores.items() if one}
+        requests |= {"cluster": len(self.cluster.calls)} if self.cluster else {}
+        for name, count in requests.items():
+            if count != self.heard.get(name, (0, 0.0))[0]:
+                self.heard[name] = count, time.monotonic()
+
+    def asked_lately(self, server: str) -> bool:
+        """Whether a fault of a server would hit a request soon, as far as one can tell."""
+        return server in self.heard and time.monotonic() - self.heard[server][1] < _LATELY
 
     def over(self) -> bool:
         return self.command.poll() is not None or bool(self.made and self.made())

@@ -27,6 +27,10 @@ from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
 from ml_assets_tests.worlds.lakefs import new_repository
 from ml_assets_tests.worlds.world import World, free_ports
 
+EPOCHS, STEPS = 180, 720
+"""Of a training: long enough that most faults strike it."""
+HERE = {"epochs": EPOCHS, "hang_timeout_seconds": 4}
+
 
 def clock_of_its_own(folder: Path) -> dict[str, str]:
     """The environment of processes whose wall clock can jump; empty where there is no compiler."""
@@ -131,7 +135,7 @@ def laptop(folder: Path) -> Iterator[Place]:
     folder.mkdir(parents=True)
     world = World(folder, clock_of_its_own(folder))
     irises.plant(world.pipelines, world.sources)
-    over_two_pods(world, hang_timeout_seconds=4)
+    over_two_pods(world, **HERE)
     with contextmanager(disk_of_its_own)(folder / "state"):
         yield Place("laptop", world)
 
@@ -142,7 +146,7 @@ def pods(folder: Path) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as patch, s3_server(patch) as store, ApiServer() as server:
         folder.mkdir(parents=True)
         world = world_on(store, server, folder)
-        over_two_pods(world)
+        over_two_pods(world, epochs=EPOCHS)
         try:
             yield Place("pods", world, server, store)
         finally:
@@ -159,7 +163,7 @@ def lakefs(folder: Path) -> Iterator[Place]:
         folder.mkdir(parents=True)
         world = World(folder, new_repository(server, folder / "state"))
         irises.plant(world.pipelines, world.sources)
-        over_two_pods(world, hang_timeout_seconds=4)
+        over_two_pods(world, **HERE)
         try:
             yield Place("lakefs", world, lake=server)
         finally:
@@ -219,7 +223,7 @@ def _released_twice(folder: Path) -> Path:
     """A world with two releases of the irises, made once in a campaign."""
     world = World(folder / "released-twice")
     irises.plant(world.pipelines, world.sources)
-    over_two_pods(world, hang_timeout_seconds=4)
+    over_two_pods(world, **HERE)
     file = world.pipelines / "irises" / "defs.yaml"
     spec = yaml.safe_load(file.read_text())
     gates = spec["attributes"]["gates"]  # who is champion is what the round draws
@@ -244,7 +248,7 @@ def _by_itself(folder: Path, extra: dict[str, str], **automation: dict[str, Any]
     """A world whose pipelines have these automations; all are of the same flowers."""
     world = World(folder, extra)
     irises.plant(world.pipelines, world.sources)
-    over_two_pods(world, hang_timeout_seconds=4)
+    over_two_pods(world, **HERE)
     first = world.pipelines / "irises"
     for name, what in automation.items():
         if name != first.name:
