@@ -76,7 +76,7 @@ def _rounds(asked: argparse.Namespace, folder: Path, until: float, number: int =
     for arena, seed in _turns(asked, number):
         if crashed[arena] == CRASHES:
             continue
-        played = _played(arena, seed, folder, asked.fault)
+        played = _played(arena, seed, folder, asked.fault, until)
         crashed[arena] += any(what.startswith(CRASH) for what in played.broken)
         played.commit, played.day, played.machine = about
         remember(asked.results, played)
@@ -99,10 +99,10 @@ def _turns(asked: argparse.Namespace, process: int) -> Iterator[tuple[str, int]]
         yield arenas[(number + process * len(arenas) // beside) % len(arenas)], seed
 
 
-def _played(arena: str, seed: int, folder: Path, only: str | None) -> Played:
+def _played(arena: str, seed: int, folder: Path, only: str | None, until: float) -> Played:
     """A round; one that ends in an error of its own is told as what it is, and others follow."""
     try:
-        return play(arena, seed, folder, only)
+        return play(arena, seed, folder, only, until)
     except Exception as error:
         return Played(arena, seed, [], [crash(error)])
 

@@ -27,9 +27,9 @@ from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
 from ml_assets_tests.worlds.lakefs import new_repository
 from ml_assets_tests.worlds.world import World, free_ports
 
-EPOCHS, STEPS = 180, 720
-"""Of a training: long enough that most faults strike it."""
-HERE = {"epochs": EPOCHS, "hang_timeout_seconds": 4}
+IN_PODS = {"epochs": 180}
+"""Longer than elsewhere: it is what most of the faults there strike."""
+HERE = {"hang_timeout_seconds": 4}
 
 
 def clock_of_its_own(folder: Path) -> dict[str, str]:
@@ -146,7 +146,7 @@ def pods(folder: Path) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as patch, s3_server(patch) as store, ApiServer() as server:
         folder.mkdir(parents=True)
         world = world_on(store, server, folder)
-        over_two_pods(world, epochs=EPOCHS)
+        over_two_pods(world, **IN_PODS)
         try:
             yield Place("pods", world, server, store)
         finally:
@@ -184,7 +184,11 @@ def log_of(server: LakeFSServer) -> list[tuple[str, Any]]:
 
 
 def of_lakefs(server: LakeFSServer, home: History) -> History:
-    """The history of a home whose states are commits of a server: each has a list of its files."""
+    """The history of a home whose states are commits of a server: each has a list of its files.
+
+    A branch of a step that was killed, or could not reach the server, is an orphan: garbage
+    collection deletes it a day later.
+    """
     (repository,) = server.catalog.repositories.values()
     get = server.catalog.store.get
     found: list[Commit] = []
@@ -206,7 +210,8 @@ def of_lakefs(server: LakeFSServer, home: History) -> History:
 
     with repository.lock:
         names = [*repository.branches]
-    refs = {n: "kept" if n.startswith("ml-assets-keep-") else "branch" for n in names}
+    kinds = {"ml-assets-keep-": "kept", "ml-assets-work-": "orphan"}
+    refs = {n: next((kinds[k] for k in kinds if n.startswith(k)), "branch") for n in names}
     return replace(home, commits=tuple(found), refs=refs, read=read)
 
 

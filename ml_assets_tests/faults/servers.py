@@ -23,6 +23,7 @@ from ml_assets_tests.faults.injections import (
     send,
 )
 from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.errors import ApiError
 from ml_assets_tests.servers.lakefs import Fault as LakeFault
 
 # --- pods, their API and their store --------------------------------------------------------------
@@ -49,7 +50,10 @@ def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
         ]
         if not alive:
             return False
-        return harm(work.cluster, work.draw.choice(sorted(alive))) is not False
+        try:
+            return harm(work.cluster, work.draw.choice(sorted(alive))) is not False
+        except (psutil.NoSuchProcess, ApiError):  # it ended meanwhile
+            return False
 
     return strike
 
