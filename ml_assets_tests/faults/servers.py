@@ -263,13 +263,15 @@ def second_ui(work: Work) -> Harm | bool:
 
 
 def _refuses(work: Work, command: Command) -> Harm:
+    """It has to, unless the first one ends meanwhile: then it may take its place."""
+    work.others.append(command)
     until = time.monotonic() + 120
 
     def over() -> bool:
-        if command.poll() is None and time.monotonic() > until and command not in work.others:
+        late = command.poll() is None and time.monotonic() > until
+        if late and _daemon_works(work) and "a second daemon was let in" not in work.broken:
             work.broken.append("a second daemon was let in")
-            work.others.append(command)
-        return command.poll() is not None or command in work.others
+        return command.poll() is not None or late
 
     return Harm(over=over)
 
