@@ -320,9 +320,7 @@ def read_only_disk(work: Work) -> Harm | bool:
     if subprocess.run(["mount", "--bind", state, state], check=False).returncode:
         return False
     if subprocess.run(["mount", "-o", "remount,ro,bind", state], check=False).returncode:
-        subprocess.run(
-            ["umount", "--lazy", state], check=True
-        )  # somebody writes through it already
+        subprocess.run(["umount", "--lazy", state], check=True)  # somebody writes there already
         return False
     later(3, lambda: subprocess.run(["umount", "--lazy", state], check=True))
     return lasting(3.5)

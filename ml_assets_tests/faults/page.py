@@ -22,7 +22,7 @@ KNOWN = (
         "32e0c474",
         "the result is not that",
         "A fault of the matrix, mended since: after two kills in a row the training went on with"
-        " one process instead of two. Its sums are rounded otherwise then, and that is held to 1e-5.",
+        " one process instead of two. That rounds sums otherwise, and is held to 1e-5 now.",
     ),
     (
         "32e0c474",
