@@ -21,7 +21,9 @@ def plant(root: Path, network: str = CONVOLUTION) -> World:
     world = World(root)
     irises.plant(world.pipelines, world.sources)
     spec = irises.SPEC.replace(OURS, OWN).replace(CHAMPION, "{kind: champion, margin: 10.0}")
-    spec = spec.replace("processes: 1", "processes: 2")
+    spec = spec.replace("processes: 1", "processes: 2").replace(
+        "microbatches: 12", "microbatches: 2"
+    )
     (folder(world) / "defs.yaml").write_text(spec)
     (folder(world) / "network.py").write_text(network)
     (folder(world) / "blocks.py").write_text(BLOCKS)

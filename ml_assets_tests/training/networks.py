@@ -89,7 +89,7 @@ NORMED = CONVOLUTION.replace(
 ).replace(
     "        return self.last(x.mean(dim=1))",
     "        x = x + torch.relu(self.norm(self.image(x[:, None]))).mean(dim=1)\n"
-    "        return self.last(self.flat(x.mean(dim=1)))",
+    "        return self.last(torch.relu(self.flat(x.mean(dim=1))))",
 )
 """Batch norm of images [n, channels, length, channels], and of rows [n, channels]."""
 MODEL = Module(family="module", module="network.py:build", config={"channels": 8, "depth": 2})

@@ -23,6 +23,8 @@ from ml_assets.training.models.families import code_of
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.arrays import SplitArrays, open_set
+from ml_assets.training.sanity.suite import admit
+from ml_assets.training.sanity.untrained import no_batch_leak
 from ml_assets.training.stop import TeamCodeFailed
 from ml_assets.training.telemetry import Stopwatch
 from ml_assets.training.weights import load_predictor
@@ -31,6 +33,7 @@ from ml_assets_tests.training.networks import MODEL, NORMED, code
 from ml_assets_tests.training.test_diagnosis import planted
 from ml_assets_tests.training.test_ensemble import manifest_of
 from ml_assets_tests.training.test_exactness import newest, wait_for_step
+from ml_assets_tests.training.test_team_network import sanity_request
 from ml_assets_tests.training.test_world_change import left_at
 
 SMALL = SPEC.model_copy(
@@ -171,6 +174,20 @@ def test_one_without_statistics_of_a_microbatch_is_refused_by_name(
     own = code(tmp_path / "own", network=NORMED.replace("nn.BatchNorm1d(channels)", layer))
     with pytest.raises(TeamCodeFailed, match=f"flat is an nn.*{told}"):
         asked(sessions, "refused", own, procs=1).run_here()
+
+
+@pytest.mark.parametrize(("microbatches", "outcome"), [(4, "passed"), (48, "warned")])
+def test_the_rows_that_it_takes_its_statistics_of_are_told(
+    data: Ref, own: NetworkCode, tmp_path: Path, microbatches: int, outcome: str
+) -> None:
+    request = sanity_request(data, own, tmp_path)
+    training = spec(microbatches=microbatches)
+    found = no_batch_leak(admit(request.model_copy(update={"training": training})))
+    assert found.outcome == outcome, found.reason
+    rows = 96 // microbatches
+    assert f"Its 2 batch norms in training take the statistics of a microbatch, {rows} row" in (
+        found.reason
+    )
 
 
 def test_lazy_ones_are_ours_too(sessions: Sessions, tmp_path: Path, normed: Attempt) -> None:

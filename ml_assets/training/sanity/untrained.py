@@ -159,6 +159,8 @@ def _of_classes(own: NDArray[np.float64], subject: Subject, rows: Tensors) -> fl
 
 
 _LEAK_ROWS = 16
+_FEW_ROWS = 8
+"""Of a microbatch: those that batch norm learns badly by."""
 _EXCHANGED_ROWS = 128
 _GRADIENT_ROWS = 512
 _ROUNDING = 1e-4
@@ -210,6 +212,11 @@ def no_batch_leak(subject: Subject, *, deep: bool = False) -> SanityCheck:
             f" microbatch, {counted(microbatch, 'row')} here: training.batch_size by"
             " training.microbatches."
         )
+        if worst == 0 and microbatch < _FEW_ROWS:
+            saw += " So few make noise of them: lower training.microbatches, to 16 rows or more."
+            return SanityCheck(
+                name="no_batch_leak", outcome="warned", value=worst, bound=0.0, reason=saw
+            )
     return verdict("no_batch_leak", worst, 0.0, saw, _STAY_APART)
 
 
