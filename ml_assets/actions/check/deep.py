@@ -95,13 +95,17 @@ def few_rows(training: TrainingSpec) -> TrainingSpec:
 
 
 def made_up(spec: PipelineSpec, rows: int, seed: int) -> pl.DataFrame:
-    """Feature rows of the spec's columns, drawn at random; every number has a null now and then."""
+    """Feature rows of the spec's columns, drawn at random; every number has a null now and then.
+
+    Columns have them in different rows: rows without any number would be equal, and two of them in
+    one microbatch have no variance.
+    """
     draw = np.random.default_rng(seed)
     features, label = spec.features, spec.label
     columns: dict[str, object] = {name: np.arange(rows) for name in features.key}
     columns |= {
-        name: pl.Series(draw.normal(size=rows)).scatter(range(0, rows, 10), None)
-        for name in features.numeric
+        name: pl.Series(draw.normal(size=rows)).scatter(range(place % 10, rows, 10), None)
+        for place, name in enumerate(features.numeric)
     }
     columns |= {name: draw.choice(_WORDS, rows) for name in features.categorical}
     columns[features.decision_at] = [datetime(2000, 1, 1, tzinfo=UTC)] * rows

@@ -135,7 +135,7 @@ def _replica(
     network: Network, forward: nn.Module, spec: TrainingSpec, communication: Stopwatch
 ) -> Replica:
     # buffers are equal on all ranks by themselves: see RunningStatistics
-    replica = Replica(forward, gradient_as_bucket_view=True, broadcast_buffers=False)
+    replica = Replica(forward, gradient_as_bucket_view=True, forward_sync_buffers=False)
     if spec.communication_hook == "powersgd":
         replica.powersgd = PowerSgd(network, spec, communication)
         replica.register_comm_hook(replica.powersgd, send_compressed)
