@@ -28,6 +28,8 @@ from ml_assets.store.pipeline_context import Pipeline
 RUN_KEY_TAG = "dagster/run_key"
 WANTED_TAG = "ml_assets/wanted"
 """What the candidate of a schedule would be made from."""
+MAX_RETRIES_TAG = "dagster/max_retries"
+"""Of a run with a key: 0. Its sensor asks for it again; Dagster would do so beside it."""
 ATTEMPTS = 3
 """A run is asked for again this often: its process died, or others failed in it before it began."""
 
@@ -136,13 +138,14 @@ def run_request(
     """
     model = candidates[0].model
     why = f"{span(candidates)}: {candidates[0].reason}"
+    retries = {} if run_key is None else {MAX_RETRIES_TAG: "0"}
     return dg.RunRequest(
         run_key=run_key,
         job_name=job_name,
         asset_selection=list(selection.assets),
         asset_check_keys=None if selection.checks is None else list(selection.checks),
         run_config=dict(model.config) if model else {},
-        tags=run_tags(pipeline, trigger, {"why": why, **selection.tags}),
+        tags=run_tags(pipeline, trigger, {"why": why, **retries, **selection.tags}),
     )
 
 

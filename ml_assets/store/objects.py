@@ -8,6 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from ml_assets.errors import StorageError
@@ -187,12 +188,17 @@ def write_whole(file: Path, data: bytes, *, durable: bool = True) -> None:
             written again in a few seconds anyway.
     """
     draft = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as handle:
-        handle.write(data)
-        if durable:
-            handle.flush()
-            os.fsync(handle.fileno())
-    os.replace(draft, file)
+    try:
+        with draft.open("wb") as handle:
+            handle.write(data)
+            if durable:
+                handle.flush()
+                os.fsync(handle.fileno())
+        os.replace(draft, file)
+    except BaseException:
+        with suppress(OSError):  # it may be read-only meanwhile
+            draft.unlink()
+        raise
 
 
 def renew(manifest: Path) -> bool:

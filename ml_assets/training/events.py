@@ -39,8 +39,8 @@ FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""The errors of a write where there is no room."""
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""The errors of a write where there is no room, or the disk is read-only for a while."""
 
 FIRST_ROWS = 5
 """The number of rows that are shown before training: a person reads them one by one."""
@@ -172,7 +172,7 @@ class EventWriter:
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            if self._file.exists():
+            if self._file.exists() and self._file.stat().st_size > size:
                 os.truncate(self._file, size)
             return
         self._waiting.clear()

@@ -39,6 +39,7 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
     assert weeks.tags["dagster/asset_partition_range_end"] == "2024-01-15"
     assert weeks.tags["pipeline"] == "deliveries"
     assert weeks.tags["trigger"] == "landing"
+    assert weeks.tags["dagster/max_retries"] == "0"  # the sensor asks again, and nobody beside it
     assert weeks.tags["why"] == ("sources [2024-01-01 .. 2024-01-15: 3 partitions]: never made")
     assert world.execute(whole)
     assert world.execute(weeks)

@@ -5,6 +5,7 @@ Campaigns add up: each adds its rounds to a file of results, and the page is wri
 
 import argparse
 import itertools
+import multiprocessing
 import os
 import platform
 import shutil
@@ -13,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ml_assets_tests.faults.campaign import play
+from ml_assets_tests.faults.campaign import CRASH, crash, play, undisturbed
 from ml_assets_tests.faults.matrix import TURNS
 from ml_assets_tests.faults.page import write_page
 from ml_assets_tests.faults.places import PLACES
@@ -27,7 +28,6 @@ from ml_assets_tests.faults.results import RESULTS, Played, recall, remember
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
-CRASH = "the round itself ended"
 CRASHES = 3
 """Rounds of a place that may end in an error of the matrix itself before it is left out."""
 
@@ -37,15 +37,46 @@ def main() -> int:
     asked = _arguments()
     for number in (signal.SIGINT, signal.SIGTERM):  # a background shell has the first one ignored
         signal.signal(number, signal.default_int_handler)
-    until = time.monotonic() + asked.minutes * 60
     folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
-    beside = [_beside(asked, one) for one in range(1, asked.side_by_side)]
+    for arena in dict.fromkeys(asked.arena or TURNS):
+        with suppress(Exception):  # the round tells it
+            undisturbed(arena, folder)
+    until = time.monotonic() + asked.minutes * 60
+    forks = multiprocessing.get_context("fork")  # they know what an undisturbed round is like
+    beside = [
+        forks.Process(target=_rounds, args=(asked, folder, until, one))
+        for one in range(1, asked.side_by_side)
+    ]
+    for one in beside:
+        one.start()
+    try:
+        broken = _rounds(asked, folder, until)
+        for one in beside:
+            one.join()
+    finally:
+        for one in beside:
+            one.terminate()
+    broken = any([broken, *(one.exitcode for one in beside)])
+    if not broken:
+        shutil.rmtree(folder, ignore_errors=True)
+    if asked.page:
+        PAGE.write_text(write_page(recall(asked.results)))
+        print(f"{PAGE.relative_to(ROOT)} is written")
+    return int(broken)
+
+
+def _rounds(asked: argparse.Namespace, folder: Path, until: float, number: int = 0) -> bool:
+    """Play the rounds of one of the processes side by side.
+
+    Returns:
+        whether something did not hold; a process of its own ends with code 1 then.
+    """
     about = _commit(), f"{datetime.now(UTC):%Y-%m-%d}", _machine()
     broken, crashed = False, Counter[str]()
-    for arena, seed in _turns(asked):
+    for arena, seed in _turns(asked, number):
         if crashed[arena] == CRASHES:
             continue
-        played = _played(arena, seed, folder, asked.fault)
+        played = _played(arena, seed, folder, asked.fault, until)
         crashed[arena] += any(what.startswith(CRASH) for what in played.broken)
         played.commit, played.day, played.machine = about
         remember(asked.results, played)
@@ -53,44 +84,27 @@ def main() -> int:
         broken = broken or not played.held
         if time.monotonic() > until:
             break
-    if not broken:
-        shutil.rmtree(folder, ignore_errors=True)
-    broken = any([broken, *(other.wait() for other in beside)])
-    if asked.page:
-        PAGE.write_text(write_page(recall(asked.results)))
-        print(f"{PAGE.relative_to(ROOT)} is written")
-    return int(broken)
+    if number and broken:
+        sys.exit(1)
+    return broken
 
 
-def _turns(asked: argparse.Namespace) -> Iterator[tuple[str, int]]:
+def _turns(asked: argparse.Namespace, process: int) -> Iterator[tuple[str, int]]:
     """Places and seeds; each process of those side by side begins at another place."""
-    arenas = asked.arena or TURNS
+    arenas, beside = asked.arena or TURNS, asked.side_by_side
     if asked.only_seed:
         yield from ((arena, asked.seed) for arena in dict.fromkeys(arenas))
         return
-    stride = asked.stride or asked.side_by_side
-    for number, seed in enumerate(itertools.count(asked.seed, stride)):
-        yield arenas[(number + asked.turn * len(arenas) // stride) % len(arenas)], seed
+    for number, seed in enumerate(itertools.count(asked.seed + process, beside)):
+        yield arenas[(number + process * len(arenas) // beside) % len(arenas)], seed
 
 
-def _played(arena: str, seed: int, folder: Path, only: str | None) -> Played:
+def _played(arena: str, seed: int, folder: Path, only: str | None, until: float) -> Played:
     """A round; one that ends in an error of its own is told as what it is, and others follow."""
     try:
-        return play(arena, seed, folder, only)
+        return play(arena, seed, folder, only, until)
     except Exception as error:
-        traceback.print_exc()
-        return Played(arena, seed, [], [f"{CRASH}: {type(error).__name__}: {error}"[:500]])
-
-
-def _beside(asked: argparse.Namespace, number: int) -> "subprocess.Popen[bytes]":
-    """Another process for every second seed (third, ...): its undisturbed rounds share the machine,
-    too, so that what it says of seconds lost is of the faults."""
-    command = [sys.executable, "-m", __spec__.name, "--minutes", str(asked.minutes)]
-    command += ["--seed", str(asked.seed + number), "--stride", str(asked.side_by_side)]
-    command += ["--turn", str(number), "--results", str(asked.results), "--no-page"]
-    for arena in asked.arena or ():
-        command += ["--arena", arena]
-    return subprocess.Popen([*command, *(["--fault", asked.fault] if asked.fault else [])])
+        return Played(arena, seed, [], [crash(error)])
 
 
 def _arguments() -> argparse.Namespace:
@@ -99,8 +113,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="the first round's (1)")
     parser.add_argument("--only-seed", action="store_true", help="this round and no other")
     parser.add_argument("--side-by-side", type=int, default=1, help="so many rounds at once (1)")
-    parser.add_argument("--stride", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--turn", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--arena", action="append", choices=[*PLACES], help="all by default")
     parser.add_argument("--fault", help="this fault alone, by its name in docs/faults.md")
     parser.add_argument(

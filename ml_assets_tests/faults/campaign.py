@@ -1,10 +1,11 @@
 """One round: the work goes on to its release while faults strike, and is held to the invariants."""
 
+import math
 import random
-import re
 import shutil
 import signal
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -15,33 +16,30 @@ from typing import Any
 import psutil
 
 from ml_assets_tests.faults.history import History
-from ml_assets_tests.faults.injections import Harm, Work, below
-from ml_assets_tests.faults.invariants import result, violations
-from ml_assets_tests.faults.matrix import ARENAS
+from ml_assets_tests.faults.injections import Command, Harm, Work, below
+from ml_assets_tests.faults.invariants import result, same_result, violations
+from ml_assets_tests.faults.matrix import ARENAS, OFTEN
 from ml_assets_tests.faults.places import PLACES, Place
 from ml_assets_tests.faults.progress import Pace, Progress
-from ml_assets_tests.faults.results import Played, Strike
+from ml_assets_tests.faults.results import SILENT, Played, Strike, sentence
 
-GROUPS = 7
+GROUPS = 40
 """Moments of a round at which faults strike: one, or two."""
-PAIRS = 0.35
+PAIRS = 0.7
 """Share of them at which a second one strikes while the first is being survived."""
-STRIKES = 10
-"""Faults that a round draws; those that find nothing to harm before its end do not strike."""
+STRIKES = 48
+"""Faults that a round draws at most, each once or twice, or six times if it ends no process; those
+that find nothing to harm before its end do not strike."""
 ASKED_AT_MOST = 3 * STRIKES
 """Times that the command is given: a person, or a schedule, gives it again."""
 PATIENCE = 300.0
 """Seconds in which the work has to get on, or its round is over."""
-SILENT = "(a signal came before it said a word)"
+CRASH = "the round itself ended"
 _YOUNG = 2.0
 """Seconds in which the interpreter itself begins, and no program can answer a signal."""
 _BETWEEN_LOOKS = 0.1
 _WAITS_FOR_A_HIT = 5.0
 """Seconds."""
-_EXPLAINS = re.compile(
-    r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space"
-    r"|stopped|signal|full|evicted|preempted|another command|is away|already)\b"
-)
 
 
 @dataclass(frozen=True)
@@ -66,28 +64,38 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
             one.go_on(lambda: False)
         assert len(place.said()) == 1 and not one.broken, place.said()[0][-3000:]
         took = time.monotonic() - began
-        found = violations(_settled(place))
-        assert found == [], found
+        history = _settled(place)
+        found = violations(history)
+        assert found == [] and "orphan" not in history.refs.values(), found
         pace = Pace()
         pace.learn(one.progress.reached)
-        return Undisturbed(result(place.history()), took, pace)
+        return Undisturbed(result(history), took, pace)
 
 
-def play(arena: str, seed: int, folder: Path, only: str | None = None) -> Played:
+def play(
+    arena: str, seed: int, folder: Path, only: str | None = None, until: float = math.inf
+) -> Played:
     """One round; the faults, their moments and whom they strike are drawn by the seed.
 
     Args:
         folder: for this campaign; the round's own is deleted when nothing broke.
         only: the one fault to draw, where somebody looks for it.
+        until: nothing strikes later than this; the work goes on to its end.
     """
     measure = undisturbed(arena, folder)
     draw = random.Random(f"{arena} {seed}")
     names = sorted(ARENAS[arena])
-    drawn = [only] if only else draw.sample(names, min(STRIKES, len(names)))
+    seldom = 1 if OFTEN.intersection(names) else 2
+    counts = [6 if name in OFTEN else seldom for name in names]
+    drawn = draw.sample(names, min(STRIKES, sum(counts)), counts=counts)
+    drawn = [only] if only else drawn
     place_folder = folder / f"{arena}-{seed}"
-    with PLACES[arena](place_folder) as place, closing(Round(place, draw, drawn)) as one:
-        one.play(measure)
-        broken = [*one.broken, *_broken(place, measure)]
+    with PLACES[arena](place_folder) as place, closing(Round(place, draw, drawn, until)) as one:
+        try:
+            one.play(measure)
+            broken = [*one.broken, *_broken(place, measure)]
+        except Exception as error:  # what struck until then is told all the same
+            broken = [crash(error)]
     one.judge(measure.pace)
     played = Played(arena, seed, one.struck, broken)
     if played.held:
@@ -95,11 +103,17 @@ def play(arena: str, seed: int, folder: Path, only: str | None = None) -> Played
     return played
 
 
+def crash(error: Exception) -> str:
+    """What is told of a round that ended in an error of the matrix itself; its stack is printed."""
+    traceback.print_exception(error)
+    return f"{CRASH}: {type(error).__name__}: {error}"[:500]
+
+
 def _broken(place: Place, measure: Undisturbed) -> list[str]:
     history = _settled(place)
     found = [f"{name}: {what}" for name, what in violations(history)] + place.left_in_cluster()
     try:
-        if result(history) != measure.result:
+        if not same_result(history, measure.result):
             found.append("the result is not that of an undisturbed run")
     except LookupError:
         found.append("nothing was released")
@@ -137,10 +151,18 @@ class Round:
 
     Args:
         waiting: faults that are to strike, in this order, each when there is what it harms.
+        until: they strike no more after this.
     """
 
-    def __init__(self, place: Place, draw: random.Random, waiting: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        place: Place,
+        draw: random.Random,
+        waiting: list[str] | None = None,
+        until: float = math.inf,
+    ) -> None:
         self.place, self._draw, self._waiting = place, draw, list(waiting or ())
+        self._until = until
         self.struck: list[Strike] = []
         self.broken: list[str] = []
         self._asked = 0
@@ -200,7 +222,8 @@ class Round:
             if self._work.over() and self._ended():
                 return False
             self.progress.look()
-            since = max(self.progress.newest, self._begun, *self._moments[-1:])
+            self._work.listen()
+            since = max(self.progress.newest, self._work.command.begun, *self._moments[-1:])
             if time.monotonic() - since > PATIENCE:
                 self.broken.append(f"nothing went on for {PATIENCE:.0f} s")
                 self.progress.ended()
@@ -209,7 +232,6 @@ class Round:
         return not self._released
 
     def _begin(self) -> None:
-        self._begun = time.monotonic()
         self._asked += 1
         place = self.place
         self._work = Work(
@@ -228,6 +250,8 @@ class Round:
     def _strike(self, group: _Group) -> bool:
         """Do the first of the waiting faults that finds what it harms; whether one did harm."""
         self.progress.look()
+        if time.monotonic() > self._until:
+            self._waiting.clear()
         for name in self._waiting:
             now = time.monotonic()
             harm = ARENAS[self.place.arena][name](self._work)
@@ -266,7 +290,7 @@ class Round:
             harm.end()
         for strike in group.strikes:
             strike.together = len(group.strikes)
-            strike.seen = _sentence(self._said_since(group.said))
+            strike.seen = sentence(self._said_since(group.said))
             if strike.together == 1:
                 strike.steps = self.progress.again - group.again
         self._look_midway()
@@ -292,18 +316,24 @@ class Round:
     # --- commands ---------------------------------------------------------------------------------
 
     def _ended(self) -> bool:
-        """Take note of a command that ended; begin it again unless all is made."""
-        file = self.place.outputs()[-1]
-        code = self._end()
+        """Take note of a command that ended. It is begun again unless all is made, or another
+        command that does the same is under way: then that one is the work."""
+        work = self._work
+        file, others = work.command.said, work.same_work() if work.command.poll() else []
+        code = work.command.wait() if others else self._end()
         if code == 0:
             self.progress.look()
             self.progress.ended()
             return True
-        young = self._begun + _YOUNG > (self._moments or [0.0])[-1]
+        young = work.command.begun + _YOUNG > (self._moments or [0.0])[-1]
         silent = signal.SIGKILL, *((signal.SIGTERM, signal.SIGINT) if young else ())
         if not file.stat().st_size and -code in silent:
             file.write_text(f"{SILENT}\n")
         self._look_midway()
+        if others:
+            rest = [one for one in work.others if one is not others[0]]
+            self._work = replace(work, command=others[0], others=rest)
+            return False
         if self._asked == ASKED_AT_MOST:
             said = file.read_text(errors="replace")[-300:]
             self.broken.append(f"{ASKED_AT_MOST} commands did not release a model: {said}")
@@ -331,7 +361,7 @@ class Round:
             if command.poll() is None:
                 self._kill(command)
 
-    def _kill(self, *commands: psutil.Popen) -> None:
+    def _kill(self, *commands: Command) -> None:
         for command in commands or (self._work.command,):
             for process in [command, *below(command)]:
                 with suppress(psutil.NoSuchProcess):
@@ -360,11 +390,3 @@ def _seldom(ask: Callable[[], bool], seconds: float = 1.0) -> Callable[[], bool]
         return bool(known[1])
 
     return answer
-
-
-def _sentence(said: str) -> str:
-    """The last line that explains it; empty where people had to be told nothing."""
-    lines = [line.strip() for line in said.splitlines()]
-    beside = ("[pass]", ">", "warning: overfitting", SILENT)
-    shown = (line for line in lines if not line.startswith(beside))
-    return ([line for line in shown if _EXPLAINS.search(line)] or [""])[-1][:200]

@@ -38,6 +38,7 @@ class History:
         read: the bytes of a stored file by its SHA-256; None where it is not there.
         model: the file of this name of a model by the model's digest, from the object store.
         trained: session of training -> what its attempts reported, oldest first.
+        worlds: session of training -> on how many processes its attempts were.
         tracked: session of training -> statuses of its runs in MLflow.
         runs: Dagster's run ids -> status.
         leftovers: paths that a finished piece of work has no use for.
@@ -50,6 +51,7 @@ class History:
     read: Callable[[str], bytes | None]
     model: Callable[[str, str], bytes | None]
     trained: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
+    worlds: Mapping[str, frozenset[int]] = field(default_factory=dict)
     tracked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     runs: Mapping[str, str] = field(default_factory=dict)
     leftovers: tuple[str, ...] = ()
@@ -115,6 +117,7 @@ def read_home(
         read=read,
         model=model or model_here,
         trained=_trained(home),
+        worlds=_worlds(home),
         tracked=_tracked(home / "mlflow.db"),
         runs=runs_of(home),
         leftovers=tuple(_leftovers(home)),
@@ -142,8 +145,10 @@ def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:
         try:
             with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=20)) as open:
                 return open.execute(query).fetchall()
-        except sqlite3.OperationalError:  # nobody reads its log while the disk is read-only
-            if time.monotonic() > until:
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):  # whoever makes it has only begun
+                return []
+            if time.monotonic() > until:  # nobody reads its log while the disk is read-only
                 raise
             time.sleep(0.5)
 
@@ -175,6 +180,16 @@ def _trained(home: Path) -> dict[str, tuple[Json, ...]]:
         session = file.parts[-4]
         whole = [line for line in file.read_bytes().split(b"\n") if line.endswith(b"}")]
         found[session] = (*found.get(session, ()), *(json.loads(line) for line in whole))
+    return found
+
+
+def _worlds(home: Path) -> dict[str, frozenset[int]]:
+    found: dict[str, frozenset[int]] = {}
+    for file in of_sessions(home, "*-train-*/attempts/*/request.json"):
+        with suppress(OSError, ValueError):  # it is gone, or half written
+            world = json.loads(file.read_bytes())["world"]
+            number = world["nodes"] * world["procs"]
+            found[file.parts[-4]] = found.get(file.parts[-4], frozenset()) | {number}
     return found
 
 

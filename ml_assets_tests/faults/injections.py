@@ -1,6 +1,7 @@
 """The faults: each does one harm to a piece of work that is under way, and says what it did."""
 
 import ast
+import errno
 import json
 import random
 import shutil
@@ -12,6 +13,7 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -27,7 +29,28 @@ from ml_assets_tests.servers.s3 import S3Server
 from ml_assets_tests.worlds.world import World
 
 ML_ASSETS = (sys.executable, "-m", "ml_assets.cli.main")
+_LATELY = 1.0
+"""Seconds."""
 DAEMON = (str(Path(sysconfig.get_path("scripts"), "dagster-daemon")), "run")
+
+
+class Command(psutil.Popen):
+    """A command of its own session, whose output lies in a file of the world."""
+
+    def __init__(self, world: World, program: Sequence[str], *arguments: str) -> None:
+        self.arguments = arguments
+        self.begun = time.monotonic()
+        self.said = world.root / f"said-{len([*world.root.glob('said-*')]):03}"
+        with self.said.open("wb") as said:
+            super().__init__(
+                [*program, *arguments],
+                env=world.environment,
+                cwd=world.root,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
 
 @dataclass(frozen=True)
@@ -35,21 +58,42 @@ class Work:
     """A command under way in a world, with the servers that it uses."""
 
     world: World
-    command: psutil.Popen
+    command: Command
     draw: random.Random
     cluster: ApiServer | None = None
     store: S3Server | None = None
     lake: LakeFSServer | None = None
     database: PostgresServer | None = None
-    others: list[psutil.Popen] = field(default_factory=list)
+    others: list[Command] = field(default_factory=list)
     """Commands that faults began beside it."""
     broken: list[str] = field(default_factory=list)
     """What a fault itself saw that must not be."""
     made: Callable[[], bool] | None = None
     """Whether the work of a command that serves, and never ends by itself, is done."""
 
+    heard: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Server -> its requests so far, and when the last one was seen."""
+
+    def listen(self) -> None:
+        """Take note of which servers are asked."""
+        stores = {"store": self.store, "lake": self.lake}
+        requests = {name: len(one.faults.requests) for name, one in stores.items() if one}
+        requests |= {"cluster": len(self.cluster.calls)} if self.cluster else {}
+        for name, count in requests.items():
+            if count != self.heard.get(name, (0, 0.0))[0]:
+                self.heard[name] = count, time.monotonic()
+
+    def asked_lately(self, server: str) -> bool:
+        """Whether a fault of a server would hit a request soon, as far as one can tell."""
+        return server in self.heard and time.monotonic() - self.heard[server][1] < _LATELY
+
     def over(self) -> bool:
         return self.command.poll() is not None or bool(self.made and self.made())
+
+    def same_work(self) -> list[Command]:
+        """The other commands under way that do the same work."""
+        same = ("run", "irises")
+        return [one for one in self.others if one.poll() is None and one.arguments == same]
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Processes below the command whose command line has all these words."""
@@ -75,7 +119,7 @@ def lasting(seconds: float) -> Harm:
     return Harm(over=lambda: time.monotonic() > until)
 
 
-def below(command: psutil.Popen) -> list[psutil.Process]:
+def below(command: Command) -> list[psutil.Process]:
     try:
         return command.children(recursive=True)
     except psutil.NoSuchProcess:
@@ -153,19 +197,8 @@ def second_command(work: Work) -> bool:
     return True
 
 
-def begin(world: World, *arguments: str, program: Sequence[str] = ML_ASSETS) -> psutil.Popen:
-    """A command of its own session, whose output lies in a file of the world."""
-    number = len([*world.root.glob("said-*")])
-    with (world.root / f"said-{number:03}").open("wb") as said:
-        return psutil.Popen(
-            [*program, *arguments],
-            env=world.environment,
-            cwd=world.root,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+def begin(world: World, *arguments: str, program: Sequence[str] = ML_ASSETS) -> Command:
+    return Command(world, program, *arguments)
 
 
 def upgraded(work: Work) -> bool:
@@ -240,10 +273,10 @@ def damaged_checkpoint(work: Work) -> Harm | bool:
         newest = max(saved, key=lambda file: file.stat().st_mtime).parent
         file = next(iter(sorted(newest.glob("*.distcp"))))
         content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
     except (ValueError, OSError, StopIteration):
         return False
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
     return to_a_rank(signal.SIGKILL)(work)
 
 
@@ -253,15 +286,27 @@ def full_disk(work: Work) -> Harm | bool:
     if not state.is_mount():
         return False
     filler = state / "filler"
-    with filler.open("wb", buffering=0) as file:
+    with suppress(OSError), filler.open("wb", buffering=0) as file:  # it may be read-only
         for size in (1 << 22, 1 << 16, 1 << 12):
             try:
                 while True:
                     file.write(b"\0" * size)
             except OSError:
                 continue
-    later(2, filler.unlink)
+    if not filler.exists():
+        return False
+    later(2, lambda: _delete(filler))
     return Harm(over=lambda: not filler.exists())
+
+
+def _delete(file: Path) -> None:
+    """Delete a file; the disk that it fills may be read-only for a while."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        later(0.5, lambda: _delete(file))
 
 
 def read_only_disk(work: Work) -> Harm | bool:
@@ -274,7 +319,9 @@ def read_only_disk(work: Work) -> Harm | bool:
         return False
     if subprocess.run(["mount", "--bind", state, state], check=False).returncode:
         return False
-    subprocess.run(["mount", "-o", "remount,ro,bind", state], check=True)
+    if subprocess.run(["mount", "-o", "remount,ro,bind", state], check=False).returncode:
+        subprocess.run(["umount", "--lazy", state], check=True)  # somebody writes there already
+        return False
     later(3, lambda: subprocess.run(["umount", "--lazy", state], check=True))
     return lasting(3.5)
 

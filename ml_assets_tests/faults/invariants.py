@@ -5,7 +5,9 @@ Nothing here imports the product.
 
 import hashlib
 import json
+import math
 import re
+import struct
 from collections.abc import Callable, Iterator, Mapping
 
 from ml_assets_tests.faults.history import History, Json
@@ -243,7 +245,7 @@ MEASURED = {"latency", "throughput", "memory"}
 
 
 def result(history: History) -> Json:
-    """What is the same however it was reached: versions of the data, the models, the gates.
+    """What is the same however it was reached: versions of the data, the gates, the weights.
 
     Raises:
         LookupError: nothing was decided.
@@ -262,4 +264,54 @@ def result(history: History) -> Json:
         }
         for pipeline, lines in history.ledgers.items()
     }
-    return {"versions": versions, "gates": gates}
+    decided = {
+        pipeline: [line["model"] for line in lines if line["decision"]][-1]
+        for pipeline, lines in history.ledgers.items()
+    }
+    weights = {pipeline: _weights(history, digest) for pipeline, digest in decided.items()}
+    return {"versions": versions, "gates": gates, "weights": weights}
+
+
+def _weights(history: History, digest: str) -> list[float]:
+    """All numbers of a model's file: safetensors, the length of a head, the head, 32-bit floats."""
+    content = history.model(digest, "weights.safetensors") or b""
+    if len(content) < 8:
+        return []
+    (head,) = struct.unpack_from("<Q", content)
+    numbers = content[8 + head :]
+    return [*struct.unpack(f"<{len(numbers) // 4}f", numbers[: len(numbers) // 4 * 4])]
+
+
+def same_result(history: History, undisturbed: Json) -> bool:
+    """Whether the result is the one of an undisturbed run: bit for bit, or to 1e-5 where a training
+    was on another number of processes for a while, since its sums are rounded otherwise then.
+
+    Raises:
+        LookupError: nothing was decided.
+    """
+    found = result(history)
+    if found == undisturbed or len(frozenset().union(*history.worlds.values())) < 2:
+        return found == undisturbed
+    return _exact(found) == _exact(undisturbed) and all(
+        math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-5)
+        for one, other in zip(_rounded(found), _rounded(undisturbed), strict=True)
+    )
+
+
+def _exact(found: Json) -> Json:
+    """What no rounding changes."""
+    versions = {p: v for p, v in found["versions"].items() if p.split("/")[2] != "trained_model"}
+    passed = {
+        pipeline: {name: ok for name, (_, ok) in gates.items()}
+        for pipeline, gates in found["gates"].items()
+    }
+    lengths = {pipeline: len(numbers) for pipeline, numbers in found["weights"].items()}
+    return {"versions": versions, "passed": passed, "lengths": lengths}
+
+
+def _rounded(found: Json) -> list[float]:
+    values = [value for gates in found["gates"].values() for value, _ in gates.values()]
+    return [
+        *(float(value) for value in values if value is not None),
+        *(number for numbers in found["weights"].values() for number in numbers),
+    ]

@@ -28,17 +28,7 @@ LAPTOP: dict[str, Fault] = {
     "the clock goes an hour on": harm.clock_jumps(3600),
     "the clock goes an hour back": harm.clock_jumps(-3600),
 }
-PODS: dict[str, Fault] = {
-    **EVERYWHERE,
-    "a pod's wrapper is killed": servers.to_a_pod(servers.kill_wrapper),
-    "a rank in a pod is killed": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGKILL)),
-    "a rank in a pod stops (SIGSTOP)": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGSTOP)),
-    "a pod is drained": servers.to_a_pod(ApiServer.drain),
-    "a pod is preempted": servers.to_a_pod(ApiServer.preempt),
-    "a pod is evicted for pressure": servers.to_a_pod(ApiServer.evict_for_pressure),
-    "a pod runs out of memory": servers.to_a_pod(ApiServer.run_out_of_memory),
-    "a node is cut off": servers.to_a_pod(ApiServer.cut_off),
-    "a pod runs twice": servers.to_a_pod(ApiServer.double),
+API_AND_STORE: dict[str, Fault] = {
     "the API server is away for 4 s": servers.api_away,
     "the API server answers 429": servers.to_the_api(lambda c: c.faults.refuse(429, times=5)),
     "the API server answers 500": servers.to_the_api(lambda c: c.faults.refuse(500, times=5)),
@@ -60,9 +50,20 @@ PODS: dict[str, Fault] = {
         lambda c: c.faults.refuse(401, times=3)
     ),
 }
-LAKEFS: dict[str, Fault] = {
+PODS: dict[str, Fault] = {
     **EVERYWHERE,
-    "a rank is killed": harm.to_a_rank(signal.SIGKILL),
+    "a pod's wrapper is killed": servers.to_a_pod(servers.kill_wrapper),
+    "a rank in a pod is killed": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGKILL)),
+    "a rank in a pod stops (SIGSTOP)": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGSTOP)),
+    "a pod is drained": servers.to_a_pod(ApiServer.drain),
+    "a pod is preempted": servers.to_a_pod(ApiServer.preempt),
+    "a pod is evicted for pressure": servers.to_a_pod(ApiServer.evict_for_pressure),
+    "a pod runs out of memory": servers.to_a_pod(ApiServer.run_out_of_memory),
+    "a node is cut off": servers.to_a_pod(ApiServer.cut_off),
+    "a pod runs twice": servers.to_a_pod(ApiServer.double),
+    **API_AND_STORE,
+}
+LAKE: dict[str, Fault] = {
     "lakeFS is away for 4 s": servers.lake_away,
     "lakeFS answers 500": servers.to_the_lake(status=500, times=5),
     "lakeFS answers 429": servers.to_the_lake(status=429, times=8),
@@ -72,6 +73,11 @@ LAKEFS: dict[str, Fault] = {
     "an object of lakeFS breaks off": servers.to_the_lake("GET", "/objects", cut=100, times=2),
     "lakeFS is slow": servers.to_the_lake(delay=1.5, times=6),
     "the key of lakeFS has expired (401)": servers.to_the_lake(status=401, times=3),
+}
+LAKEFS: dict[str, Fault] = {
+    **EVERYWHERE,
+    "a rank is killed": harm.to_a_rank(signal.SIGKILL),
+    **LAKE,
 }
 ALONE: dict[str, Fault] = {name: f for name, f in EVERYWHERE.items() if "twice" not in name}
 MOVES: dict[str, Fault] = {
@@ -101,6 +107,8 @@ POSTGRES: dict[str, Fault] = {
     "Postgres dies and recovers": servers.database_restarts("immediate"),
     "Postgres is away for 6 s": servers.database_away,
 }
+OFTEN = API_AND_STORE.keys() | LAKE.keys()
+"""Faults that end no process: the work gets over one soon."""
 ARENAS = {
     "laptop": LAPTOP,
     "pods": PODS,

@@ -1,12 +1,18 @@
 """What struck, and what came of it: a line of JSON for each round, kept beside the benchmarks'."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.jsonl"
+SILENT = "(a signal came before it said a word)"
+_EXPLAINS = re.compile(
+    r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space"
+    r"|stopped|signal|full|evicted|preempted|another command|is away|already)\b"
+)
 
 
 @dataclass
@@ -71,3 +77,11 @@ def _read(lines: Iterable[str]) -> Iterator[Played]:
         found = json.loads(line)
         found["strikes"] = [Strike(**strike) for strike in found["strikes"]]
         yield Played(**found)
+
+
+def sentence(said: str) -> str:
+    """The last line that explains it; empty where people had to be told nothing."""
+    lines = [line.strip() for line in said.splitlines()]
+    beside = ("[pass]", ">", "warning: overfitting", SILENT)
+    shown = (line for line in lines if not line.startswith(beside))
+    return ([line for line in shown if _EXPLAINS.search(line)] or [""])[-1][:200]

@@ -11,6 +11,7 @@ import psutil
 from ml_assets_tests.faults.history import runs_of
 from ml_assets_tests.faults.injections import (
     DAEMON,
+    Command,
     Fault,
     Harm,
     Work,
@@ -22,6 +23,7 @@ from ml_assets_tests.faults.injections import (
     send,
 )
 from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.kubernetes.errors import ApiError
 from ml_assets_tests.servers.lakefs import Fault as LakeFault
 
 # --- pods, their API and their store --------------------------------------------------------------
@@ -48,7 +50,10 @@ def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
         ]
         if not alive:
             return False
-        return harm(work.cluster, work.draw.choice(sorted(alive))) is not False
+        try:
+            return harm(work.cluster, work.draw.choice(sorted(alive))) is not False
+        except (psutil.NoSuchProcess, ApiError):  # it ended meanwhile
+            return False
 
     return strike
 
@@ -68,9 +73,16 @@ def to_rank_in_pod(number: signal.Signals) -> Callable[[ApiServer, str], bool]:
     return harm
 
 
+def _idle(work: Work) -> bool:
+    """Whether nobody asks the API server, and nobody watches pods."""
+    return not work.asked_lately("cluster") and not (work.cluster and work.cluster.pods())
+
+
 def to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
-    def strike(work: Work) -> Harm:
+    def strike(work: Work) -> Harm | bool:
         assert work.cluster is not None
+        if _idle(work):
+            return False
         faults = work.cluster.faults
         found = once_hit(faults, faults.clear, lambda: True)
         harm(work.cluster)
@@ -79,9 +91,11 @@ def to_the_api(harm: Callable[[ApiServer], object]) -> Fault:
     return strike
 
 
-def api_away(work: Work) -> Harm:
+def api_away(work: Work) -> Harm | bool:
     """Each connection is reset for four seconds, the open ones at once."""
     assert work.cluster is not None
+    if _idle(work):
+        return False
     faults = work.cluster.faults
     found = once_hit(faults, lambda: None, lambda: not faults.down)
     away = faults.api_down()
@@ -93,6 +107,8 @@ def api_away(work: Work) -> Harm:
 def watches_end(work: Work) -> Harm | bool:
     """All that are open, as when the API server is started again; whoever watches asks anew."""
     assert work.cluster is not None
+    if _idle(work):
+        return False
     calls = work.cluster.calls
     before = sum(call.verb == "watch" for call in calls)
     work.cluster.faults.drop_watches()
@@ -100,8 +116,10 @@ def watches_end(work: Work) -> Harm | bool:
 
 
 def to_the_store(status: str, code: str, times: int) -> Fault:
-    def strike(work: Work) -> Harm:
+    def strike(work: Work) -> Harm | bool:
         assert work.store is not None
+        if not work.asked_lately("store"):
+            return False
         faults = work.store.faults
         found = once_hit(faults, lambda: setattr(faults, "failing", 0), lambda: True)
         with faults.lock:
@@ -112,19 +130,22 @@ def to_the_store(status: str, code: str, times: int) -> Fault:
     return strike
 
 
-def store_away(work: Work) -> Harm:
+def store_away(work: Work) -> Harm | bool:
     """All requests are refused for four seconds."""
     assert work.store is not None
     faults = work.store.faults
     found = once_hit(faults, lambda: None, lambda: faults.failing == 0)
-    to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work)
+    if not to_the_store("503 Service Unavailable", "ServiceUnavailable", -1)(work):
+        return False
     later(4, lambda: setattr(faults, "failing", 0))
     return found
 
 
-def store_stands_still(work: Work) -> Harm:
+def store_stands_still(work: Work) -> Harm | bool:
     """Requests wait for three seconds, then fail."""
     assert work.store is not None
+    if not work.asked_lately("store"):
+        return False
     faults = work.store.faults
     held = threading.Event()
     found = once_hit(faults, lambda: setattr(faults, "failing", 0), held.is_set)
@@ -138,8 +159,10 @@ def store_stands_still(work: Work) -> Harm:
 def torn(verb: str, times: int) -> Fault:
     """The connection breaks in the middle of what the next of these requests carry."""
 
-    def strike(work: Work) -> Harm:
+    def strike(work: Work) -> Harm | bool:
         assert work.store is not None
+        if not work.asked_lately("store"):
+            return False
         faults = work.store.faults
         found = once_hit(faults, lambda: setattr(faults, "torn", {}), lambda: True)
         with faults.lock:
@@ -149,9 +172,11 @@ def torn(verb: str, times: int) -> Fault:
     return strike
 
 
-def slow_store(work: Work) -> Harm:
+def slow_store(work: Work) -> Harm | bool:
     """What the store answers with comes at 64 KiB a second, for six seconds."""
     assert work.store is not None
+    if not work.asked_lately("store"):
+        return False
     faults = work.store.faults
     found = once_hit(faults, lambda: None, lambda: not faults.bytes_per_second)
     faults.bytes_per_second = 1 << 16
@@ -177,8 +202,10 @@ def out_of_order(cluster: ApiServer) -> None:
 def to_the_lake(*asked: str, times: int = 1, **what: Any) -> Fault:
     """The next requests of this method and path are answered so."""
 
-    def strike(work: Work) -> Harm:
+    def strike(work: Work) -> Harm | bool:
         assert work.lake is not None
+        if not work.asked_lately("lake"):
+            return False
         faults = work.lake.faults
         found = once_hit(faults, faults.planned.clear, lambda: True)
         faults.add(LakeFault(*asked, times=times, **what))
@@ -187,9 +214,11 @@ def to_the_lake(*asked: str, times: int = 1, **what: Any) -> Fault:
     return strike
 
 
-def lake_away(work: Work) -> Harm:
+def lake_away(work: Work) -> Harm | bool:
     """Each connection is reset for four seconds."""
     assert work.lake is not None
+    if not work.asked_lately("lake"):
+        return False
     faults = work.lake.faults
     fault = LakeFault(times=-1)
     found = once_hit(faults, lambda: None, lambda: fault not in faults.planned)
@@ -233,14 +262,16 @@ def second_ui(work: Work) -> Harm | bool:
     return _refuses(work, begin(work.world, "ui"))
 
 
-def _refuses(work: Work, command: psutil.Popen) -> Harm:
+def _refuses(work: Work, command: Command) -> Harm:
+    """It has to, unless the first one ends meanwhile: then it may take its place."""
+    work.others.append(command)
     until = time.monotonic() + 120
 
     def over() -> bool:
-        if command.poll() is None and time.monotonic() > until and command not in work.others:
+        late = command.poll() is None and time.monotonic() > until
+        if late and _daemon_works(work) and "a second daemon was let in" not in work.broken:
             work.broken.append("a second daemon was let in")
-            work.others.append(command)
-        return command.poll() is not None or command in work.others
+        return command.poll() is not None or late
 
     return Harm(over=over)
 

@@ -35,7 +35,8 @@ def test_a_round_on_a_laptop_holds_and_one_that_does_not_is_on_the_page(
     held = play("laptop", 7, tmp_path, "a rank is killed")
     strike = only_strike(held)
     assert strike.seconds is not None and strike.steps is not None
-    assert "stopped: it was killed (SIGKILL)" in strike.seen
+    said = "stopped: it was killed (SIGKILL)", "A process was lost"  # of sanity, of a training
+    assert any(sentence in strike.seen for sentence in said)
     remember(file, held)
 
     monkeypatch.setitem(INVARIANTS, "one champion at a time", lambda _: iter(["there are two"]))

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ml_assets_tests.faults import invariants as checker
 from ml_assets_tests.faults.history import Commit, History, read_home
-from ml_assets_tests.faults.invariants import INVARIANTS, result, violations
+from ml_assets_tests.faults.invariants import INVARIANTS, result, same_result, violations
 from ml_assets_tests.worlds.world import World
 
 Plant = Callable[[History], History]
@@ -278,6 +279,27 @@ def other_gate(history: History) -> History:
 def test_a_result_that_is_not_the_undisturbed_one_differs(sound: History, plant: Plant) -> None:
     assert result(sound) == result(replace(sound))
     assert result(plant(sound)) != result(sound)
+
+
+@pytest.mark.parametrize(("drift", "same"), [(1e-6, True), (1e-2, False)])
+def test_only_on_another_number_of_processes_weights_may_differ_and_only_by_rounding(
+    sound: History, drift: float, same: bool
+) -> None:
+    measure = result(sound)
+    weights = {p: [n + drift for n in numbers] for p, numbers in measure["weights"].items()}
+    assert all(weights.values())
+    measure = {**other_versions(measure), "weights": weights}
+    assert not same_result(replace(sound, worlds={"one": frozenset({2})}), measure)
+    rescaled = replace(sound, worlds={"one": frozenset({1, 2})})
+    assert same_result(rescaled, measure) is same
+    assert same_result(rescaled, result(sound))
+
+
+def other_versions(measure: dict[str, Any]) -> dict[str, Any]:
+    """A result of models with other digests."""
+    ours = {p: "other" for p in measure["versions"] if "/trained_model/" in p}
+    assert ours
+    return {**measure, "versions": {**measure["versions"], **ours}}
 
 
 def test_a_process_that_works_on_in_the_home_is_found(tmp_path: Path) -> None:

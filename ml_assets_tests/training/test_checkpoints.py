@@ -217,6 +217,19 @@ def test_events_that_a_full_disk_refuses_are_written_with_the_next_one(tmp_path:
     assert [event.seq for event in told] == [0, 1, 2]
 
 
+def test_events_that_a_read_only_disk_refuses_are_written_with_the_next_one(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        events = EventWriter(disk / "events.jsonl", "session", 1, rank=0)
+        events.warning("before")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        events.warning("held back")
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+        events.warning("after")
+        lines = (disk / "events.jsonl").read_bytes().splitlines()
+    told = [EVENT.validate_json(line) for line in lines]
+    assert [e.message for e in told if isinstance(e, Warning)] == ["before", "held back", "after"]
+
+
 @contextlib.contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
     folder.mkdir()

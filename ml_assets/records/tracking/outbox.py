@@ -78,6 +78,8 @@ class Outbox:
 
     def forget(self, session: str) -> None:
         self._file(session).unlink(missing_ok=True)
+        for draft in self._folder.glob(f".{session}.json.*"):  # of a process that was killed
+            draft.unlink(missing_ok=True)
 
     def all(self) -> list[OutboxEntry]:
         """Notes that can be read; another one is of another version, and left alone."""

@@ -1,5 +1,6 @@
 """A dead MLflow neither stops training nor loses a point: real servers, killed and restarted."""
 
+import resource
 import socket
 import subprocess
 import sys
@@ -155,6 +156,22 @@ def test_what_is_owed_of_a_session_that_was_collected_is_forgotten(tmp_path: Pat
     outbox.note(entry("gone"))
     delivered = outbox.deliver(Tracking("http://127.0.0.1:9", tmp_path))
     assert (delivered.left, outbox.all()) == (0, [])
+
+
+def test_no_draft_of_a_note_is_left_by_a_disk_that_refuses_it_or_by_a_kill(tmp_path: Path) -> None:
+    outbox, folder = Outbox(tmp_path, tmp_path / "sessions"), tmp_path / "mlflow_outbox"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            outbox.note(entry("gone"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [*folder.iterdir()] == []
+    outbox.note(entry("gone"))
+    (folder / ".gone.json.0123").write_bytes(b"half")
+    outbox.forget("gone")
+    assert [*folder.iterdir()] == []
 
 
 def test_what_is_still_owed_is_counted_with_the_reason(tmp_path: Path) -> None:
