@@ -89,12 +89,15 @@ class Draft:
         return self._scratch.name
 
     def table(self, frame: "pl.DataFrame | pl.LazyFrame", key: Sequence[str]) -> None:
-        """Add the stage's table; its rows and missing values become the record's."""
+        """Add the stage's table; its rows and missing values become the record's.
+
+        Args:
+            frame: rows in memory, or of a file, which are read more than once.
+        """
         from ml_assets.store.table_files import missing_shares
 
-        whole = frame.lazy().collect()  # once, for both of what follows
-        self.rows = self.extra_table(TABLE_FILE, whole, key)
-        self.missing = missing_shares(whole)
+        self.rows = self.extra_table(TABLE_FILE, frame, key)
+        self.missing = missing_shares(frame)
 
     def card(
         self,

@@ -43,6 +43,17 @@ class TableSpec(Frozen):
     look_back: Annotated[int, Field(ge=0)] = 0
     """Earlier partitions that the function reads to make one partition."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_engine(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "engine" in raw:
+            raise ValueError(
+                "a table of a team has no engine: polars makes it, in memory. Where its partition"
+                " does not fit, cut partitions smaller, or make its columns in the feature"
+                " function, which has features.engine"
+            )
+        return raw
+
 
 class SubjectSpec(Frozen):
     """The source whose rows are predicted: ``ml-assets predict`` takes its new rows unchanged.
@@ -87,7 +98,7 @@ class EngineSpec(Frozen):
 
     kind: Literal["duckdb"]
     memory: EngineMemory = "1Gi"
-    """What DuckDB may hold: at least 32Mi. Python, polars and the rows of the partition come
+    """What DuckDB may hold: at least 32Mi. Python, polars and a group of 100,000 rows come
     beside it."""
 
 

@@ -237,7 +237,7 @@ def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
         case "missing":
             return f"add the key {details['loc'][-1]!r}"
         case "literal_error":
-            return f"use one of {context['expected']}"
+            return f"use {'one of ' * (' or ' in context['expected'])}{context['expected']}"
         case "union_tag_invalid":
             tags = context["expected_tags"].split(", ")
             return f"use one of {', '.join(tag for tag in tags if tag != _OTHER_FORM)}"

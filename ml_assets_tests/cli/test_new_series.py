@@ -205,7 +205,7 @@ def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air
     state = open_pipeline("air", read_settings()).now()
     newest = windows(state.spec.partitions, START + timedelta(days=DAYS))[-1].key
     rows = state.scan(Address("air", "feature_set").at(newest)).collect()
-    found = replay(state, newest, rows, random.Random(0))
+    found = replay(state, newest, rows.lazy(), random.Random(0))
     assert found.passed
     assert "the same, bit for bit; not tried whether it counts rows" in found.reason
     assert "a row has no temperature" in found.reason

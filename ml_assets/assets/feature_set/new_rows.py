@@ -112,7 +112,7 @@ def make_feature_rows(
         given = tables.read(names, spec.features.look_back, number)
         window = deciding(tables.window(number), spec.label, unknown=True)
         frame = build_features(build, given, window, spec)
-        made.append(frame.join(part, on=spec.features.key, how="semi"))
+        made.append(frame.join(part.lazy(), on=spec.features.key, how="semi").collect())
     return FeatureRows(pl.concat(made), tuple(notes))
 
 
