@@ -52,7 +52,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     spec.write_text(spec.read_text().replace("margin: 0.3}", "margin: -1.0}"))
     found.cli("run", "irises")
     said = begin(found, "run", "irises", "--search").ends()
-    assert "make  irises/trained_model: it is trained by the winner of a search: trial" in said
+    assert (
+        "make  irises/trained_model: it is trained with the settings of a search's winner: trial"
+    ) in said
     assert "(8 of 8)" in said, "six trials, the spec's own setting and another seed"
     assert "ml-assets models search irises --open" in said
     assert "search: The validation loss of trial" in said

@@ -53,7 +53,7 @@ def read_handover(folder: Path, trusted: Collection[str] | None = None) -> Hando
     keys = given_keys().trusted if trusted is None else trusted
     refused = [one.reason for one in check_bundle(folder, keys) if one.outcome == "refused"]
     if refused:
-        raise EvidenceError(f"{folder} does not hold: {' '.join(refused)}")
+        raise EvidenceError(f"{folder} does not verify: {' '.join(refused)}")
     return Handover.model_validate_json((folder / HANDOVER).read_bytes())
 
 
@@ -218,6 +218,6 @@ def _percent(share: float) -> int:
 
 def _no_definition() -> SettingsError:
     return SettingsError(
-        "That is no definition of KServe's InferenceService with v1beta1. Get it:"
+        "That is not a definition of KServe's InferenceService with v1beta1. Get it:"
         " kubectl get crd inferenceservices.serving.kserve.io -o yaml"
     )

@@ -74,7 +74,7 @@ def free_port(first: int) -> int:
             require_free("127.0.0.1", port, "", "")
             return port
     raise SettingsError(
-        f"No port from {first} on is free, of the next {_NEAR}: choose another one for --port."
+        f"None of the {_NEAR} ports from {first} on is free: choose another with --port."
     )
 
 

@@ -41,7 +41,7 @@ def late_runs_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=asset_key(pipeline, "released_model"),
         name=CHECK,
-        description="Whether the runs that were asked for, and the refresh, have begun within"
+        description="The runs that were asked for, and the refresh, have begun within"
         f" {duration_text(pipeline.spec.automation.start_within)}.",
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:

@@ -26,7 +26,7 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
     name = f"{declared.name}__rollback"
     about = (
         f"Puts a model back in `{declared.spec.release.to}` that was there before: verified, tried,"
-        " switched and recorded. Say who asks for it and why; see `ml-assets release history`."
+        " switched and recorded. Give the author and the reason; see `ml-assets release history`."
     )
 
     @dg.op(

@@ -160,7 +160,7 @@ def asked_once(
     gone = mark_dead(instance, records)
     for run in (record.dagster_run for record in records):
         if run.run_id not in gone and run.tags.get(WANTED_TAG) == wanted:
-            return dg.SkipReason(f"{name_of(run)} makes the model of {pipeline.name} already.")
+            return dg.SkipReason(f"{name_of(run)} already makes the model of {pipeline.name}.")
     return found
 
 

@@ -183,7 +183,7 @@ class Summary:
         """``("made", "raw_snapshot (3 tables, 45 partitions), ...")``, then what was skipped."""
         ordered = sorted(self._verbs.items(), key=lambda one: one[0][0])
         if ordered and ordered[0][0][0] == "skip":
-            ordered = [(("make", ""), ["nothing: all of it is there"]), *ordered]
+            ordered = [(("make", ""), ["nothing: everything is up to date"]), *ordered]
         return [
             (_VERBS[verb], ", ".join(_by_stage(what)) + (f": {why}" if why else ""))
             for (verb, why), what in ordered

@@ -125,7 +125,7 @@ class Timed(Frozen):
     @classmethod
     def _is_text(cls, value: Any) -> Any:
         if isinstance(value, int):  # YAML reads 10:30 as 630 minutes
-            raise ValueError("write it in quotes, such as '10:30': YAML takes it for a number")
+            raise ValueError("write it in quotes, such as '10:30': YAML reads it as a number")
         return value
 
     @model_validator(mode="after")

@@ -103,7 +103,8 @@ class DriftSpec(Frozen):
     def _windows_hold_the_alarm(self) -> Self:
         if self.alarm_at > self.windows:
             raise ValueError(
-                f"alarm_at {self.alarm_at} of {self.windows} windows can never be: raise 'windows'"
+                f"alarm_at {self.alarm_at} of {self.windows} windows can never happen: raise "
+                "'windows'"
             )
         return self
 
@@ -120,12 +121,12 @@ def period_problems(drift: DriftSpec | None, cadence: str) -> Iterator[Misfit]:
     cut = [name for name in ("every", "rows") if getattr(drift, name) is not None]
     if cadence != "none":
         for name in cut:
-            said = f"drift.{name} cuts rows that are read whole; here a period is a partition"
+            said = f"drift.{name} cuts rows into periods; here a period is a partition"
             yield Misfit(("drift", name), f"{said}: remove it")
         return
     if len(cut) != 1:
         said = (
-            "there are no partitions, so say how new rows are cut into periods: by time,"
+            "there are no partitions, so state how new rows are cut into periods: by time,"
             " drift: {every: 1 week}, or by number, drift: {rows: 500}"
         )
         yield Misfit(("drift",), said)

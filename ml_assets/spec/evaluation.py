@@ -103,8 +103,8 @@ def origin_problems(
         most = int((MOST_HELD_OUT - split.validation) / split.holdout + _ROUNDING)
         if held > MOST_HELD_OUT + _ROUNDING:
             said = (
-                f"evaluation.origins: {counted(origins.count, 'holdout')} of {split.holdout:g} and"
-                f" validation are {held:.0%} of the rows, and leave too few to train on: at most"
-                f" {most} of them, or a smaller split.holdout"
+                f"evaluation.origins: {counted(origins.count, 'holdout')} of {split.holdout:g} "
+                f"and validation are {held:.0%} of the rows, and leave too few rows to train on: "
+                f"ask for at most {most}, or for a smaller split.holdout"
             )
             yield Misfit(("evaluation", "origins"), said)

@@ -24,7 +24,9 @@ LEAST_MEMORY = 32 << 20
 
 def _enough(value: str) -> str:
     if (bytes_of(value) or 0) < LEAST_MEMORY:
-        raise ValueError(f"{value!r} is no memory for an engine: write 32Mi or more, as in 4Gi")
+        raise ValueError(
+            f"{value!r} is not a memory size of an engine: write 32Mi or more, as in 4Gi"
+        )
     return value
 
 
@@ -170,7 +172,7 @@ def online_problems(
         yield Misfit(("online", "entity"), said)
     unknown = [name for name in spec.features if name not in (*numeric, *categorical)]
     if unknown:
-        said = f"online.features {unknown} are no features"
+        said = f"online.features {unknown} are not features"
         yield Misfit(("online", "features"), said)
     if spec.look_back and not partitioned:
         yield Misfit(("online", "look_back"), "online.look_back needs partitions")

@@ -262,7 +262,7 @@ class Slices(Frozen):
         if len(given) != 1:
             raise ValueError("give exactly one of 'margin', 'at_least' and 'at_most'")
         if (self.margin is None) != (self.metric is not None):
-            raise ValueError("'margin' is of the loss; 'at_least' and 'at_most' need a 'metric'")
+            raise ValueError("'margin' is for the loss; 'at_least' and 'at_most' need a 'metric'")
         return self
 
 
@@ -306,7 +306,7 @@ class Robustness(Frozen):
     @model_validator(mode="after")
     def _tries_something(self) -> Self:
         if self.missing is None and self.shift is None:
-            raise ValueError("give 'missing', 'shift' or both: there is nothing to try")
+            raise ValueError("give 'missing', 'shift' or both: otherwise there is nothing to test")
         return self
 
 
@@ -379,7 +379,7 @@ class ReleaseSpec(Frozen):
         if self.canary != "none" and self.to != "production":
             raise ValueError("'canary' leads to production: set 'to: production', or remove it")
         if self.rollout is not None and self.canary == "none":
-            raise ValueError("'rollout' is of a model in canary: give 'canary', or remove it")
+            raise ValueError("'rollout' is for a model in canary: give 'canary', or remove it")
         return self
 
     @property

@@ -140,7 +140,10 @@ def leak_problems(
     for source, columns in after_event.items():
         early = sorted(features & set(columns))
         if early:
-            said = f"sources.{source}.after_event: {early} are features, and known too late for it"
+            said = (
+                f"sources.{source}.after_event: {early} are features, and are known too "
+                "late to be features"
+            )
             yield Misfit(("sources", source, "after_event"), said)
     excepted = {
         "target_proxy": sorted({*leaks.target_proxy.except_for} - features),
@@ -148,5 +151,5 @@ def leak_problems(
     }
     for guard, unknown in excepted.items():
         if unknown:
-            said = f"leaks.{guard}.except_for: {unknown} are no features"
+            said = f"leaks.{guard}.except_for: {unknown} are not features"
             yield Misfit(("leaks", guard, "except_for"), said)

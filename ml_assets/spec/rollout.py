@@ -52,7 +52,10 @@ def rollout_problems(spec: RolloutSpec | None, known: Sequence[str]) -> Iterator
     if spec is None:
         return
     if sorted({*spec.steps}) != [*spec.steps]:
-        said = f"release.rollout.steps {[*spec.steps]} do not rise: give each larger than the last"
+        said = (
+            f"release.rollout.steps {[*spec.steps]} do not rise: make each larger than the "
+            "one before"
+        )
         yield Misfit(("release", "rollout", "steps"), said)
     unknown = [name for name in spec.entity if name not in known]
     if unknown:

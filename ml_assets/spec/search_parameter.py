@@ -104,14 +104,14 @@ class Parameter(Frozen):
         if self.role == "fixed" or self.kind is None:
             return self._fixed_problems()
         if self.value is not None:
-            return [("value", "a value is of role: fixed: remove it, or 'kind' and the range")]
+            return [("value", "'value' belongs to role: fixed: remove it, or 'kind' and the range")]
         if self.kind == "choice":
             return self._choice_problems()
         return self._range_problems()
 
     def _fixed_problems(self) -> list[tuple[str, str]]:
         if self.role != "fixed":
-            return [("kind", "say which values: kind: float, log_float, int, log_int or choice")]
+            return [("kind", "state the values: kind: float, log_float, int, log_int or choice")]
         if self.kind is not None or self.values or self.low is not None or self.high is not None:
             return [("role", "a fixed parameter has one 'value' and no kind, range or values")]
         if "value" not in self.model_fields_set:
@@ -120,15 +120,15 @@ class Parameter(Frozen):
 
     def _choice_problems(self) -> list[tuple[str, str]]:
         if self.low is not None or self.high is not None or self.points is not None:
-            return [("kind", "a choice has 'values'; low, high and points are of a range")]
+            return [("kind", "a choice has 'values'; low, high and points belong to a range")]
         if len(self.values) < 2:
             return [("values", "a choice needs two values or more; one alone is role: fixed")]
         twice = [v for n, v in enumerate(self.values) if any(same(v, w) for w in self.values[:n])]
-        return [("values", f"{twice[0]!r} stands there twice: remove one")] if twice else []
+        return [("values", f"{twice[0]!r} is there twice: remove one")] if twice else []
 
     def _range_problems(self) -> list[tuple[str, str]]:
         if self.values:
-            return [("values", "values are of kind: choice; a range has low and high")]
+            return [("values", "'values' belongs to kind: choice; a range has low and high")]
         if self.low is None or self.high is None:
             return [("kind", f"kind {self.kind} needs both 'low' and 'high'")]
         found: list[tuple[str, str]] = []
@@ -138,10 +138,12 @@ class Parameter(Frozen):
             said = f"the range {self.low:g} to {self.high:g} is empty or reversed: {how}"
             found.append(("low", said))
         if self.log and self.low <= 0:
-            said = "a range by orders of magnitude begins above 0: write a greater low, or kind: "
+            said = (
+                "a range by orders of magnitude must begin above 0: write a greater low, or kind: "
+            )
             found.append(("low", f"{said}{'int' if self.whole else 'float'}"))
         if self.whole and not (self.low.is_integer() and self.high.is_integer()):
-            found.append(("kind", f"kind {self.kind} has whole numbers for its ends"))
+            found.append(("kind", f"kind {self.kind} needs whole numbers as its ends"))
         return found
 
 

@@ -380,8 +380,9 @@ class TrainingSpec(Spread):
             )
         if self.strategy == "hybrid" and split_of(self.processes, 1) is None:
             problems.append(
-                f"strategy hybrid splits the processes into equal groups of two or more, which"
-                f" {self.processes} cannot be: set processes to 4, 6, 8 or 9, or strategy: shard"
+                "strategy hybrid splits the processes into equal groups of two or more, which is "
+                f"impossible with {self.processes}: set processes to 4, 6, 8 or 9, or strategy: "
+                "shard"
             )
         if problems:
             raise ValueError("; ".join(problems))

@@ -47,7 +47,7 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
     said = world.says()
     assert said == (
         "3 partitions (2024-01-01 to 2024-01-15) landed in the sources of deliveries;"
-        " all is published as it is there."
+        " everything that is there is published."
     )
 
 
@@ -159,7 +159,7 @@ def test_code_that_changed_is_not_the_landing_sensors_affair(plant: Plant):
     world.settle()
     features = world.folder / "features.py"
     features.write_text(features.read_text().replace('how="left"', 'how="inner"'))
-    assert "all is published" in world.says()
+    assert "everything that is there is published" in world.says()
 
 
 def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant: Plant):
@@ -270,11 +270,11 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
         raw = [item.node.address for item in found[-1].data.due]
         weeks = [a for a in raw if (a.stage, a.source) == ("raw_snapshot", "orders")]
         assert len(weeks) == number
-    assert "; 2 partitions of orders not looked at yet" in found[0].seen
-    assert "; 1 partition of orders not looked at yet" in found[1].seen
+    assert "; 2 partitions of orders not checked yet" in found[0].seen
+    assert "; 1 partition of orders not checked yet" in found[1].seen
     assert "not looked at" not in found[2].seen
     for watch in found[:2]:
-        assert watch.model() == "the model waits until each partition has been looked at"
+        assert watch.model() == "the model waits until each partition has been checked"
     with pytest.raises(WindowError, match="no published partition"):  # it is asked about
         found[2].model()
 
@@ -288,15 +288,19 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
     assert world.published("feature_set") == WEEKS[1:3]
     assert world.says().startswith(
         "1 partition (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
-        " 2 more stay as they were read"
+        " 2 more stay as they were last read"
     )
 
     spec, orders = world.folder / "defs.yaml", world.sources / "orders" / "2024-01-15.csv"
     text, rows = spec.read_text(), orders.read_text()
     spec.write_text(text.replace("within: 0.2}", "within: 0.2}\n      settled: 1 day", 1))
     deliveries.deliver(orders, "".join(rows.splitlines(keepends=True)[:9]))
-    assert "all is published" in world.says()  # so old a partition is not looked at again
-    assert "all is published" in world.says("code_change")  # and to say so is no other code
+    assert (
+        "everything that is there is published" in world.says()
+    )  # so old a partition is not looked at again
+    assert "everything that is there is published" in world.says(
+        "code_change"
+    )  # and to say so is no other code
     deliveries.deliver(orders, rows)
 
     spec.write_text(text.replace("within: 0.2", "within: 0.3"))  # reads orders anew
@@ -334,7 +338,7 @@ def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_n
     open_online(str(file)).serve(race, [])
     assert world.settle() == ["online"]
     assert served() == first
-    assert "all is published" in world.says()
+    assert "everything that is there is published" in world.says()
 
     file.write_text("this is no database, and no online store answers from it")
     assert world.says().startswith(f"{COULD_NOT}The online store {file} cannot be used")

@@ -148,12 +148,12 @@ def test_verify_says_that_the_code_has_moved_on_and_refuses_nothing(
 ) -> None:
     [whole] = verify_pipelines(released.world.settings, NAME, None)
     [code] = [check for check in whole.checks if check.name == "code"]
-    assert (code.outcome, code.reason) == ("ok", "made by the spec and the code that are here now")
+    assert (code.outcome, code.reason) == ("ok", "made by the present spec and code")
     _features(folder)
     [moved] = verify_pipelines(released.world.settings, NAME, None)
     [code] = [check for check in moved.checks if check.name == "code"]
     assert moved.holds and code.outcome == "note"
-    assert "than is here now: irises/feature_set" in code.reason
+    assert "than the present ones: irises/feature_set" in code.reason
 
 
 LENIENT = """

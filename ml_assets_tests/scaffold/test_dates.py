@@ -55,7 +55,7 @@ def test_times_are_read_as_they_are_written(
     assert made(house, [f"{hour:{form}}" for hour in HOURS]) == 0
     out = capsys.readouterr().out
     assert said in out
-    assert "at is written without a zone: taken for UTC" in out
+    assert "at is written without a zone: read as UTC" in out
     assert dialect in (house / "PIPELINES" / "rain" / "defs.yaml").read_text()
     assert times_read(house).to_list() == HOURS
 

@@ -164,9 +164,9 @@ def train_few_steps(pipeline: Pipeline, steps: int) -> FewSteps:
         try:
             held = whole_model(adopt_model(session.objects, result.model))
         except (StorageError, OSError) as error:
-            return FewSteps(False, f"{result.step} steps left no whole model: {error}")
+            return FewSteps(False, f"{result.step} steps left no complete model: {error}")
     said = converges(losses)
-    whole = f"{result.step} steps left a whole model of {held:,} bytes"
+    whole = f"{result.step} steps left a complete model of {held:,} bytes"
     return FewSteps(not said, f"{result.step} steps do not converge: {said}" if said else whole)
 
 

@@ -91,7 +91,7 @@ class FreshTraining:
             return None, "the fresh training that was interrupted is dropped" if kept else ""
         if kept is not None and (kept.as_of, kept.epochs) == (as_of, epochs):
             drop = f"ml-assets run {self._pipeline} --no-fresh drops it"
-            return kept.salt, f"the fresh training that was interrupted goes on ({drop})"
+            return kept.salt, f"the fresh training that was interrupted continues ({drop})"
         if fresh:
             asked = FreshRequest(salt=uuid4().hex, as_of=as_of, epochs=epochs)
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class FreshTraining:
             return asked.salt, ""
         if kept is not None:
             again = kept.command(self._pipeline)
-            return None, f"a fresh training was interrupted, and waits: {again} goes on with it"
+            return None, f"a fresh training was interrupted, and waits: {again} continues it"
         return None, ""
 
     def made(self, model: StageRecord | None) -> None:
@@ -131,7 +131,7 @@ def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
     prices = pipeline.settings.prices
     hour = prices.node_hour(price_class(spot=False), 0)
     took = last_took(data_steps(pipeline.store, pipeline.name, prices), tables)
-    said = f"when they were made last, these tables took {took / 1e6:,.1f} s"
+    said = f"the last time, these tables took {took / 1e6:,.1f} s"
     said += f" ({in_words(of_time(took, hour))})" if hour is not None else ""
     trained = next((row for row in rows(pipeline) if row.seconds is not None), None)
     if trained is not None:

@@ -144,7 +144,7 @@ def model_candidate(
         if held:
             return f"the model of {found.as_of or 'all rows'} is not released again: {held}"
         if refusal:
-            return f"the model of {found.as_of or 'all rows'} stands refused: {refusal}"
+            return f"the model of {found.as_of or 'all rows'} remains refused: {refusal}"
     made_from = [_versions(inputs, records)]
     if not data_only:
         policy = [gate.model_dump(mode="json") for gate in pipeline.spec.gates]

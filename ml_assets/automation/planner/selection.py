@@ -205,7 +205,7 @@ def put_out(pipeline: Pipeline) -> str:
     if line is None:
         return ""
     if line.kind == "abort":
-        return f"it was taken out in ledger line {line.seq}: {line.reason}"
+        return f"it was taken out of its stage in ledger line {line.seq}: {line.reason}"
     return (
         f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
         f" ledger line {line.seq}"

@@ -56,6 +56,6 @@ def test_the_run_after_a_killed_fresh_one_goes_on_with_its_session(tmp_path: Pat
     killed.process.send_signal(signal.SIGKILL)
     killed.ends(-signal.SIGKILL)
     said = world.cli("run", "irises", "--through", "trained_model")
-    assert "the fresh training that was interrupted goes on" in said
+    assert "the fresh training that was interrupted continues" in said
     assert list(sessions.glob("irises-train-*")) == [begun[0].parents[2]]
     assert "goes on" not in world.cli("run", "irises", "--through", "trained_model")

@@ -424,12 +424,12 @@ def test_the_label_of_every_task_is_counted_again(task: Task, tmp_path: Path) ->
         (
             "  label:",
             "  leaks: {target_proxy: {except_for: [lode]}}\n  label:",
-            "['lode'] are no features",
+            "['lode'] are not features",
         ),
         (
             "  label:",
             "  leaks: {split_bias: {except_for: [when]}}\n  label:",
-            "['when'] are no features",
+            "['when'] are not features",
         ),
         ("  label:", "  leaks: {shared_rows: {at_most: 2}}\n  label:", "less than or equal to 1"),
         (
@@ -437,7 +437,7 @@ def test_the_label_of_every_task_is_counted_again(task: Task, tmp_path: Path) ->
             "split: {kind: time+group, groups: [late],",
             "has the label 'late'",
         ),
-        ("split: {kind: time,", "split: {kind: time+group,", "the key is needed"),
+        ("split: {kind: time,", "split: {kind: time+group,", "the key is missing"),
         (
             "contract: orders.json",
             "contract: orders.json\n      after_event: [load]",

@@ -165,11 +165,11 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
     for body, said in (
         (b"{", "line 1"),
         (b"\xff", "UTF-8"),
-        (b'{"pipeline_id": "irises", "pipeline_id": "tulips"}', "stands twice"),
-        (b'{"pipeline_id": "\\ud800"}', "half a sign"),
+        (b'{"pipeline_id": "irises", "pipeline_id": "tulips"}', "is there twice"),
+        (b'{"pipeline_id": "\\ud800"}', "half a character"),
         (b'{"config": ' + b"[" * 5000 + b"]" * 5000 + b"}", "deep"),
         (b'{"config": ' + b"9" * 5000 + b"}", "thousands of digits; write it shorter"),
-        (b'{"stage": "\xc2\xab", "stage": ""}', "stands twice: on line 1; keep"),
+        (b'{"stage": "\xc2\xab", "stage": ""}', "is there twice: on line 1; keep"),
     ):
         status, answer = api.ask(RUNS, body)
         assert (status, answer.keys()) == (400, {"error", "problems"})

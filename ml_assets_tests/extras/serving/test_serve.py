@@ -101,7 +101,7 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
             "«'wide'» is not float64",
         ),
         ("/predict", {"rows": []}, 400, "is empty"),
-        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, "half a sign"),
+        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, "half a character"),
         ("/v2/models/irises/infer", {**INFER, "id": 123}, 400, "'id' a text"),
         ("/predict", {"rows": [{f"c{n}": 1} for n in range(64)]}, 400, "«'c0'»"),
         ("/predict", {"rows": [{f"c{n}": 1 for n in range(4000)}]}, 413, "send the model's"),
