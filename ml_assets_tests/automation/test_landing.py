@@ -84,7 +84,7 @@ def test_nothing_is_asked_for_while_a_run_is_at_work_whoever_started_it(plant: P
     run = world.instance.create_run_for_job(
         job, asset_selection=frozenset({key}), status=dg.DagsterRunStatus.STARTED
     )
-    assert world.says() == f"run {run.run_id[:8]} (by hand, started) is at work on deliveries."
+    assert world.says() == f"run {run.run_id[:8]} (by hand, started) is working on deliveries."
     world.instance.report_run_failed(run)
     assert world.asks_for()
 
@@ -186,9 +186,9 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
     assert model.run_config["ops"]["deliveries__training_set"]["config"] == {"as_of": "2024-03-25"}
     assert not world.execute(model)  # the gate refuses
     assert world.as_of() == "2024-03-25"
-    assert "the model of 2024-03-25 stands refused: " in world.says()
+    assert "the model of 2024-03-25 remains refused: " in world.says()
     world.cursors.clear()
-    assert "stands refused" in world.says()  # it is in the ledger, not in a memory
+    assert "remains refused" in world.says()  # it is in the ledger, not in a memory
 
     now = datetime.now(UTC)
     ran = reliability(world.graph.spec, world.instance, now - timedelta(days=1), now)
@@ -213,10 +213,10 @@ def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
     assert world.execute(request)
     world.settle()
     said = world.says()
-    assert "orders [2024-01-15] is left for now" in said
+    assert "orders [2024-01-15] is skipped for now" in said
     assert "does not end with a line break yet" in said
     orders.write_text(whole)
-    assert "the next look tells" in str(world.evaluate().skip_message)
+    assert "the next check shows" in str(world.evaluate().skip_message)
     (request,) = world.asks_for()
     assert request.tags["why"] == "sources [2024-01-15]: never made"
 

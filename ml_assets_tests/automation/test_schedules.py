@@ -73,7 +73,7 @@ def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: 
     assert not world.execute(policy.with_replaced_attrs(job_name="deliveries__refresh"))
     found = tick(world)
     assert isinstance(found, str)
-    assert "stands refused" in found
+    assert "remains refused" in found
 
 
 def tick(world: World) -> dg.RunRequest | str:

@@ -161,8 +161,8 @@ def test_a_holdout_that_ends_early_is_told_by_the_run(
     assert main(["run", "air", "--through", "training_set"]) == 0
     said = capsys.readouterr().out
     assert (
-        "2024-01-12 of the holdout is not whole: it ends at 2024-01-12 07:00 with 28 rows, and the"
-        " partitions before it have 24 to 48"
+        "2024-01-12 of the holdout is not complete: it ends at 2024-01-12 07:00 with 28 rows, "
+        "and the partitions before it have 24 to 48"
     ) in said
     assert said.count("is not whole") == 1
     record = open_pipeline("air", read_settings()).now().record(Address("air", "training_set"))
@@ -185,7 +185,7 @@ def test_a_shift_by_rows_is_found(
     )
     assert main(["run", "air", "--through", "feature_set"]) == 1
     said = capsys.readouterr()
-    assert "when an empty row lies at" in said.err
+    assert "when an empty row is at" in said.err
     assert "The function counts rows, not time" in said.err
     assert "'pm25_lag_3h' of" in said.err
 

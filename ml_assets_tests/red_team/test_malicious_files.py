@@ -237,7 +237,7 @@ def test_what_a_person_answers_for_is_exported_with_that_word(
 def test_a_link_or_a_folder_in_an_exported_folder(exported: Path, tmp_path: Path) -> None:
     (exported / "weights.safetensors").rename(tmp_path / "w")
     (exported / "weights.safetensors").symlink_to(tmp_path / "w")
-    assert "is no plain file" in refusals(exported)
+    assert "is not a plain file" in refusals(exported)
 
 
 def test_export_is_whole_or_absent_and_takes_nobodys_place(

@@ -127,7 +127,7 @@ def test_hours_that_the_clock_went_over_are_counted_and_a_zone_is_named_that_has
     ]
     assert made(house, times, "--timezone", "Europe/Berlin") == 1
     said = capsys.readouterr().err
-    assert "column 'at': «'26.03.2023 02:00'» is no time of Europe/Berlin" in said
+    assert "column 'at': «'26.03.2023 02:00'» does not exist in Europe/Berlin" in said
     assert "(and 1 more such value)" in said
     assert "name a zone whose clock never changes (Etc/GMT-1)" in said
     assert made(house, times, "--timezone", "Etc/GMT-1") == 0
@@ -142,7 +142,7 @@ def test_a_source_with_such_an_hour_is_refused_by_its_line(
     (house / "SOURCES" / "rain.csv").write_text("at,depth,wet\n2023-03-26 02:00,1.5,1\n")
     assert main(["run", "rain", "--through", "raw_snapshot"]) == 1
     said = capsys.readouterr().err
-    assert "line 2, column 'at': «'2023-03-26 02:00'» is no time of Europe/Berlin" in said
+    assert "line 2, column 'at': «'2023-03-26 02:00'» does not exist in Europe/Berlin" in said
 
 
 def test_hours_that_come_twice_are_counted_in_new_and_at_the_reading(

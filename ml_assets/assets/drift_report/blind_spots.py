@@ -67,7 +67,7 @@ def _too_few(pipeline: Pipeline) -> list[str]:
     sides = (("train", split.train, _OF_TRAINING), ("holdout", split.holdout, "predictions"))
     return [
         f"drift of {what} cannot alarm: split.{name} is {counted(count, 'partition')}, and it takes"
-        f" {FEWEST_PERIODS} to know how much they differ by themselves\n"
+        f" {FEWEST_PERIODS} to know how much they differ without drift\n"
         f"    remedy: {when_enough(pipeline, name)}"
         for name, count, what in sides
         if count < FEWEST_PERIODS

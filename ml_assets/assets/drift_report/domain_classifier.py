@@ -38,7 +38,7 @@ class Domain:
     reference: Mapping[str | None, pl.DataFrame]
     """Rows of each training period that has any."""
     excess: float
-    """Highest AUC above one half to expect of a period like those, beyond chance."""
+    """Highest AUC above one half to expect of a period like those, more than by chance."""
     alpha: float
     floor: float
 

@@ -39,7 +39,7 @@ def changes_since(
     try:
         before = last_release(state)
     except (StorageError, ValidationError) as error:
-        log.warning(f"the last release cannot be compared with: {error}")
+        log.warning(f"no comparison with the last release is possible: {error}")
         return None
     return changes(before, now, before.report.model) if before and before.report else None
 
@@ -48,7 +48,7 @@ def last_release(state: PipelineState) -> Candidate | None:
     """The model released last, with its spec, data and report as they were then.
 
     Raises:
-        StorageError: something of it is not there any more.
+        StorageError: something of it is no longer there.
         ValidationError: another version wrote it.
     """
     released = state.record(state.address("released_model"))

@@ -49,8 +49,8 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
             )
         case "language_model":
             return Quality(
-                "How it goes on with texts it never saw",
-                "The first tokens are of a text of the holdout, the rest is drawn by the model.",
+                "How it continues texts it never saw",
+                "The first tokens are from a text of the holdout; the model generated the rest.",
                 [],
                 sample_table(report),
             )
@@ -224,4 +224,8 @@ def _position_picture(seen: Ranking | None) -> list[Picture]:
         Axis("position", 1.0, float(max(2, len(places)))),
         Axis("mean gain", 0.0),
     )
-    return [Picture("Gain by position", "What stands there, and in the best order.", chart)]
+    return [
+        Picture(
+            "Gain by position", "The gain at each position, beside that of the best order.", chart
+        )
+    ]

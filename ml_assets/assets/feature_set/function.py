@@ -86,12 +86,14 @@ def check_features(
     )
     check_keys(checked, spec.key, "the feature rows")
     if checked[spec.decision_at].null_count():
-        raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")
+        raise LeakError(
+            f"{spec.decision_at!r} is null in some rows: give each row the time of its decision"
+        )
     if label.query and checked[label.query].null_count():
         raise SpecError(
-            f"The query {label.query!r} is null in"
-            f" {counted(checked[label.query].null_count(), 'row')}: which others do they compete"
-            " with? Fill it, or leave these rows out."
+            f"The query {label.query!r} is null in "
+            f"{counted(checked[label.query].null_count(), 'row')}: it says which rows compete. "
+            "Fill it, or leave these rows out."
         )
     return checked
 

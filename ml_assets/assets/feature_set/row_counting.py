@@ -91,7 +91,7 @@ def counted_rows(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, a
         where = quoted(f"({', '.join(str(row[column]) for column in key)})")
         return (
             f"{name!r} of {where} is {quoted(repr(row[name]))}, and"
-            f" {quoted(repr(row[f'{name}__again']))} when an empty row lies at {at} before it"
+            f" {quoted(repr(row[f'{name}__again']))} when an empty row is at {at} before it"
         )
     return ""
 

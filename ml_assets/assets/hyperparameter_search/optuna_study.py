@@ -215,9 +215,10 @@ class Sampler:
 
     def _of_another_space(self, number: int) -> StorageError:
         return StorageError(
-            f"The memory of study {self._study.study_name} holds trial {number} with values that"
-            " search.yaml does not allow: somebody else wrote there. Delete the study's journal (or"
-            " its rows in the database of ML_ASSETS_STUDIES): what was trained is found again."
+            f"The memory of study {self._study.study_name} holds trial {number} with values that "
+            "search.yaml does not allow: something else wrote there. Delete the study's journal "
+            "(or its rows in the database of ML_ASSETS_STUDIES): finished trainings are found "
+            "again."
         )
 
     def _proposal(self, trial: "Trial") -> Proposal:
@@ -265,7 +266,7 @@ def sampler(method: Method, search: SearchSpec, seed: int) -> "BaseSampler":
                     warn_independent_sampling=False,
                 )
         case "population":
-            raise ValueError("a population proposes by itself: see population.py")
+            raise ValueError("a population proposes its own settings: see population.py")
         case "tpe":
             explored = search.then.after if search.then else 0
             startup = 1 if explored else min(10, max(1, search.trials // 4))

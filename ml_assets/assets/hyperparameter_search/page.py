@@ -31,7 +31,7 @@ from ml_assets.store.pipeline_context import Pipeline
 MOST_LINES = 200
 """Trials that are drawn: the best of those that finished, then the others."""
 _ROWS = 100
-_FEW = "Which parameters matter is told from four trials on that were trained to their end."
+_FEW = "Which parameters matter is estimated once four trials were trained to their end."
 _SHORT = 8
 
 
@@ -129,7 +129,8 @@ def _learning(study: Study, shown: Sequence[Trial]) -> Picture:
         wide=True,
     )
     rounds = (
-        "Each piece is a round of a member, which goes on from its own weights or from better ones."
+        "Each piece is a round of a member, which continues from its own weights or from better "
+        "ones."
     )
     words = "Grey lines end where a trial was pruned." if best.round is None else rounds
     return Picture("How they learned", words, drawn)

@@ -137,8 +137,9 @@ class Running:
         told = {**self.story.metrics.get(result.best_step, {}), **result.metrics}
         if (loss := lost(metric, told)) is None:
             raise TrainingFailed(
-                f"the training told no {metric} of step {result.best_step}: the validation split"
-                " has rows of one class alone. Make it longer, or write metric: validation_loss"
+                f"the training reported no {metric} for step {result.best_step}: the validation "
+                "split has rows of one class alone. Make it longer, or write metric: "
+                "validation_loss"
             )
         return loss
 

@@ -82,7 +82,7 @@ def verdict(study: Study) -> tuple[str, ...]:
         if margin is not None:
             beyond = gain > margin
             word = "more than" if beyond else "no more than"
-            end = "" if beyond else ": another seed may turn it round"
+            end = "" if beyond else ": another seed may reverse it"
             said.append(f"That is {word} two seeds of one setting differ ({margin:.5f}){end}.")
     if margin is None:
         said.append("How much seeds matter was not measured: set search.seeds to 2 or more.")
@@ -175,7 +175,7 @@ def boundaries(study: Study, search: SearchSpec, spec: PipelineSpec) -> tuple[Bo
             crowd = len(few) >= _FEWEST_BEST and max(near) <= 2 * _EDGE
             if (on_edge or crowd) and (said := _beyond(one, path, spec, low_end=low_end)):
                 who = (
-                    "The best trial lies"
+                    "The best trial is"
                     if on_edge
                     else f"The best {counted(len(few), 'trial')} crowd"
                 )

@@ -134,12 +134,12 @@ class Typed:
         if not self.bad:
             return self.frame
         message = (
-            f"{where} holds values that are not of the declared type:"
-            f"{listed(self.problems(place))}\n"
-            "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV,"
-            " list a text that means no value in 'null_values', say in 'timezone' which one times"
-            " without a zone are of, and in 'dialect' whether the day or the month comes first in a"
-            " date)."
+            f"{where} holds values that are not of the declared "
+            f"type:{listed(self.problems(place))}\n"
+            "Correct them at the origin, or change 'columns' of this source in defs.yaml (for "
+            "CSV, list a text that means no value in 'null_values', give in 'timezone' the zone "
+            "of times without one, and in 'dialect' whether the day or the month comes first in "
+            "a date)."
         )
         retyped = [bad.column for bad in self.bad if bad.all]
         if retyped:

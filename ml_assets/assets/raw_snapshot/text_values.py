@@ -151,7 +151,7 @@ def _why_never(zone: str, clock: datetime) -> str:
     steady = _steady(zone, clock)
     keeps = f", or name a zone whose clock never changes ({steady})" if steady else ""
     return (
-        f"is no time of {zone}: the clocks went forward over it. Write times with their"
+        f"does not exist in {zone}: the clocks went forward over it. Write times with their"
         f" offset, such as +02:00{keeps}"
     )
 
@@ -170,7 +170,7 @@ def note_twice(text: pl.Series, values: pl.Series, written: TextFormat) -> None:
     note(
         f"{counted(len(twice), 'time')} of {text.name!r} {came} twice in {written.zone},"
         f" {twice[0]:%Y-%m-%d %H:%M} for one: the clocks went back."
-        f" {'Each is' if len(twice) > 1 else 'It is'} taken for the first of the two. Write times"
+        f" {'Each is' if len(twice) > 1 else 'It is'} read as the first of the two. Write times"
         " with their offset, such as +02:00, to say which one is meant."
     )
 

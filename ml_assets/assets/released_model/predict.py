@@ -143,7 +143,9 @@ class Predictor:
         left_out = len(sound.rows) - len(made.rows)
         if left_out:
             them = "it" if left_out == 1 else "them"
-            notes.append(f"{counted(left_out, 'row')}: the feature function makes none of {them}")
+            notes.append(
+                f"{counted(left_out, 'row')}: the feature function returns nothing for {them}"
+            )
         if made.rows.is_empty():
             raise RowsRefused(f"{rows.where}: no row can be predicted.\n" + "\n".join(notes))
         scored = made.rows.select(key).hstack(self._score(made.rows))
@@ -229,9 +231,9 @@ def without_history(
     if not missing:
         return ()
     return (
-        f"{counted(missing, 'row')} without any history: {', '.join(made[:3])}"
-        f"{' and the others' if len(made) > 3 else ''} are missing there, and it is predicted"
-        " without them",
+        f"{counted(missing, 'row')} without any history: "
+        f"{', '.join(made[:3])}{' and the others' if len(made) > 3 else ''} are missing, so it is "
+        "predicted without them",
     )
 
 
@@ -263,7 +265,7 @@ def numbers_outside(features: pl.DataFrame, seen: Sequence[Column]) -> tuple[str
             example = f"{beyond[0]:g}, where {low:g} to {high:g} were seen"
             found.append(f"{column.name} of {counted(len(beyond), 'row')} ({example})")
     more = f", and {counted(len(found) - _NAMED, 'more column')}" if len(found) > _NAMED else ""
-    told = "outside the range of the training set, so the model has learned nothing of them"
+    told = "outside the range of the training set, so the model has learned nothing about them"
     return (f"{told}: {', '.join(found[:_NAMED])}{more}",) if found else ()
 
 
@@ -320,7 +322,7 @@ def _refusals(
     """A note for each row that its contract keeps back."""
     found = numbered.join(refused.select(*key, REASON), on=key, how="inner")
     return [
-        f"{rows.at(row)} is not predicted, its contract refuses it: {why}"
+        f"{rows.at(row)} is not predicted because its contract refuses it: {why}"
         for row, why in found.select(_ROW, REASON).sort(_ROW).iter_rows()
     ]
 

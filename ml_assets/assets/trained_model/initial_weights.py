@@ -77,7 +77,7 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
         if getattr(training, key) is not None and key not in found:
             named, instead = words.split("|")
             where = f"{state.name} has none in {state.spec.release.to} yet"
-            log.warning(f"{named}, and {where}: this training {instead}")
+            log.warning(f"{named}, but {where}: this training {instead}")
     return found
 
 

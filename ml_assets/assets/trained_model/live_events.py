@@ -147,7 +147,7 @@ class EventSinks:
         if isinstance(told, Unavailable):
             self._reachable = False
             self.context.log.warning(
-                f"MLflow lacks what this training told; the next run delivers it: {told.reason}"
+                f"MLflow lacks events of this training; the next run delivers them: {told.reason}"
             )
             return
         self.mlflow_run = told
@@ -156,7 +156,7 @@ class EventSinks:
     def _say(self, sent: Logged | Unavailable | None) -> None:
         """A warning when MLflow goes away, not at each message."""
         if isinstance(sent, Unavailable) and self._reachable:
-            self.context.log.warning(f"MLflow is not reachable, work goes on: {sent.reason}")
+            self.context.log.warning(f"MLflow is not reachable; work continues: {sent.reason}")
         if sent is not None:
             self._reachable = not isinstance(sent, Unavailable)
 

@@ -92,7 +92,7 @@ def _audited(version: InputVersion, record: StageRecord | None) -> Audited:
             outcome = _outcome(record.attributes)
             failed, warned = outcome.failed, outcome.warned
         except ValidationError:
-            failed = ("its contract: the record does not tell how the audit ended",)
+            failed = ("its contract: the record does not say how the audit ended",)
     return Audited(
         key=version.key,
         partition=version.partition,

@@ -64,7 +64,7 @@ def volume_words(spec: VolumeSpec) -> str:
 
 def _reason(rows: int, before: Mapping[str, int], change: float | None, spec: VolumeSpec) -> str:
     if change is None:
-        return f"{counted(rows, 'row')}; there is no partition before to compare with"
+        return f"{counted(rows, 'row')}; there is no earlier partition to compare with"
     usual = f"{median(before.values()):,.6g}"
     named = ", ".join(before) if len(before) < 4 else f"{len(before)} of them"
     return (

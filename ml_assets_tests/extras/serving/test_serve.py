@@ -258,7 +258,7 @@ def test_a_model_that_answers_its_golden_vectors_otherwise_serves_nobody(
     there = replace(released, extra={**released.extra, "PYTHONPATH": str(tmp_path)})
     (port,) = free_ports(1)
     said = there.cli("serve", "irises", "--port", str(port), code=1)
-    assert "does not say of its golden vectors what the program that judged it says" in said
+    assert "does not predict its golden vectors as the program that judged it did" in said
 
 
 def test_no_torch_is_in_the_server(irises: Serving) -> None:

@@ -79,9 +79,7 @@ def _worst(
     """
     found = report.estimates.get(name, ())
     if not found:
-        return refused(
-            name, limit, "there is nothing to judge: no part of the rows is large enough"
-        )
+        return refused(name, limit, "no part of the rows is large enough to judge")
     unknown = [one for one in found if one.interval is None or not finite(one.interval)]
     if unknown:
         about = named(unknown[0].about)
