@@ -157,7 +157,7 @@ def test_the_model_is_proved_without_the_study(world: World) -> None:
 @pytest.mark.daemon
 def test_a_trial_is_proved_and_a_changed_program_is_not_taken_for_it(world: World) -> None:
     assert world.cli("release", "prove", "irises", "--study").startswith("equal")
-    assert "is no trial" in world.cli("release", "prove", "irises", "--study", "99", code=1)
+    assert "is not a trial" in world.cli("release", "prove", "irises", "--study", "99", code=1)
     spec = world.pipelines / "irises" / "defs.yaml"
     good = spec.read_text()
     spec.write_text(good.replace("epochs: 30", "epochs: 31"))

@@ -103,7 +103,7 @@ def _folder(base_dir: str) -> Path:
         return Path(base_dir)
     settings = read_settings()
     home.prepare(settings)
-    _LOG.info("It is not used: the instance lies in %s, as for ml-assets.", settings.dagster_home)
+    _LOG.info("It is not used: the instance is in %s, as for ml-assets.", settings.dagster_home)
     return settings.dagster_home
 
 

@@ -42,7 +42,9 @@ def _plain(annotation: Any) -> Any:
     wanted = [one for one in get_args(annotation) if one is not NoneType]
     plain = wanted[0] if optional and len(wanted) == 1 else annotation
     if plain not in (str, int, float, bool):
-        raise TypeError(f"{annotation} is no plain value: a run's configuration is of those alone.")
+        raise TypeError(
+            f"{annotation} is not a plain value: a run's configuration can hold only those."
+        )
     return dg.Noneable(plain) if optional else plain
 
 

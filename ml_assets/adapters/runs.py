@@ -97,7 +97,7 @@ def mark_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]) -> 
         run = record.dagster_run
         pid = worker_pid(instance, run)
         if run.status in AT_WORK and pid is not None and not _is_alive(pid):
-            message = f"Process {pid} is gone; run again to go on where it stopped."
+            message = f"Process {pid} is gone; run again to continue where it stopped."
             instance.report_run_failed(run, message)
             marked.append(run.run_id)
     return marked

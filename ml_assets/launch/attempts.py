@@ -99,7 +99,7 @@ class Follower:
         self.pass_on()
         if self.told_to_stop():
             raise TrainingInterrupted(
-                "This command stopped watching. The session goes on in a process of its own."
+                "This command stopped watching. The session continues in its own process."
             )
         time.sleep(POLL_SECONDS)
 
@@ -288,8 +288,9 @@ def _warn(
     folder, attempt = work.folder, request.attempt
     error = ending.error(work.name(attempt), folder.log(attempt))
     message = (
-        f"{error}\n  Attempt {request.attempt + 1} goes on from the last whole checkpoint"
-        f" ({decision.reason})."
+        f"{error}\n"
+        f"  Attempt {request.attempt + 1} continues from the last whole checkpoint "
+        f"({decision.reason})."
     )
     lost = Lost(
         attempt=attempt,

@@ -91,13 +91,13 @@ def _in_its_place(ended: Sequence[EndedAttempt], budgets: Budgets) -> RetryDecis
             # one that found no room in between may have been for the nodes that were avoided
             ran = [one for one in ended if one.then != "no_room"]
             row = _in_a_row(ran, lambda one: one.then == "lost" and not one.saved)
-            told = "the machines were lost, which is nobody's error"
+            told = "the machines were lost, which is no error of the training"
             return _within(row, budgets.losses, last.world, told)
         case "unstarted":
             row = _in_a_row(ended, lambda one: one.then == "unstarted")
             return _within(row, budgets.starts, last.world, "its processes never started")
         case "stop" | "interrupted" | "no_room":
-            return RetryDecision(False, last.world, "running again would not mend it")
+            return RetryDecision(False, last.world, "running again would not help")
 
 
 def _after_error(ended: Sequence[EndedAttempt], budget: int) -> RetryDecision:

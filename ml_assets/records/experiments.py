@@ -218,7 +218,9 @@ def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[RunF
     for name in sorted(files, reverse=True):
         parts = _FOLDER.fullmatch(name)
         if parts is None:
-            raise StorageError(f"{home}{name} is no folder of a run; revert what put it there.")
+            raise StorageError(
+                f"{home}{name} is not the folder of a run; revert what put it there."
+            )
         begun = datetime.strptime(parts[1], _TIME).replace(tzinfo=UTC)
         found.append(RunFolder(pipeline, begun, parts[2], frozenset(files[name])))
     return tuple(found)

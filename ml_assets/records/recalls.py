@@ -224,6 +224,6 @@ def _publish(
             if not isinstance(workspace.publish(), Conflict):
                 return
     raise StorageError(
-        f"{message}: other writers were first in {_ATTEMPTS} attempts. Nothing was written; run"
-        " again when fewer runs are going on."
+        f"{message}: other writers were first in {_ATTEMPTS} attempts. Nothing was written; run "
+        "again when fewer runs are active."
     )

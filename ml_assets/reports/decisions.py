@@ -150,11 +150,11 @@ def gates_moved(entries: Sequence[LedgerEntry], entry: LedgerEntry) -> str:
     was = {gate.name: gate.bound for gate in last.decision.gates}
     now = {gate.name: gate.bound for gate in decision.gates}
     held = [
-        f"{name} held to {_bound(was[name])} then, to {_bound(bound)} now"
+        f"{name} had the bound {_bound(was[name])} then, {_bound(bound)} now"
         for name, bound in now.items()
         if name in was and was[name] != bound
     ]
-    gone = [f"{name} is no more" for name in was if name not in now]
+    gone = [f"{name} no longer exists" for name in was if name not in now]
     new = [f"{name} is new" for name in now if name not in was]
     how = "; ".join([*held, *gone, *new]) or "their bounds are the same"
     return f"the gates were declared otherwise when line {last.seq} decided on this model: {how}"

@@ -158,7 +158,7 @@ def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
             odd = text.filter(read.is_null())
             if 0 < len(odd) < len(text) / 2:
                 said.append(
-                    f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, and"
+                    f"{column.name} is read as text: {quoted(odd[0])} is not a valid {kind}, and"
                     f" {len(text) - len(odd):,} of its {counted(len(text), 'value')} are. If it"
                     f" means no value, make the folder again with --null {quoted(odd[0])}"
                 )

@@ -124,8 +124,8 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
         return value or None
     # not shown: whoever mistakes the name for the secret itself would find it in a log
     raise SettingsError(
-        f"{name} is no name of a Secret; expected lower-case letters, digits, '-' and '.', such as"
-        " ml-assets-training. The Secret's contents never go into a variable."
+        f"{name} is not the name of a Secret; expected lower-case letters, digits, '-' and '.', "
+        "such as ml-assets-training. The Secret's contents never go into a variable."
     )
 
 

@@ -368,7 +368,7 @@ def _retention(value: str) -> Retention:
         kind, _, time = part.partition("=")
         if kind not in known:
             raise SettingsError(
-                f"ML_ASSETS_RETENTION names {kind!r}, which is no kind."
+                f"ML_ASSETS_RETENTION names {kind!r}, which is not a known kind."
                 f"{did_you_mean(kind, known)} Expected one of {', '.join(known)}."
             )
         if kind in found:
@@ -383,8 +383,8 @@ def _retention(value: str) -> Retention:
     retention = Retention(**found)
     if retention.quarantine > retention.history:
         raise SettingsError(
-            f"ML_ASSETS_RETENTION keeps quarantine for {retention.quarantine} but history only for"
-            f" {retention.history}: the age of rejected rows is told by history. Lengthen history,"
-            " or shorten quarantine."
+            f"ML_ASSETS_RETENTION keeps quarantine for {retention.quarantine} but history only "
+            f"for {retention.history}: the age of rejected rows is read from history. Lengthen "
+            "history, or shorten quarantine."
         )
     return retention

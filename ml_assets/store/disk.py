@@ -103,9 +103,9 @@ def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
 def _full(place: Path) -> DiskRefuses:
     free = _free(place) / 1e6
     return DiskRefuses(
-        f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was"
-        " published before stays. Make room (`ml-assets ops gc --dry-run` says what nothing needs"
-        " any more), and run again."
+        f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was "
+        "published before is kept. Make room (`ml-assets ops gc --dry-run` lists what is no "
+        "longer needed), and run again."
     )
 
 

@@ -35,7 +35,9 @@ class LocalObjects:
         """
         for part in parts:
             if not stays_below(part):
-                raise StorageError(f"{part!r} is no name of an object: it leads out of {self.root}")
+                raise StorageError(
+                    f"{part!r} is not the name of an object: it leads out of {self.root}"
+                )
         return self.root.joinpath(*parts)
 
     def here(self, *parts: str) -> Path:
@@ -165,7 +167,7 @@ def inside(folder: Path, name: str) -> Path:
         StorageError: the name leads out of the folder, itself or by a symbolic link.
     """
     if not stays_below(name):
-        raise StorageError(f"{name!r} is no name of a file in {folder}: it leads out of it.")
+        raise StorageError(f"{name!r} is not the name of a file in {folder}: it leads out of it.")
     file = folder / name
     if file.resolve().parent != folder.resolve() / PurePosixPath(name).parent:
         raise StorageError(f"{file} is a symbolic link that leads out of its folder.")

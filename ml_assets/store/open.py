@@ -158,8 +158,8 @@ def other_stores(objects: S3Objects, snapshots: str) -> str:
     uri = objects.place.uri
     names = ", ".join(f"{uri}/{item.name} ({item.changed:%d %B %Y})" for item in others)
     return (
-        f"{uri} is used from {counted(len(others), 'other snapshot store')} too, and what their"
-        " records need cannot be seen from here: only scratch is deleted. Give each an address of"
-        " its own (ML_ASSETS_OBJECTS), or all the same ML_ASSETS_SNAPSHOTS; of one that is no more,"
-        f" delete what it wrote last: {names}"
+        f"{uri} is used from {counted(len(others), 'other snapshot store')} too, and what their "
+        "records need is not visible from here: only scratch is deleted. Give each its own "
+        "address (ML_ASSETS_OBJECTS), or all the same ML_ASSETS_SNAPSHOTS; if one no longer "
+        f"exists, delete what it wrote last: {names}"
     )

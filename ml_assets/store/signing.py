@@ -78,9 +78,9 @@ class Keys:
             )
         if self.trusted:
             raise SettingsError(
-                "ML_ASSETS_TRUSTED_KEYS says whose word counts, and ML_ASSETS_SIGNING_KEY is not"
-                " set: what this process writes would be read by nobody. Set the key, or let a"
-                " process write that has it."
+                "ML_ASSETS_TRUSTED_KEYS lists the trusted keys, but ML_ASSETS_SIGNING_KEY is not "
+                "set: nothing would read what this process writes. Set the key, or write from a "
+                "process that has it."
             )
         return None
 
@@ -92,7 +92,7 @@ class Keys:
             return ""
         named = f"key {key_name(signature.key)} ({signature.key})"
         if not self.trusted:
-            return f"{named} signed, and no key is set here to hold it to"
+            return f"{named} signed, and no key is set here to verify it with"
         return f"{named} is said to have signed: no trusted key, or of something else"
 
 

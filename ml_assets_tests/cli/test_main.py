@@ -418,7 +418,7 @@ def test_a_column_that_the_spec_does_not_name_is_left_out_aloud(
 
 
 BROKEN = {
-    "no YAML": "type: [\nattributes: }",
+    "not YAML": "type: [\nattributes: }",
     "a wrong key": irises.SPEC.replace("batch_size", "batch_sise"),
 }
 

@@ -164,7 +164,7 @@ def test_a_holdout_that_ends_early_is_told_by_the_run(
         "2024-01-12 of the holdout is not complete: it ends at 2024-01-12 07:00 with 28 rows, "
         "and the partitions before it have 24 to 48"
     ) in said
-    assert said.count("is not whole") == 1
+    assert said.count("is not complete") == 1
     record = open_pipeline("air", read_settings()).now().record(Address("air", "training_set"))
     assert record
     assert len(record.attributes["partial"]) == 1

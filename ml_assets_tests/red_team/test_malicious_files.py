@@ -104,7 +104,7 @@ def test_init_from_a_file_that_only_has_the_name(released: Scene, bomb: bytes) -
     (released.world.pipelines / NAME / "defs.yaml").write_text(said)
     graph = pipeline_of(file.parent)
     store = released.store
-    with pytest.raises(StorageError, match="no whole safetensors file"):
+    with pytest.raises(StorageError, match="not a complete safetensors file"):
         given_models(None, graph.at(store.resolve()))  # pyright: ignore[reportArgumentType]  it warns of nothing
     file.unlink()
 
@@ -138,7 +138,7 @@ def test_the_training_program_scoring_a_model_that_somebody_offers(
     )["data_version"]
     shards = Ref(uri=str(released.objects.path("shards", NAME, data)), digest=data)
     launcher = LocalLauncher(tmp_path / "objects")
-    with pytest.raises(TrainingFailed, match="no whole safetensors file"):
+    with pytest.raises(TrainingFailed, match="not a complete safetensors file"):
         launcher.score(ScoreJob(NAME, planted, shards, "holdout"), lambda _: None)
     assert not (tmp_path / "touched").exists()
 

@@ -30,12 +30,12 @@ def test_at_the_stores_of_objects_and_files(released: Scene, tmp_path: Path, nam
         released.objects.path("models", name)
     with pytest.raises(StorageError, match="leads out"):
         inside(tmp_path, name)
-    with pytest.raises(StorageError, match="no digest"):
+    with pytest.raises(StorageError, match="not the digest"):
         Blobs(tmp_path).path(name)
     store = released.store
     with (
         store.open(store.resolve(), "key") as workspace,
-        pytest.raises(StorageError, match="no path of a snapshot"),
+        pytest.raises(StorageError, match="not a path of a snapshot"),
     ):
         workspace.put_bytes(name, b"x")
 

@@ -349,7 +349,7 @@ def test_an_mlflow_alias_that_was_moved_is_told_and_put_right(refused: Scene) ->
     )
     assert wrong in world.streams("status", NAME).stdout
     assert f"note     mlflow: {wrong}" in world.streams("release", "verify", NAME).stdout
-    assert "MLflow was told the stages" in world.streams("release", "history", NAME).stderr
+    assert "MLflow received the stages" in world.streams("release", "history", NAME).stderr
     assert "mlflow: its aliases lead to" in world.streams("release", "verify", NAME).stdout
     assert "MLflow shows" not in world.streams("status", NAME).stdout
 

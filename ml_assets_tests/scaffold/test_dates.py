@@ -106,7 +106,7 @@ def test_one_day_of_another_form_makes_the_column_text_and_is_told(
 ) -> None:
     days = [f"{date(2023, 11, 20) + timedelta(days=n):%d/%m/%Y}" for n in range(60)]
     assert made(house, [*days, "12/31/2023"], "--key", "at") == 0
-    assert "at is taken for text: «12/31/2023» is no day" in capsys.readouterr().out
+    assert "at is read as text: «12/31/2023» is not a valid day" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["23-01-05", "31.12.23", "32.12.2023", "1.13.2023", "2023-1"])

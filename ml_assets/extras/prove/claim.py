@@ -259,9 +259,9 @@ class Claims:
         made = self.history.find(version, before)
         if made is None:
             raise StorageError(
-                f"{version.key} [{version.partition or 'all'}] {version.version[:12]} is not in the"
-                " snapshot store any more: what nothing reaches is collected as old history"
-                " (ML_ASSETS_RETENTION, `ml-assets ops gc`). It cannot be proved."
+                f"{version.key} [{version.partition or 'all'}] {version.version[:12]} is no "
+                "longer in the snapshot store: what nothing refers to is collected as old "
+                "history (ML_ASSETS_RETENTION, `ml-assets ops gc`). It cannot be proved."
             )
         return made
 

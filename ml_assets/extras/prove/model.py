@@ -109,7 +109,7 @@ class ModelWalk:
         key = f"{self.pipeline.name}/trained_model"
         then = None if model else self._failure(self.home.real_objects, training, data.record)
         if model is None and then is None:
-            return Reproduction(key, "not compared", "it never ended by itself: it was interrupted")
+            return Reproduction(key, "not compared", "it did not end: it was interrupted")
         for one in training.inputs:
             if one.key == DISTILL or (one.key == INIT_FROM and one.path == RELEASE):
                 self.home.bring_model(one.version)

@@ -200,7 +200,7 @@ def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
         )
         raise StorageError(
             f"{snapshot!r} is not one data version or commit of the snapshot store: {what}."
-            " `ml-assets status PIPELINE --json` lists the versions of now."
+            " `ml-assets status PIPELINE --json` lists the current versions."
         )
     return tuple((named or brought).values())
 

@@ -282,7 +282,7 @@ class Server:
     async def _body(self, request: Request) -> AsyncIterator[bytes]:
         """A body, which counts among those that arrive until it is read."""
         if request.headers.get("content-encoding", "identity") != "identity":
-            raise NotUnderstood("The body is compressed: send it as it is.")
+            raise NotUnderstood("The body is compressed: send it uncompressed.")
         body, size, kept = bytearray(), 0, True
         try:
             async for chunk in request.stream():

@@ -148,7 +148,7 @@ def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
     requests = [_request(pipeline, hour) for hour in found]
     return dg.SensorResult(
         run_requests=requests or None,
-        skip_reason=None if requests else f"{told} No hour of predictions waits.",
+        skip_reason=None if requests else f"{told} No hour of predictions is due.",
         dynamic_partitions_requests=[hours(pipeline).build_add_request(found)] if found else None,
         cursor=told,
         asset_events=[evaluation] if new else [],

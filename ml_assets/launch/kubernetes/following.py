@@ -115,7 +115,7 @@ class Following:
                 self._place(pods)
                 self._pull()
                 if (trouble := watch.trouble()) is not None:
-                    self._warn("cluster", f"The training goes on; its follower waits: {trouble}")
+                    self._warn("cluster", f"The training continues; its follower waits: {trouble}")
                 self._tell_recovery(seen.job(self._order.name), pods)
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:
@@ -212,7 +212,9 @@ class Following:
         except StoreAway as error:  # what is told meanwhile waits in the pods
             came = 0
             self._stall.blind()
-            self._warn("store", f"The object store is away; the training goes on: {error}")
+            self._warn(
+                "store", f"The object store does not answer; the training continues: {error}"
+            )
         shortest, longest = _PULL_SECONDS
         self._waits = shortest if came else min(self._waits * 1.5, longest)
         self._pulls_at = now + self._waits

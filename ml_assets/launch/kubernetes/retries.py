@@ -36,7 +36,7 @@ _REFUSALS = {
     ),
     403: (
         "our account has no right to do that",
-        "Bind the Role in deploy/ to the account that is named: it has just the verbs needed.",
+        "Bind the Role in deploy/ to the account that is named: it has exactly the verbs needed.",
     ),
     404: (
         "it does not exist there",
@@ -148,7 +148,7 @@ class ClusterCalls:
         except NoAnswer as lost:
             raise ClusterAway(
                 f"{lost} The call was repeated for {self._limit:.0f} s. Check that the API is up,"
-                " and that KUBECONFIG names it. What runs in the cluster goes on."
+                " and that KUBECONFIG names it. What runs in the cluster continues."
             ) from lost
 
     @property
@@ -237,7 +237,7 @@ def trouble_of(error: Exception) -> Trouble | None:
     if isinstance(error, ConfigException):  # a token that is being written
         return Trouble(f"no token ({error})")
     if isinstance(error, json.JSONDecodeError):
-        return Trouble("its answer is no JSON: a proxy's page, maybe", done=True)
+        return Trouble("its answer is not JSON: perhaps a proxy's page", done=True)
     return None
 
 

@@ -97,7 +97,7 @@ def _side(entries: Sequence[LedgerEntry], name: str) -> Side:
         return "at most"
     raise EvidenceError(
         f"Gate {name!r} passed and failed on both sides of its bounds (it has two, or changed its"
-        " meaning), or only at the bound itself: what another bound would do cannot be told."
+        " meaning), or only at the bound itself: the effect of another bound cannot be computed."
     )
 
 
@@ -185,9 +185,9 @@ def _too_few_rows(gates: Sequence[GateSpec], results: Sequence[GateResult]) -> A
         if estimate > bound if higher else estimate < bound:
             return Advice(
                 gate.name,
-                "the difference itself keeps the bound, its interval does not: these rows are too"
-                " few to tell. Hold out more of them (split.holdout), or declare a wider margin"
-                " before the next model is judged. Until then the champion stands",
+                "the difference itself keeps the bound, its interval does not: these rows are "
+                "too few to decide. Hold out more of them (split.holdout), or declare a wider "
+                "margin before the next model is judged. Until then the champion stays",
             )
     return None
 

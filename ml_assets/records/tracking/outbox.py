@@ -149,7 +149,7 @@ def _calls(
 
 def sentences(delivered: Delivered) -> Sequence[str]:
     """What a person is told of a delivery; nothing where the outbox was empty."""
-    lines = [f"MLflow was told what it lacked of {session}" for session in delivered.sessions]
+    lines = [f"MLflow received what it lacked of {session}" for session in delivered.sessions]
     if delivered.left:
         lines.append(f"MLflow still lacks {counted(delivered.left, 'session')}: {delivered.reason}")
     return lines

@@ -109,4 +109,4 @@ def repair_projection(store: SnapshotStore, settings: Settings, pipeline: str) -
     done = project_stages(store, Tracking(settings.tracking_uri, settings.home), pipeline)
     if isinstance(done, Unavailable):
         return f"MLflow still shows older stages of {pipeline}: {done.reason}"
-    return f"MLflow was told the stages of {pipeline}, which it did not know yet"
+    return f"MLflow received the stages of {pipeline}, which it did not know yet"

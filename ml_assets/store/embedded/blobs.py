@@ -49,7 +49,7 @@ class Blobs:
             StorageError: it is no digest: no name leads out of the folder.
         """
         if not _DIGEST.fullmatch(digest):
-            raise StorageError(f"{digest[:80]!r} is no digest of a stored file.")
+            raise StorageError(f"{digest[:80]!r} is not the digest of a stored file.")
         return self._files / digest[:2] / digest
 
     def write(self, data: bytes) -> str:

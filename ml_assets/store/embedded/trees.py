@@ -63,6 +63,6 @@ def checked(path: str) -> str:
     """
     if not stays_below(path) or path != PurePosixPath(path).as_posix():
         raise StorageError(
-            f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'"
+            f"{path!r} is not a path of a snapshot: relative, with '/' between, no '..'"
         )
     return path

@@ -157,7 +157,7 @@ class LakeFsRepository:
                 f" {self.api.server.endpoint}. Create it there, or correct ML_ASSETS_SNAPSHOTS."
             )
         if commit is None:
-            raise StorageError(f"{ref!r} is no tag or commit of {self.location}")
+            raise StorageError(f"{ref!r} is not a tag or commit of {self.location}")
         self.state(commit)
         return commit
 

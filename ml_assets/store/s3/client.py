@@ -41,7 +41,7 @@ _ADDRESS = "Create it, or correct the address (ML_ASSETS_OBJECTS or ML_ASSETS_CH
 # what S3 answers -> what it means, and what to do; asking again would change none of it
 CREDENTIAL_REFUSALS = {
     "InvalidAccessKeyId": ("the access key is unknown", "Set AWS_ACCESS_KEY_ID to one that is."),
-    "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY anew."),
+    "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY again."),
     "ExpiredToken": ("the credentials have expired", "Renew them (AWS_SESSION_TOKEN)."),
 }
 NO_CREDENTIALS = (

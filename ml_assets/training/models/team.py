@@ -243,8 +243,8 @@ class TeamNetwork(Network):
         other = [n for n, p in self.network.named_parameters() if _is_other(p)]
         if other:
             raise TeamCodeFailed(
-                f"The parameters {', '.join(other[:3])} are not float32: training keeps float32,"
-                " and computes in training.precision by itself."
+                f"The parameters {', '.join(other[:3])} are not float32: training keeps float32, "
+                "and does the computing in training.precision itself."
             )
         rows = torch.zeros(_PROBED, len(columns.numeric))
         codes = torch.zeros(_PROBED, len(columns.categorical), dtype=torch.int32)

@@ -44,7 +44,7 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
     """
     began = time.monotonic()
     if isinstance(request.model, Boosted):
-        raise BadRequest("Boosted trees have no sanity checks: there is nothing to ask for.")
+        raise BadRequest("Boosted trees have no sanity checks.")
     torch.set_num_threads(request.world.threads)
     torch.set_deterministic_debug_mode("error")
     subject = admit(request)

@@ -163,10 +163,9 @@ _GRADIENT_ROWS = 512
 _APART = 1e-6
 """How far a row's logits may move when rows beside it are exchanged for as many others."""
 _STAY_APART = (
-    "Look in the network for a mean, a norm, a sort or a shift over the rows (dimension 0): a"
-    " prediction would depend on which rows come with it. Batch norm is such a one, and each"
-    " process would have statistics of its own: take GroupNorm or LayerNorm. An LSTM or GRU takes"
-    " batch_first=True."
+    "Look in the network for a mean, a norm, a sort or a shift over the rows (dimension 0): a "
+    "prediction would depend on the other rows. Batch norm does that, and each process would "
+    "have its own statistics: use GroupNorm or LayerNorm. An LSTM or GRU takes batch_first=True."
 )
 
 

@@ -184,7 +184,7 @@ def test_lost_values_ask_for_no_training() -> None:
     assert lost.alarm
     found = decide(lost, MODEL, RETRAIN, [], NOW)
     assert isinstance(found, Wait)
-    assert "mend the source" in found.reason
+    assert "repair the source" in found.reason
 
 
 def test_a_report_on_another_release_or_none_asks_for_nothing() -> None:

@@ -68,7 +68,7 @@ def test_nobody_is_let_in_without_a_token_and_a_reader_changes_nothing(api: Api)
 
 
 def test_it_does_not_start_where_nobody_could_ask(released: World) -> None:
-    assert "The API could answer nobody" in released.cli("ops", "api", code=1)
+    assert "The API could not answer anyone" in released.cli("ops", "api", code=1)
 
 
 # --- what is shown --------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
         ("/predict", {"rows": [{f"c{n}": 1} for n in range(64)]}, 400, "«'c0'»"),
         ("/predict", {"rows": [{f"c{n}": 1 for n in range(4000)}]}, 413, "send the model's"),
         ("/predict", [MEASURES], 400, 'Send {"rows"'),
-        ("/predict", b"{", 400, "no JSON"),
+        ("/predict", b"{", 400, "not JSON"),
         ("/predict", {"entities": [{"flower": 1}]}, 400, "serves no features online"),
         ("/predict", many, 413, "65 rows at once, 64 are taken"),
         ("/predict", b" " * (5 << 20), 413, "more than 4,194,304 bytes"),

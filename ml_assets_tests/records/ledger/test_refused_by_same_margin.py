@@ -85,7 +85,7 @@ def test_a_better_model_that_too_few_rows_refuse_is_told_what_can_be_done(store)
     found = advised(store, MARGIN, -0.0136, 0.1, 0.066)
     assert found and found.gate == "champion"
     assert "Hold out more of them (split.holdout)" in found.said
-    assert "until then the champion stands" in found.said.lower()
+    assert "until then the champion stays" in found.said.lower()
     assert advised(store, MARGIN, -0.0136, -0.01, 0.066, passed=True) is None
     assert advised(store, MARGIN, 0.08, 0.1, 0.066) is None, "it is worse by more than the margin"
     higher = AgainstChampion(kind="champion", margin=0.01, metric="auc")
@@ -106,5 +106,5 @@ def test_gates_that_were_declared_otherwise_at_the_last_decision_are_told(store)
     assert seq == decided[-1]
     assert told[seq] == (
         f"the gates were declared otherwise when line {decided[-2]} decided on this model:"
-        " champion held to 0.069 then, to 0.15 now"
+        " champion had the bound 0.069 then, 0.15 now"
     )

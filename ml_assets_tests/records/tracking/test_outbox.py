@@ -89,7 +89,7 @@ def test_training_ends_well_though_mlflow_died_and_the_next_run_delivers_every_p
     assert (world.root / "state" / "mlflow_outbox").is_dir()
     server.start()
     again = world.cli(*THROUGH)
-    assert "MLflow was told what it lacked of irises-train-" in again
+    assert "MLflow received what it lacked of irises-train-" in again
     assert "make  " not in again, "nothing is trained again for it"
     client = MlflowClient(server.uri)
     experiment = client.get_experiment_by_name("irises")

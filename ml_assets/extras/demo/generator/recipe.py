@@ -36,7 +36,7 @@ class _Knob(Frozen):
     def _names_weeks(self) -> Self:
         for day in (self.since, self.until):
             if day and day.weekday():
-                raise ValueError(f"{day} is no Monday: a week is named by its first day")
+                raise ValueError(f"{day} is not a Monday: a week is named by its first day")
         if self.since and self.until and self.since > self.until:
             raise ValueError(f"the span ends on {self.until}, before it begins on {self.since}")
         return self
