@@ -15,7 +15,7 @@ from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.team_values import own_mlflow
 from ml_assets.automation import release_events
 from ml_assets.automation.alerts import sensor as alerts
-from ml_assets.automation.broken import broken_pipeline
+from ml_assets.automation.broken_pipeline import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
 from ml_assets.component import build_pipeline, declared_in, showing
 from ml_assets.errors import MlAssetsError

@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.automation.broken import ASSET
+from ml_assets.automation.broken_pipeline import ASSET
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.settings import DEMO_PIPELINES, read_settings

@@ -124,6 +124,7 @@ _PARTITIONS = re.compile(r" \[(?:.*: (?P<number>\d+) partitions|[^\]]*)\]$")
 _OF = re.compile(r"  (?:.*\((?=\d+ of \d+\)$)|(?:step|round) )(?P<done>\d+) of (?P<all>\d+)")
 """``  air/feature_set [2024-01]: 720 rows (3 of 18)``, ``  step 20 of 240, ...``."""
 _PARTS = 4
+_QUIET_SECONDS = 60.0
 _ALWAYS = ("  [fail]", "  [warn]", "  warning: ", "  training begins with ", "  trained on ")
 _OF_DAGSTER = "  warning: Dependencies for step "
 """What did not run because something before it failed: the error at the end says what, and why."""
@@ -206,10 +207,14 @@ def _by_stage(planned: list[str]) -> Iterator[str]:
 
 
 class Lines:
-    """Short lines: what is made and why, each step, every fourth of it, and what is not right."""
+    """Short lines: what is made and why, each step, every fourth of it, and what is not right.
+
+    A step that takes long is heard of once a minute.
+    """
 
     def __init__(self) -> None:
         self._shown = 0
+        self._last = time.monotonic()
 
     def tell(self, line: str) -> None:
         """Print the line, unless it is one of many."""
@@ -224,9 +229,11 @@ class Lines:
             if far is not None and not _is_told(line):
                 done, whole = (int(far[name]) for name in ("done", "all"))
                 parts = _PARTS * done // max(1, whole)
-                if parts <= self._shown and done < whole and self._shown:
+                quiet = time.monotonic() - self._last < _QUIET_SECONDS
+                if quiet and parts <= self._shown and done < whole and self._shown:
                     return
                 self._shown = max(1, parts)
+        self._last = time.monotonic()
         _print(line)
 
 

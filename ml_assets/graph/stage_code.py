@@ -87,7 +87,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.released_model.promote": _KEPT,
         "ml_assets.assets.released_model.tags": _KEPT,
         "ml_assets.assets.hyperparameter_search.page": _SAID,
-        "ml_assets.assets.hyperparameter_search.tracked": _SAID,
+        "ml_assets.assets.hyperparameter_search.mlflow_study": _SAID,
         "ml_assets.assets.raw_snapshot.sources": _SET_UP,
         "ml_assets.graph.data_card": _SAID,
         "ml_assets.graph.code_version": _SET_UP,

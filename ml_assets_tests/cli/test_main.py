@@ -17,7 +17,7 @@ import click
 import dagster as dg
 import pytest
 
-from ml_assets.automation.broken import ASSET
+from ml_assets.automation.broken_pipeline import ASSET
 from ml_assets.cli.main import commands, main
 from ml_assets.definitions import build
 from ml_assets.settings import read_settings

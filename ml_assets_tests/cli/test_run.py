@@ -46,6 +46,19 @@ def test_short_lines_say_what_is_made_how_far_it_is_and_what_is_wrong(
     assert not any("Dependencies" in line for line in said)
 
 
+def test_a_step_that_takes_hours_is_heard_of_in_between(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("ml_assets.cli.run.time.monotonic", lambda: now)
+    with screen(verbose=False) as tell:
+        for step in range(1, 10):
+            now = 20.0 * step
+            tell(f"  step {step} of 100000: train loss 0.5, 9 rows/s")
+    said = [line for line in capsys.readouterr().out.splitlines() if "step" in line]
+    assert [int(line.split()[1]) for line in said] == [1, 4, 7], "every 60 s"
+
+
 def test_verbose_is_every_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     with screen(verbose=True) as tell:
         for line in TOLD:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from ml_assets.adapters.executor import executor
 from ml_assets.adapters.run_config import RunConfig, environment_fields
-from ml_assets.automation.broken import ASSET
+from ml_assets.automation.broken_pipeline import ASSET
 from ml_assets.definitions import build
 from ml_assets.settings import read_settings
 from ml_assets_tests.worlds import deliveries, irises

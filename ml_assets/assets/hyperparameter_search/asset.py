@@ -126,11 +126,11 @@ def run_study(
         StoreAway: the database that remembers it went away.
         TrainingFailed: not one trial came to a result.
     """
+    from ml_assets.assets.hyperparameter_search.mlflow_study import TrackedStudy
     from ml_assets.assets.hyperparameter_search.optuna_study import Sampler
     from ml_assets.assets.hyperparameter_search.population import Population
     from ml_assets.assets.hyperparameter_search.run_study import StudyRun, outcome
     from ml_assets.assets.hyperparameter_search.study_memory import answering, held
-    from ml_assets.assets.hyperparameter_search.tracked import TrackedStudy
     from ml_assets.assets.trained_model.training_job import remember_session
 
     place = _place(pipeline, context)

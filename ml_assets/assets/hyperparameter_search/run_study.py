@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, Sampler
 from ml_assets.assets.hyperparameter_search.plan import StudyPlan
 from ml_assets.assets.hyperparameter_search.population import Population
-from ml_assets.assets.hyperparameter_search.running import (
+from ml_assets.assets.hyperparameter_search.trial import (
     Hours,
     Outcome,
     Running,

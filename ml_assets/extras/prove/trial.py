@@ -5,7 +5,7 @@ from dataclasses import replace
 from ml_assets.assets.hyperparameter_search.asset import study_plan
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.assets.hyperparameter_search.page import published_study, searched_by
-from ml_assets.assets.hyperparameter_search.running import Running
+from ml_assets.assets.hyperparameter_search.trial import Running
 from ml_assets.errors import OtherCode, StorageError, UnknownRun
 from ml_assets.extras.prove.reproduction import Reproduction
 from ml_assets.graph.inputs import require_record

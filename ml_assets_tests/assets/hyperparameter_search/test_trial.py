@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.hyperparameter_search.running import usages_of
+from ml_assets.assets.hyperparameter_search.trial import usages_of
 from ml_assets.launch.events import session_events
 from ml_assets.spec.program.events import Checkpoint, Event, FirstRows, Metrics, Progress
 from ml_assets.spec.study_record import Study

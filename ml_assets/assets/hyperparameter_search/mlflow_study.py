@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.hyperparameter_search.plan import StudyPlan
-from ml_assets.assets.hyperparameter_search.running import Running
+from ml_assets.assets.hyperparameter_search.trial import Running
 from ml_assets.assets.trained_model.initial_weights import INIT_FROM, GivenModel
 from ml_assets.launch.session_name import program_of
 from ml_assets.records.run_record import (
