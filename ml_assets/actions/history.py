@@ -67,7 +67,7 @@ class Serving:
 
 
 def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
-    """Which model was in the stage that a pipeline releases to.
+    """Return which model was in the stage that a pipeline releases to.
 
     Raises:
         NothingReleased: none was, at that time.

@@ -32,7 +32,7 @@ QUARANTINE_FILE = "quarantine.parquet"
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept back of one partition of a table."""
+    """Holds what is kept back of one partition of a table."""
 
     table: str
     """The source that the table is of."""
@@ -110,7 +110,7 @@ def _counted(frame: pl.LazyFrame) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the present contract says of one partition's kept rows."""
+    """Holds what the present contract says of one partition's kept rows."""
 
     kept: Kept
     passes: int

@@ -23,7 +23,7 @@ _FORMAT = "ml-assets"
 
 @dataclass(frozen=True)
 class ServingPlatform:
-    """Where a platform finds models, and what serves them."""
+    """Says where a platform finds models, and what serves them."""
 
     storage: str
     """Folders that were exported lie below it, as ``PIPELINE-MODEL``."""
@@ -68,8 +68,8 @@ def rendered(told: Handover, platform: Platform, place: ServingPlatform, crd: st
 
 
 def has_list(crd: str | None) -> bool:
-    """Whether a cluster's InferenceService has a list of canaries (``spec.canary``), which its
-    standard mode takes; else ``canaryTrafficPercent``, which its serverless mode takes.
+    """Return whether a cluster's InferenceService has a list of canaries (``spec.canary``), which
+    its standard mode takes; else ``canaryTrafficPercent``, which its serverless mode takes.
 
     Raises:
         SettingsError: it is no definition of InferenceService.

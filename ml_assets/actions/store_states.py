@@ -43,7 +43,7 @@ class SnapshotState:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """What was made of one (asset, partition) in a state."""
+    """Holds what was made of one (asset, partition) in a state."""
 
     key: str
     partition: str | None
@@ -103,7 +103,7 @@ def states(store: SnapshotStore, last: int) -> list[SnapshotState]:
 
 
 def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> list[MadeTable]:
-    """What a state holds, by key and partition.
+    """Return what a state holds, by key and partition.
 
     Args:
         key: ``pipeline``, ``pipeline/stage`` or a whole asset key; None: all.
@@ -120,7 +120,8 @@ def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> li
 
 
 def differences(store: SnapshotStore, before: CommitId, after: CommitId) -> list[Difference]:
-    """What the second state holds differently, by key and partition; equal content is equal."""
+    """Return what the second state holds differently, by key and partition; equal content is
+    equal."""
     old, new = _records(store, before), _records(store, after)
     found: list[Difference] = []
     for slot in sorted(old.keys() | new.keys()):

@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is measured, and on what.
+    """Holds what is measured, and on what.
 
     Args:
         data: the pipeline's last training set.

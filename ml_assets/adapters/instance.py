@@ -39,7 +39,8 @@ class Instance(dg.DagsterInstance):
 
     @staticmethod
     def config_defaults(base_dir: str) -> Mapping[str, Any]:
-        """What ``dagster.yaml`` leaves out; asked by a command, not by the processes it starts.
+        """Return what ``dagster.yaml`` leaves out; asked by a command, not by the processes it
+        starts.
 
         Raises:
             click.ClickException: in one line why there is no such instance.

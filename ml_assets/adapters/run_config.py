@@ -19,7 +19,8 @@ class RunConfig(BaseModel):
 
     @classmethod
     def form(cls) -> dict[str, dg.Field]:
-        """What ``config_schema`` of the asset or op is: text stays text, a number a number."""
+        """Return what ``config_schema`` of the asset or op is: text stays text, a number a
+        number."""
         return {
             name: dg.Field(
                 _plain(field.annotation),
@@ -32,7 +33,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def of(cls, context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Self:
-        """What the run says."""
+        """Return what the run says."""
         return cls.model_validate(context.op_execution_context.op_config)
 
 

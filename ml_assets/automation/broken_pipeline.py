@@ -11,7 +11,7 @@ SECONDS_BETWEEN_TICKS = 60
 
 
 def broken_pipeline(folder_name: str, said: str) -> dg.Definitions:
-    """What stands in the lineage in the place of a pipeline.
+    """Return what stands in the lineage in the place of a pipeline.
 
     Args:
         said: what is wrong, with file and line.

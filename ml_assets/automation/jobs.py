@@ -74,7 +74,7 @@ def _search_job(pipeline: Pipeline) -> AssetJob:
 
 
 def run_tags(pipeline: Pipeline, trigger: str, more: Mapping[str, str]) -> dict[str, str]:
-    """What tells on the run's page why it was started."""
+    """Return what tells on the run's page why it was started."""
     return {PIPELINE_TAG: pipeline.name, TRIGGER_TAG: trigger, **more}
 
 

@@ -45,7 +45,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 @dataclass(frozen=True)
 class Watch:
-    """What one sensor looks at."""
+    """Holds what one sensor looks at."""
 
     trigger: str
     seen: str
@@ -83,7 +83,8 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
 
 
 def code_change(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
-    """What is published and would be made otherwise now, from the same receipts and window."""
+    """Return what is published and would be made otherwise now, from the same receipts and
+    window."""
     nodes = data_nodes(
         pipeline, published(pipeline, records), receipts_published(pipeline, records)
     )

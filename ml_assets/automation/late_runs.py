@@ -20,7 +20,7 @@ SECONDS_BETWEEN_TICKS = 60
 
 
 def runs_by_itself(declared: AutomationSpec) -> bool:
-    """Whether the spec declares anything that is to run without a person."""
+    """Return whether the spec declares anything that is to run without a person."""
     return bool(declared.refresh or declared.landing or declared.on_code_change)
 
 

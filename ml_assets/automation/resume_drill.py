@@ -24,7 +24,7 @@ CHECK = "resume_drill"
 
 
 def drill_check_key(pipeline: Pipeline) -> dg.AssetCheckKey:
-    """How Dagster names the check."""
+    """Return how Dagster names the check."""
     return dg.AssetCheckKey(asset_key(pipeline, "checkpoints"), CHECK)
 
 
@@ -43,7 +43,7 @@ def require_drill(pipeline: Pipeline) -> dg.AssetCheckKey:
 
 
 def drilled(instance: dg.DagsterInstance, run: str) -> bool:
-    """Whether the drill of a run passed."""
+    """Return whether the drill of a run passed."""
     logs = instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     events = [entry.get_dagster_event() for entry in logs]
     return all(event.asset_check_evaluation_data.passed for event in events) and bool(events)

@@ -11,7 +11,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 
 class RollbackConfig(RunConfig):
-    """Who asks for it, and why; both are written into the ledger."""
+    """The author and the reason of a rollback; both are written into the ledger."""
 
     author: str
     reason: str

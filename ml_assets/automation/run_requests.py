@@ -74,7 +74,7 @@ class Sorted:
 def sort_out(
     instance: dg.DagsterInstance, candidates: Sequence[CandidateRun], cursor: Cursor
 ) -> Sorted:
-    """Which candidates are new, changed, or lost with the process that worked on them."""
+    """Return which candidates are new, changed, or lost with the process that worked on them."""
     fresh: list[tuple[CandidateRun, int]] = []
     held: dict[str, list[str]] = {}
     for candidate in candidates:

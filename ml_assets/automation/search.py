@@ -101,8 +101,8 @@ def refused_in_a_row(
 
 
 def study_is_due(own: Pipeline) -> str | dg.SkipReason:
-    """Why a study on the training set of now would be another one than the last; or why it would
-    not.
+    """Return why a study on the training set of now would be another one than the last; or why it
+    would not.
 
     Args:
         own: a pipeline by its spec alone.

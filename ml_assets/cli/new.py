@@ -142,7 +142,7 @@ def new(
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the command line says of a table; what it leaves out is found, or asked."""
+    """Holds what the command line says of a table; what it leaves out is found, or asked."""
 
     what: str | None
     label: str | None

@@ -1,5 +1,5 @@
-"""How a command prints: lines of progress, columns, pages, and rows in a format or to a file; and
-how it exits."""
+"""Prints the output of commands: lines of progress, columns, pages, and rows in a format or to a
+file; and the exit codes."""
 
 import io
 import os

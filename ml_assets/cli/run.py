@@ -164,7 +164,7 @@ def _shown(*, verbose: bool) -> Iterator[Callable[[str], None]]:
 
 
 class Summary:
-    """What a run made and what it skipped, a line for each reason to skip."""
+    """Holds what a run made and what it skipped, a line for each reason to skip."""
 
     def __init__(self) -> None:
         self._verbs: dict[tuple[str, str], list[str]] = {}

@@ -45,7 +45,7 @@ ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResu
 
 @dataclass(frozen=True)
 class SessionWork(Generic[ResultT]):
-    """What a session is asked to do, whichever verb it is."""
+    """Holds what a session is asked to do, whichever verb it is."""
 
     pipeline: str
     verb: str
@@ -66,7 +66,7 @@ class SessionWork(Generic[ResultT]):
     """It is of an older program: what runs is followed, and no attempt is begun."""
 
     def name(self, attempt: int) -> str:
-        """What an operator calls an attempt."""
+        """Return what an operator calls an attempt."""
         return f"{self.pipeline}: attempt {attempt} of session {self.folder.session}"
 
 
@@ -104,12 +104,12 @@ class Follower:
         time.sleep(POLL_SECONDS)
 
     def told_to_stop(self) -> bool:
-        """Whether it was ever told to."""
+        """Return whether it was ever told to."""
         self._told = self._told or self.should_stop()
         return self._told
 
     def persist(self, asked: Callable[[], T], work: SessionWork[Any], attempt: int | None) -> T:
-        """What a store says that may be away for a while.
+        """Return what a store says that may be away for a while.
 
         Args:
             asked: may be repeated.
@@ -142,7 +142,7 @@ class Follower:
             limit.within(0)
 
     def of_attempt(self, number: int) -> list[Event]:
-        """What the last attempt told, if that is its number."""
+        """Return what the last attempt told, if that is its number."""
         return [event for event in self._last if event.attempt == number]
 
 

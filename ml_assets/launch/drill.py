@@ -27,7 +27,7 @@ Opened = Callable[[], AbstractContextManager[EphemeralSession]]
 
 @dataclass(frozen=True)
 class DrillOutcome:
-    """What a drill came to."""
+    """The result of a drill."""
 
     passed: bool
     reason: str

@@ -60,7 +60,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended without a result."""
+    """Describes how an attempt ended without a result."""
 
     cause: str
     """The kind of end in one word, for people who count them: ``exit 66``, ``SIGKILL``, or a key of
@@ -89,12 +89,12 @@ class Ending:
 
     @property
     def kind(self) -> EndKind:
-        """Whose budget it is."""
+        """Return whose budget it is."""
         return KINDS[self.then]
 
     @property
     def summary(self) -> str:
-        """What happened, with what a cluster said of it, in one line."""
+        """Return what happened, with what a cluster said of it, in one line."""
         return self.what if self.of_program or not self.words else f"{self.what}: {self.words}"
 
     def report(self, attempt: str) -> str:
@@ -238,7 +238,7 @@ _TAIL_BYTES = 64 * 1024
 
 
 def judge(exit_code: int, events: Sequence[Event], log: Path, *, workers: bool) -> Ending:
-    """What the end of an attempt without a result means.
+    """Return what the end of an attempt without a result means.
 
     Args:
         exit_code: of the process that was started; negative: a signal.

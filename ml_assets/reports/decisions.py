@@ -26,7 +26,7 @@ DECISIONS = 60
 
 
 def released_table(report: EvaluationReport, spec: PipelineSpec, move: LedgerEntry) -> Table:
-    """What a released model is, how it came to its stage, and how it did."""
+    """Return what a released model is, how it came to its stage, and how it did."""
     rows = [
         ["model", report.model[:12]],
         ["stage", move.stage or ""],
@@ -133,7 +133,8 @@ def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec])
 
 
 def gates_moved(entries: Sequence[LedgerEntry], entry: LedgerEntry) -> str:
-    """How a decision's gates differ from those of the one before on its model; empty: they do not.
+    """Return how a decision's gates differ from those of the one before on its model; empty: they
+    do not.
 
     Args:
         entries: the ledger, oldest first.

@@ -17,7 +17,7 @@ _NOTHING = "–"
 
 
 def changes_table(found: ReleaseChanges | None) -> Table:
-    """What differs from the release before."""
+    """Return what differs from the release before."""
     name = "What changed since the last release"
     if found is None:
         return Table(name, "Nothing was released before this model.", ["what"], [])

@@ -45,7 +45,7 @@ class Column:
 
     @property
     def told(self) -> str:
-        """What it is taken for, as a line says it."""
+        """Return what it is taken for, as a line says it."""
         return f"{self.dtype:9} {self.use}{f': {self.remark}' if self.remark else ''}"
 
 
@@ -71,7 +71,8 @@ class LabelledTable:
 
     @property
     def decision_at(self) -> str:
-        """When each prediction is made: the column of times, or one that the function adds."""
+        """Return when each prediction is made: the column of times, or one that the function
+        adds."""
         if self.moments and self.frame.schema[self.moments.time] != pl.Date():
             return self.moments.time
         return free_name("decided_at", self.frame.columns)

@@ -179,7 +179,7 @@ def over_nodes(world: World, cluster: ClusterSpec) -> World:
 def cluster_problems(
     cluster: ClusterSpec, model: ModelSpec, training: TrainingSpec, task: Task
 ) -> Iterator[Misfit]:
-    """What a cluster and the training on it do not agree about."""
+    """Yield what a cluster and the training on it do not agree about."""
     nodes, gpus = cluster.nodes, cluster.gpus_per_node
     if isinstance(model, Boosted):
         alone = "grows trees in one process, on the CPU"

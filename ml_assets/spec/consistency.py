@@ -42,7 +42,7 @@ LOSS_METRIC: Mapping[Task, MetricName] = {
 
 @dataclass(frozen=True)
 class Declared:
-    """What of a spec its gates speak of."""
+    """Holds what of a spec its gates speak of."""
 
     task: Task
     baselines: Sequence[BaselineSpec]
@@ -248,7 +248,7 @@ def _shift(gate: GateSpec, declared: Declared) -> _Found:
 def objective_problems(
     training: TrainingSpec, task: Task, classes: Sequence[str]
 ) -> Iterator[Misfit]:
-    """What does not go together, each with what to set instead.
+    """Yield what does not go together, each with what to set instead.
 
     Args:
         classes: of a multiclass label, else empty.
@@ -267,7 +267,7 @@ def objective_problems(
 
 
 def distill_problems(training: TrainingSpec, task: Task) -> Iterator[Misfit]:
-    """Where a teacher has nothing to say, and what to set instead."""
+    """Yield where a teacher has nothing to say, and what to set instead."""
     if training.distill is None:
         return
     if task == "language_model":
@@ -283,7 +283,7 @@ def distill_problems(training: TrainingSpec, task: Task) -> Iterator[Misfit]:
 
 
 def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> Iterator[Misfit]:
-    """What a step cannot do to rows of this kind.
+    """Yield what a step cannot do to rows of this kind.
 
     Args:
         numeric: the numeric features.

@@ -77,7 +77,7 @@ def read_json(text: str | bytes) -> Any:
 
 
 def half_a_sign(text: str, value: object) -> bool:
-    """Whether a value that was read from JSON holds what no UTF-8 can say."""
+    """Return whether a value that was read from JSON holds what no UTF-8 can say."""
     plain = text.isascii() and "\\ud" not in text and "\\uD" not in text  # most are: no search
     if plain or not _SURROGATE.search(text):
         return False

@@ -1,4 +1,4 @@
-"""What is watched after a release: how far new data may be from the release's training data."""
+"""The spec of drift after a release: how far new data may be from the release's training data."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -69,7 +69,7 @@ class RetrainSpec(Frozen):
 
 
 class DriftSpec(Frozen):
-    """How new periods are compared with the release's training data.
+    """Describes how new periods are compared with the release's training data.
 
     A period is a partition. Where rows are read whole it is a slice of them, by ``every`` or by
     ``rows``, and new is a row whose key the release has not seen.
@@ -96,7 +96,7 @@ class DriftSpec(Frozen):
 
     @property
     def size(self) -> str:
-        """How large a slice is, in words."""
+        """Return how large a slice is, in words."""
         return duration_text(self.every) if self.every else counted(self.rows or 0, "row")
 
     @model_validator(mode="after")

@@ -1,4 +1,5 @@
-"""How a model is judged: on its holdout and, if a spec asks, on earlier holdouts."""
+"""The spec of evaluation: a model is judged on its holdout and, if a spec asks, on earlier
+holdouts."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -47,7 +48,7 @@ def _count_alone(raw: Any) -> Any:
 
 
 class EvaluationSpec(Frozen):
-    """How a model is judged on the holdout."""
+    """Describes how a model is judged on the holdout."""
 
     baselines: tuple[BaselineSpec, ...] = Field(default=(), strict=False)
     simple_model: SimpleModel | None = None

@@ -82,7 +82,7 @@ class DecodeSpec(Frozen):
 
 
 class EngineSpec(Frozen):
-    """What runs a portable feature function where a partition does not fit in memory.
+    """The engine that runs a portable feature function where a partition does not fit in memory.
 
     The bytes are those of polars. What the function reads and makes in between lies on disk.
     """
@@ -116,7 +116,7 @@ class FeaturesSpec(Frozen):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What a model reads, as the feature function returns it."""
+        """Return what a model reads, as the feature function returns it."""
         return (*self.numeric, *self.categorical, *([self.tokens.column] if self.tokens else []))
 
     @model_validator(mode="before")
@@ -163,7 +163,7 @@ def online_problems(
     *,
     partitioned: bool,
 ) -> Iterator[Misfit]:
-    """What does not go with the features and the partitions of the pipeline."""
+    """Yield what does not go with the features and the partitions of the pipeline."""
     if spec is None:
         return
     unknown = [name for name in spec.entity if name not in (*key, *categorical)]

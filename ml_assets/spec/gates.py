@@ -98,7 +98,8 @@ class FunctionBaseline(Frozen):
 
 
 class ValueBaseline(Frozen):
-    """What people or a former system reached: declared numbers, with no predictions behind them."""
+    """The numbers that people or a former system reached: declared, with no predictions behind
+    them."""
 
     kind: Literal["value"]
     name: Name
@@ -281,7 +282,8 @@ class Gap(Frozen):
 
 
 class Calibrated(Frozen):
-    """What the model calls 30 % likely happens in 30 % of the cases, within a bound."""
+    """The model's probabilities are calibrated: what it calls 30 % likely happens in 30 % of the
+    cases, within a bound."""
 
     kind: Literal["calibration"]
     name: Name = "calibration"
@@ -353,7 +355,7 @@ Target = Literal["staging", "canary", "production"]
 
 
 class CanarySpec(Frozen):
-    """What production asks of a model in canary, beside its gates.
+    """The conditions of production for a model in canary, beside its gates.
 
     It is scored with the champion on the first partitions behind its holdout, once their labels are
     known, and one of the champion gates decides on exactly those rows.

@@ -84,7 +84,7 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
 
 
 def rules_of(error: ValidationError) -> str:
-    """What a refused value breaks, in plain words; several rules are joined."""
+    """Return what a refused value breaks, in plain words; several rules are joined."""
     return "; ".join(map(_rule, error.errors()))
 
 
@@ -118,7 +118,7 @@ def check_document(
     context: Mapping[str, object] | None = None,
     beside: Callable[[Mapping[str, Any], Sequence[Location]], Sequence[Misfit]] | None = None,
 ) -> tuple[SpecT | None, tuple[Mistake, ...]]:
-    """What a YAML file says under its one key ``top``, or every mistake in it.
+    """Return what a YAML file says under its one key ``top``, or every mistake in it.
 
     Args:
         context: what the model's own rules look at beside it.

@@ -49,7 +49,7 @@ class NetworkCode(Frozen):
 
 
 def code_folder(beside: Path, code: NetworkCode) -> Path:
-    """Where the code of a request is written, beside its events."""
+    """Return where the code of a request is written, beside its events."""
     return (beside / "network" / code.digest[:12]).resolve()
 
 

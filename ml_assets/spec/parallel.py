@@ -51,7 +51,7 @@ Strategy = Literal["replicate", "shard", "hybrid"]
 
 
 class Spread(Frozen):
-    """How a network's step is laid out over memory and processes."""
+    """Describes how a network's step is laid out over memory and processes."""
 
     strategy: Strategy = "shard"
     """How the network is spread over the processes; it changes no result."""

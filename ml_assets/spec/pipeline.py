@@ -74,7 +74,7 @@ class PipelineSpec(Frozen):
     """How new periods are compared with the release's training data; None: they are not."""
 
     def is_partitioned(self, name: str) -> bool:
-        """Whether a source or a derived table is cut in time."""
+        """Return whether a source or a derived table is cut in time."""
         if name in self.sources:
             return self.sources[name].partitioned
         return any(self.is_partitioned(read) for read in self.tables[name].reads)

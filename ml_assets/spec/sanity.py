@@ -65,7 +65,8 @@ def sanity_checks(model: ModelSpec, task: Task) -> tuple[SanityName, ...]:
 
 
 class SanityCheck(Frozen):
-    """How one check ended. What is close to its bound by chance warns, and blocks nothing."""
+    """Describes how one check ended. What is close to its bound by chance warns, and blocks
+    nothing."""
 
     name: SanityName
     outcome: Literal["passed", "warned", "failed"]
@@ -77,7 +78,7 @@ class SanityCheck(Frozen):
 
 
 class NetworkSize(Frozen):
-    """How large a team's own network is, as it was built and tried."""
+    """Describes how large a team's own network is, as it was built and tried."""
 
     parameters: int
     held_numbers: float

@@ -66,7 +66,7 @@ class Then(Frozen):
 
 
 class Prune(Frozen):
-    """When a hopeless trial is stopped."""
+    """Says when a hopeless trial is stopped."""
 
     kind: Literal["successive_halving", "hyperband", "median"]
     """The rule of pruning."""
@@ -161,17 +161,18 @@ class SearchSpec(Frozen):
 
     @property
     def size(self) -> int:
-        """How many settings a grid of the space has."""
+        """Return how many settings a grid of the space has."""
         return prod(len(one.grid()) for one in self.searched.values())
 
     def holds(self, values: Values) -> bool:
-        """Whether these are values of the space: every field of it, and no other."""
+        """Return whether these are values of the space: every field of it, and no other."""
         return set(values) == set(self.parameters) and all(
             one.holds(values[path]) for path, one in self.parameters.items()
         )
 
     def proposes(self, values: Values) -> bool:
-        """Whether these are values that its method may come to: of a grid, its points alone."""
+        """Return whether these are values that its method may come to: of a grid, its points
+        alone."""
         if self.method != "grid":
             return self.holds(values)
         return self.holds(values) and all(
@@ -180,7 +181,7 @@ class SearchSpec(Frozen):
         )
 
     def own(self, spec: PipelineSpec) -> dict[str, Value]:
-        """What the spec itself says of the fields of the space."""
+        """Return what the spec itself says of the fields of the space."""
         return {path: value_at(spec, path) for path in self.parameters}
 
 
@@ -292,7 +293,7 @@ def with_values(spec: PipelineSpec, values: Values) -> PipelineSpec:
 
 
 def value_at(spec: PipelineSpec, path: str) -> Value:
-    """What a spec says in a field of its model or training."""
+    """Return what a spec says in a field of its model or training."""
     part, _, field = path.partition(".")
     return getattr(getattr(spec, part), field)
 
@@ -403,7 +404,7 @@ def _extremes(one: Parameter) -> Sequence[tuple[str, Value]]:
 
 
 def refused(spec: PipelineSpec, values: Values, path: str) -> str:
-    """Why the spec does not take these values; empty: it does."""
+    """Return why the spec does not take these values; empty: it does."""
     known = {p: value for p, value in values.items() if not _no_field(p, spec)}
     try:
         with_values(spec, {**known, path: values[path]})

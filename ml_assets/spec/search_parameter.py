@@ -51,12 +51,12 @@ class Parameter(Frozen):
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers of a range."""
+        """Return whether its values are whole numbers of a range."""
         return self.kind in ("int", "log_int")
 
     @property
     def log(self) -> bool:
-        """Whether it is searched by orders of magnitude."""
+        """Return whether it is searched by orders of magnitude."""
         return self.kind in ("log_float", "log_int")
 
     def grid(self) -> tuple[Value, ...]:
@@ -83,13 +83,13 @@ class Parameter(Frozen):
         return int(min(max(found, low), high)) if self.whole else min(max(found, low), high)
 
     def tried(self, drawn: Value) -> Value:
-        """What was drawn, as it is tried; see ``plain``."""
+        """Return what was drawn, as it is tried; see ``plain``."""
         if self.kind in (None, "choice") or not isinstance(drawn, int | float):
             return drawn
         return self.plain(drawn)
 
     def holds(self, value: Value) -> bool:
-        """Whether a value is one that may be tried."""
+        """Return whether a value is one that may be tried."""
         if self.kind is None:
             return same(value, self.value)
         if self.kind == "choice":
@@ -100,7 +100,7 @@ class Parameter(Frozen):
         return low <= value <= high and (isinstance(value, int) if self.whole else True)
 
     def problems(self) -> list[tuple[str, str]]:
-        """What does not go together: its key, and what to write instead."""
+        """Return what does not go together: its key, and what to write instead."""
         if self.role == "fixed" or self.kind is None:
             return self._fixed_problems()
         if self.value is not None:

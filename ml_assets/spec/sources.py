@@ -1,4 +1,5 @@
-"""Where a pipeline's tables come from, and the schema, contract and bounds each must meet."""
+"""The spec of sources: where a pipeline's tables come from, and the schema, contract and bounds
+each must meet."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -109,7 +110,7 @@ class _Source(Frozen):
 
     @property
     def versioned(self) -> bool:
-        """Whether each partition gets the newest version that was known when it began."""
+        """Return whether each partition gets the newest version that was known when it began."""
         return False
 
 

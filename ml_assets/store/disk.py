@@ -42,7 +42,8 @@ def told(folder: Path) -> Iterator[None]:
 
 
 def refusal(error: BaseException, folder: Path | None = None) -> DiskRefuses | None:
-    """What a disk refused, looked for along the causes of an error; None: it is something else.
+    """Return what a disk refused, looked for along the causes of an error; None: it is something
+    else.
 
     Args:
         folder: where it was written, if the error does not say; None: the state folder.
@@ -70,7 +71,7 @@ def scratch_in(folder: Path) -> Path | None:
 
 
 def may_write(folder: Path) -> bool:
-    """Whether files can be made in a folder that is there; its mount is asked too."""
+    """Return whether files can be made in a folder that is there; its mount is asked too."""
     return os.access(folder, os.W_OK | os.X_OK)
 
 

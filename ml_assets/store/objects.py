@@ -28,7 +28,7 @@ class LocalObjects:
         self.root = root
 
     def path(self, *parts: str) -> Path:
-        """Where an object lies; it need not exist.
+        """Return where an object lies; it need not exist.
 
         Raises:
             StorageError: a part is absolute, empty, or climbs out with ``..``.
@@ -41,7 +41,8 @@ class LocalObjects:
         return self.root.joinpath(*parts)
 
     def here(self, *parts: str) -> Path:
-        """Where an object lies, to be read; from a store that others share it is brought here.
+        """Return where an object lies, to be read; from a store that others share it is brought
+        here.
 
         Raises:
             StorageError: a part leads out, or the store has no such object, or a damaged one.
@@ -49,7 +50,7 @@ class LocalObjects:
         return self.path(*parts)
 
     def exists(self, *parts: str) -> bool:
-        """Whether there is such a file, here or with others."""
+        """Return whether there is such a file, here or with others."""
         return self.path(*parts).is_file()
 
     def refresh(self, kind: str) -> None:
@@ -63,7 +64,7 @@ class LocalObjects:
         return renew(self.path(*manifest))
 
     def own(self, named: Ref, *kind: str) -> Ref:
-        """What a record names, at its address in this store, which may have moved since.
+        """Return what a record names, at its address in this store, which may have moved since.
 
         Raises:
             StorageError: the record names another place than ``<kind>/<digest>`` of a store, or a
@@ -175,7 +176,8 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def stays_below(name: str) -> bool:
-    """Whether a relative name stays below what it is joined to, also after a URL's unescaping."""
+    """Return whether a relative name stays below what it is joined to, also after a URL's
+    unescaping."""
     inner = PurePosixPath(name)
     plain = name and not any(sign in name for sign in "\0\\%")
     return bool(plain) and not inner.is_absolute() and ".." not in inner.parts

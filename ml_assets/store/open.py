@@ -68,7 +68,8 @@ def _on_server(location: str, server: LakeFs, signing: Signing, state: Path) -> 
 
 
 def has_snapshots(location: str) -> bool:
-    """Whether a store is there: a question makes none. A server is asked when it is opened."""
+    """Return whether a store is there: a question makes none. A server is asked when it is
+    opened."""
     return is_lakefs(location) or (Path(location) / "refs.db").is_file()
 
 
@@ -82,7 +83,7 @@ def ephemeral_place(objects: str, purpose: str) -> str:
 
 
 def mark_of(address: str) -> str:
-    """What tells a passing store from all others; empty for a store that stays."""
+    """Return what tells a passing store from all others; empty for a store that stays."""
     found = _EPHEMERAL.search(address)
     return found[1] if found else ""
 
@@ -146,7 +147,7 @@ def register_store(objects: LocalObjects, snapshots: str, *, again: bool = False
 
 
 def other_stores(objects: S3Objects, snapshots: str) -> str:
-    """Which other snapshot stores use a store on S3, and what to do; empty where none does.
+    """Return which other snapshot stores use a store on S3, and what to do; empty where none does.
 
     Raises:
         StoreAway: nobody can tell.

@@ -40,8 +40,8 @@ def check_safetensors(file: Path) -> None:
 
 
 def read_header(file: Path, handle: BinaryIO) -> tuple[bytes, Mapping[str, Mapping[str, Any]]]:
-    """What a file begins with, as it is read: its bytes, and name -> tensor in the order of their
-    bytes, which follow without a gap.
+    """Return what a file begins with, as it is read: its bytes, and name -> tensor in the order of
+    their bytes, which follow without a gap.
 
     Args:
         handle: of the file, at its beginning; it stands behind the header then.

@@ -85,7 +85,7 @@ class Keys:
         return None
 
     def refusal(self, kind: str, content: bytes, signature: Signature | None) -> str:
-        """Who signed content that does not count, after "which"; empty where it counts."""
+        """Return who signed content that does not count, after "which"; empty where it counts."""
         if signature is None:
             return "nobody signed" if self.trusted else ""
         if signature.key in self.trusted and is_of_its_key(kind, content, signature):
@@ -97,7 +97,8 @@ class Keys:
 
 
 def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
-    """Whether the key that a signature names made it; whether that key counts is not asked."""
+    """Return whether the key that a signature names made it; whether that key counts is not
+    asked."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -110,7 +111,7 @@ def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
 
 
 def key_name(public: str) -> str:
-    """What a person calls a public key: the beginning of its SHA-256."""
+    """Return what a person calls a public key: the beginning of its SHA-256."""
     return hashlib.sha256(public.encode()).hexdigest()[:12]
 
 

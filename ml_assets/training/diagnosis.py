@@ -164,7 +164,7 @@ _AILMENTS: dict[str, Callable[[History], str | None]] = {
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on the host or on a GPU, whichever way the error says it.
+    """Return whether memory ran out, on the host or on a GPU, whichever way the error says it.
 
     torch raises ``OutOfMemoryError`` for a GPU, and a bare ``RuntimeError`` of its CPU allocator.
     """

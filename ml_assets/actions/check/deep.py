@@ -137,7 +137,7 @@ rows are those of the validation split each time, so there is no chance in it.""
 
 @dataclass(frozen=True)
 class FewSteps:
-    """What a few steps of a training came to."""
+    """The result of a few steps of a training."""
 
     passed: bool
     reason: str
@@ -171,7 +171,8 @@ def train_few_steps(pipeline: Pipeline, steps: int) -> FewSteps:
 
 
 def converges(losses: Sequence[float]) -> str:
-    """Why validation losses do not converge; empty where they do, or there are too few to tell."""
+    """Return why validation losses do not converge; empty where they do, or there are too few to
+    tell."""
     if len(losses) < 2:
         return ""
     first, last = losses[0], losses[-1]

@@ -53,14 +53,14 @@ _LATER = "see the runs with ml-assets models experiments, and add to one with ml
 
 
 class FreshRequest(Frozen):
-    """What a fresh training was asked for with, and the salt that its session is named by."""
+    """Holds what a fresh training was asked for with, and the salt that its session is named by."""
 
     salt: str
     as_of: str | None
     epochs: int | None
 
     def command(self, pipeline: str) -> str:
-        """What takes it up again, from wherever it is asked."""
+        """Return what takes it up again, from wherever it is asked."""
         more = [
             f" --{name} {value}"
             for name, value in (("as-of", self.as_of), ("epochs", self.epochs))
@@ -116,7 +116,7 @@ class FreshTraining:
 
 
 def study_is_over(state: PipelineState) -> str:
-    """Why the study that was published is not asked again."""
+    """Return why the study that was published is not asked again."""
     record = state.record(state.address(SEARCH_STAGE))
     told = record.attributes if record else {}
     best = "the spec's own setting" if told.get("trial") is None else f"trial {told['trial']}"
@@ -127,7 +127,8 @@ def study_is_over(state: PipelineState) -> str:
 
 
 def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
-    """What it takes to make tables again, and a training after them: by when each was made last."""
+    """Return what it takes to make tables again, and a training after them: by when each was made
+    last."""
     prices = pipeline.settings.prices
     hour = prices.node_hour(price_class(spot=False), 0)
     took = last_took(data_steps(pipeline.store, pipeline.name, prices), tables)
@@ -142,7 +143,7 @@ def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """What ``ml-assets run`` was asked for."""
+    """The request to ``ml-assets run``."""
 
     pipeline: str
     as_of: str | None = None

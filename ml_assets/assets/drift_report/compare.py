@@ -189,7 +189,7 @@ class Comparison:
 def judge_loss(
     held: Sequence[PeriodLoss], new: PeriodLoss, alpha: float, floor: float
 ) -> Finding | None:
-    """Whether the rise of the mean loss is more than by chance, and large enough to matter.
+    """Return whether the rise of the mean loss is more than by chance, and large enough to matter.
 
     The interval is Student's, with the blocks of the new period for its degrees; it holds the
     errors of both sides and the spread that the holdout's own periods have beyond those.

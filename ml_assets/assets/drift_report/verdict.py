@@ -53,7 +53,7 @@ _SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
 def conclude(
     windows: Sequence[JudgedPeriod], spec: DriftSpec, waiting: dict[DriftKind, str]
 ) -> tuple[KindVerdict, ...]:
-    """What the windows say of each kind.
+    """Return what the windows say of each kind.
 
     Args:
         windows: oldest first; a kind is judged by the newest ones that have it.
@@ -113,7 +113,7 @@ def summary(report: DriftReport) -> str:
 
 
 def not_judged(report: DriftReport) -> dict[str, list[DriftKind]]:
-    """Why something could not be judged -> the kinds for which that is so."""
+    """Return why something could not be judged -> the kinds for which that is so."""
     found: dict[str, list[DriftKind]] = {}
     for one in report.outcomes:
         if one.value is None and one.reason != _NOTHING:

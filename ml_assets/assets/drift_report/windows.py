@@ -68,7 +68,7 @@ class DriftWindows:
         return self.periods[-1]
 
     def work(self, pipeline: Pipeline, run: str) -> Work:
-        """What a report on them is made from."""
+        """Return what a report on them is made from."""
         seasons = {
             record.partition: record for records in self.seasons.values() for record in records
         }
@@ -136,7 +136,7 @@ class DriftWindows:
 
 
 def drift_windows(state: PipelineState) -> DriftWindows | str:
-    """What can be judged at a commit; else why nothing can, in words.
+    """Return what can be judged at a commit; else why nothing can, in words.
 
     Raises:
         StorageError: the baseline is not the one that was certified.

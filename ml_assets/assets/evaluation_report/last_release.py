@@ -23,7 +23,7 @@ def read_report(state: PipelineState) -> EvaluationReport:
 
 
 def read_changes(report: StageRecord) -> ReleaseChanges | None:
-    """What the model of a report's record changed; None where no release came before it."""
+    """Return what the model of a report's record changed; None where no release came before it."""
     found = report.attributes.get("changes")
     return ReleaseChanges.model_validate(found) if found else None
 
@@ -33,7 +33,8 @@ def changes_since(
     state: PipelineState,
     report: EvaluationReport,
 ) -> ReleaseChanges | None:
-    """What a candidate changes; None where no release came before it, or none that can be read."""
+    """Return what a candidate changes; None where no release came before it, or none that can be
+    read."""
     data = require_record(state, state.address("training_set"))
     now = Candidate(state.spec.model_dump(mode="json"), data, report)
     try:

@@ -26,7 +26,7 @@ class Quality:
 
 
 def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
-    """What the report shows of the predictions themselves."""
+    """Return what the report shows of the predictions themselves."""
     match spec.label.task:
         case "binary" | "multiclass":
             rows = report.calibration[0].rows if report.calibration else 0
@@ -65,7 +65,7 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
 
 
 def sample_table(report: EvaluationReport) -> Table:
-    """What was given of a text, and what the model made of it."""
+    """Return what was given of a text, and what the model made of it."""
     rows = [(one.given, one.drawn) for one in report.samples]
     return Table("Samples", "", ("given", "drawn"), rows)
 

@@ -75,7 +75,7 @@ class Scored:
     """The same of the validation split, where it was scored along."""
 
     def measured(self) -> Measured:
-        """What the clock said; not the same twice."""
+        """Return what the clock said; not the same twice."""
         return Measured(
             latency_ms=self.result.latency_ms,
             rows_per_second=self.result.rows_per_second,

@@ -60,7 +60,8 @@ def on_engine(
 
 
 def decode_times(build: FeatureFunction) -> dict[str, float]:
-    """What reading and decoding files took since this was asked before; empty: there are none."""
+    """Return what reading and decoding files took since this was asked before; empty: there are
+    none."""
     return {"decode_seconds": build.taken()} if isinstance(build, WithDecoded) else {}
 
 

@@ -23,7 +23,8 @@ PortableFunction = Callable[[Mapping[str, Frame], Window], Frame]
 
 
 class Engine(Protocol):
-    """What makes a portable function's history: the functions of ``history.py`` for its frames."""
+    """Makes a portable function's history: the functions of ``history.py`` for its
+    frames."""
 
     @property
     def trailing_mean(self) -> Callable[..., Frame]:

@@ -20,7 +20,7 @@ _NEWEST, _BEFORE = "__newest", "__before"
 
 @dataclass(frozen=True)
 class Series:
-    """How the rows of a source follow each other."""
+    """Describes how the rows of a source follow each other."""
 
     time: str
     """The column of its key that says when."""

@@ -87,7 +87,7 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
 
 
 def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "StudyPlan":
-    """What is trained: on a laptop as many trials side by side as it has cores.
+    """Return what is trained: on a laptop as many trials side by side as it has cores.
 
     Raises:
         SpecError: the pipeline has no search.

@@ -34,7 +34,7 @@ _MOST_KNOWN = 25
 
 @dataclass(frozen=True)
 class TrainingPart:
-    """Which part of a training a member of a population takes."""
+    """Says which part of a training a member of a population takes."""
 
     round: int
     """From 0."""
@@ -102,7 +102,7 @@ class Sampler:
 
     @property
     def known(self) -> tuple[Proposal, ...]:
-        """What was proposed before this process came, in the order of the numbers."""
+        """Return what was proposed before this process came, in the order of the numbers."""
         return tuple(one for one in self._known if one is not None)
 
     @property
@@ -295,7 +295,7 @@ def pruner(prune: Prune | None) -> "BasePruner":
 
 
 def distribution(one: Parameter, *, grid: bool = False) -> "BaseDistribution":
-    """What Optuna draws from."""
+    """Return what Optuna draws from."""
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,

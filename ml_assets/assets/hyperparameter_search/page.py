@@ -229,7 +229,8 @@ def time_said(hours: float) -> str:
 
 
 def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
-    """What the holdout says of the model that was trained by the winner; nothing: there is none."""
+    """Return what the holdout says of the model that was trained by the winner; nothing: there is
+    none."""
     state = pipeline.now()
     model = state.record(state.address("trained_model"))
     report = state.record(state.address("evaluation_report"))
@@ -249,7 +250,8 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
 
 
 def against_champion(against: ChampionComparison, apart: Interval, study: Study) -> str:
-    """How the model by the winner compares with the champion, and whether seeds could do as much.
+    """Return how the model by the winner compares with the champion, and whether seeds could do as
+    much.
 
     Args:
         apart: the mean loss of the former minus that of the latter.
@@ -321,7 +323,7 @@ def study_page(
 
 
 def asset_pictures(study: Study) -> list[Picture | Table]:
-    """What the asset page shows: all pictures, and the best trials."""
+    """Return what the asset page shows: all pictures, and the best trials."""
     search = searched_by(study)
     table = trials_table(study, search)
     best = Table(table.title, "The best first.", table.head, table.rows[:_SHORT])

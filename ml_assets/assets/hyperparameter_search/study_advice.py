@@ -68,7 +68,7 @@ def tied(study: Study) -> tuple[Trial, ...]:
 
 
 def verdict(study: Study) -> tuple[str, ...]:
-    """What to make of the best trial, a sentence each."""
+    """Return what to make of the best trial, a sentence each."""
     best, own, margin = study.best, study.own, luck(study)
     said: list[str] = []
     if all(one.own for one in study.finished):
@@ -136,7 +136,7 @@ def _group(one: Parameter, value: Value) -> str:
 
 
 def place(one: Parameter, value: Value) -> float:
-    """Where a value lies in its range, from 0 to 1, on the scale that it is searched by."""
+    """Return where a value lies in its range, from 0 to 1, on the scale that it is searched by."""
     if one.kind == "choice":
         names = [str(v) for v in one.values]
         known = names.index(str(value)) if str(value) in names else 0

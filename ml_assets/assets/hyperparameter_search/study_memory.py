@@ -95,7 +95,7 @@ def answering() -> Iterator[None]:
 
 
 def open_storage(place: str, study: str) -> "BaseStorage":
-    """Where Optuna remembers a study: a journal of its own in a folder, or a database.
+    """Return where Optuna remembers a study: a journal of its own in a folder, or a database.
 
     Raises:
         SettingsError: the database cannot be used.

@@ -43,7 +43,7 @@ _ORDERS: Mapping[DateOrder, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How values are written as text."""
+    """Describes how values are written as text."""
 
     zone: str | None = None
     """The zone of times that are written without one; None: such a time is none."""
@@ -86,7 +86,8 @@ def parse_text(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> 
 
 
 def clock_times(text: pl.Series, written: TextFormat) -> pl.Series:
-    """What a clock on the wall showed, of times that are written without a zone; else null."""
+    """Return what a clock on the wall showed, of times that are written without a zone; else
+    null."""
     return _dated(text, written.dates, _plain)
 
 

@@ -60,7 +60,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is stored about a release besides its model, byte for byte."""
+    """Holds what is stored about a release besides its model, byte for byte."""
 
     envelope: bytes
     """The envelope of the certificate."""

@@ -84,7 +84,7 @@ def require_own_sources(
 def other_code(
     pipeline: Pipeline, store: SnapshotStore, origin: CommitId, behind: Iterable[StageRecord]
 ) -> Sequence[str]:
-    """What other code, or another part of the spec, made than lies here: a key for each.
+    """Return what other code, or another part of the spec, made than lies here: a key for each.
 
     A raw snapshot is what was read, whatever would read it now. A run may ask for other epochs: the
     gates judge that model as any other.

@@ -52,7 +52,7 @@ PREDICTED_AT = "predicted_for"
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the release says of the rows, and what there is to know about it."""
+    """Holds what the release says of the rows, and what there is to know about it."""
 
     frame: pl.DataFrame
     """One row for each row asked for, in their order: the key and the probabilities, which are
@@ -198,7 +198,7 @@ class Predictor:
 
 
 def score(pipeline: Pipeline, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
-    """What a model says of feature rows, by the program that trained and judged it."""
+    """Return what a model says of feature rows, by the program that trained and judged it."""
     with ephemeral_launcher(pipeline.settings, "predict") as session:
         shards = session.objects.folder("shards", pipeline.name)
         data = write_rows_to_score(features, release.manifest, shards)
@@ -270,7 +270,7 @@ def numbers_outside(features: pl.DataFrame, seen: Sequence[Column]) -> tuple[str
 
 
 def feature_columns(manifest: ModelManifest) -> Columns:
-    """What a model reads of a row."""
+    """Return what a model reads of a row."""
     preprocessing = manifest.preprocessing
     numeric: Columns = {column.name: "float64" for column in preprocessing.numeric}
     return {**numeric, **{column.name: "string" for column in preprocessing.categorical}}

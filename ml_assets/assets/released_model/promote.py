@@ -212,8 +212,8 @@ def promote(
 def certified(
     store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
 ) -> Verified | Refused:
-    """What is verified needs a certificate of its own, signed by a trusted key: so does a word
-    against a refusal. No recall may have reached it."""
+    """Return what is verified needs a certificate of its own, signed by a trusted key: so does a
+    word against a refusal. No recall may have reached it."""
     if isinstance(verified, Refused):
         return verified
     try:

@@ -77,7 +77,7 @@ class AlreadyBack:
 def way_back(
     entries: Sequence[LedgerEntry], release: ReleaseSpec, to: str | None = None
 ) -> Way | Refused:
-    """Which model a rollback brings back.
+    """Return which model a rollback brings back.
 
     Args:
         to: the beginning of its digest; None: the newest one that was in the stage before, and
@@ -170,7 +170,7 @@ def _overtaken(there: LedgerEntry | None, way: Way, release: ReleaseSpec) -> Ref
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """What somebody wants back, and why."""
+    """Holds what somebody wants back, and why."""
 
     author: str
     reason: str

@@ -50,7 +50,7 @@ class RowsAsSent:
         return max((len(values) for values in self.cells.values()), default=0)
 
     def at(self, row: int) -> str:
-        """Where a person finds a row."""
+        """Return where a person finds a row."""
         if self.kind != "csv":
             return f"row {row + 1}"
         return f"line {line_of(self.text, row, self.source.dialect if self.source else COMMAS)}"

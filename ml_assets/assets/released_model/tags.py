@@ -78,7 +78,7 @@ def unnamed_releases(store: SnapshotStore, pipeline: str) -> list[str]:
 
 
 def planted_names(store: SnapshotStore) -> list[str]:
-    """Which tags name what no key that counts signed; they are left out of all history."""
+    """Return which tags name what no key that counts signed; they are left out of all history."""
     vouched = {commit.id for commit in store.history()}
     return [
         f"The tag {tag!r} names commit {commit[:12]}, which no trusted key signed: nothing reads "
@@ -120,7 +120,7 @@ def _is_right(store: SnapshotStore, pipeline: str, number: int, commit: CommitId
 
 
 def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
-    """Which tags of releases name another state than the one that the ledger tells of."""
+    """Return which tags of releases name another state than the one that the ledger tells of."""
     head, found = store.resolve(MAIN), list[str]()
     entries = read(store, pipeline, head)
     releases = dict(enumerate(moves(entries), 1))
@@ -144,7 +144,8 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
 
 
 def release_name(pipeline: str, number: int) -> str:
-    """What people call the state in which a model moved to a stage, the ``number``-th time."""
+    """Return what people call the state in which a model moved to a stage, the ``number``-th
+    time."""
     return f"{pipeline}-release-{number}"
 
 

@@ -26,7 +26,7 @@ STAGE = "trained_model"
 
 
 class TrainingConfig(RunConfig):
-    """What this run trains other than the spec says."""
+    """Holds what this run trains other than the spec says."""
 
     fresh: str | None = Field(
         default=None,

@@ -47,7 +47,7 @@ Given = Mapping[str, GivenModel]
 
 
 def given_models(log: RunLog, state: PipelineState) -> Given:
-    """What the spec's ``init_from`` and ``distill`` name at this moment.
+    """Return what the spec's ``init_from`` and ``distill`` name at this moment.
 
     Raises:
         SpecError: it names a file that is not there.

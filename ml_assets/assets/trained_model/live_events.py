@@ -161,7 +161,7 @@ class EventSinks:
             self._reachable = not isinstance(sent, Unavailable)
 
     def pictures(self) -> dict[str, Any]:
-        """What was told so far, as an asset page shows it."""
+        """Return what was told so far, as an asset page shows it."""
         label, first = self.pipeline.spec.label, self.story.first_rows
         shown = training_pictures(self.story, label.task, label.classes, LIVE_POINTS)
         small = glance(losses_at_a_glance(self.story))

@@ -207,7 +207,8 @@ def scaling(
     *,
     gpu: bool,
 ) -> dict[str, float | str]:
-    """What the processes of a training are worth beside one by itself; nothing of a single one.
+    """Return what the processes of a training are worth beside one by itself; nothing of a single
+    one.
 
     Args:
         pace: see ``pace_numbers``.

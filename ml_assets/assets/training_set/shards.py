@@ -90,7 +90,7 @@ class Written:
 
     @property
     def encoded(self) -> int:
-        """How many had to be encoded."""
+        """Return how many had to be encoded."""
         return len(self.fresh)
 
 

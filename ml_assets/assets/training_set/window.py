@@ -121,7 +121,7 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, S
 
 
 def partial_partitions(state: PipelineState, window: SplitPlan | None) -> tuple[str, ...]:
-    """What is to be said of partitions of the holdout that hold only a part of their time.
+    """Return what is to be said of partitions of the holdout that hold only a part of their time.
 
     They are told by the times of their rows and by their number, against train and validation.
     """

@@ -21,7 +21,7 @@ BETWEEN = ("training_set", "feature_set", "derived_table")
 
 
 class AuditOutcome(Frozen):
-    """What the record of a published table says of its audit."""
+    """Holds what the record of a published table says of its audit."""
 
     expectations: int
     failed: tuple[str, ...] = Field(default=(), strict=False)

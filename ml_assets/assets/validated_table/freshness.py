@@ -27,7 +27,7 @@ class Newest:
 
 @dataclass(frozen=True)
 class Freshness:
-    """Whether a source is as recent as declared."""
+    """Says whether a source is as recent as declared."""
 
     fresh: bool
     reason: str

@@ -123,7 +123,7 @@ def releases(
     run: str,
     found: Audit,
 ) -> tuple[RowsReleased, ...]:
-    """Who released rows of this partition, ever; this run too where a person asked for it.
+    """Return who released rows of this partition, ever; this run too where a person asked for it.
 
     Raises:
         EvidenceError: the run's tags say who released them or why, and not both.

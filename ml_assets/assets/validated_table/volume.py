@@ -55,7 +55,7 @@ def judge_volume(rows: int, before: Mapping[str, int], spec: VolumeSpec) -> Expe
 
 
 def volume_words(spec: VolumeSpec) -> str:
-    """What a partition is held to: ``the partition before``."""
+    """Return what a partition is held to: ``the partition before``."""
     if spec.every == 1 and spec.periods == 1:
         return "the partition before"
     back = "partitions before" if spec.every == 1 else f"partitions {spec.every} apart before"

@@ -54,7 +54,7 @@ MANIFESTS = (
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of one kind."""
+    """The result of house-keeping for one kind."""
 
     freed_things: int
     freed_bytes: int

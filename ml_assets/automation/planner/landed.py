@@ -34,7 +34,7 @@ class Landed:
         return tuple(window.key for window in self.windows)
 
     def holds(self, source: str, partition: str | None) -> bool:
-        """Whether a source has a partition now, and whole."""
+        """Return whether a source has a partition now, and whole."""
         return partition in self._held[source]
 
     @property
@@ -53,7 +53,8 @@ class Landed:
 
     @property
     def waiting(self) -> list[str]:
-        """What is there and still being written, and what was not looked at, a sentence each."""
+        """Return what is there and still being written, and what was not looked at, a sentence
+        each."""
         found = [
             f"{name} [{key}] is skipped for now: {said}"
             if key
@@ -73,7 +74,7 @@ class Landed:
 
     @property
     def is_all(self) -> bool:
-        """Whether no partition is unknown: looked at, or published as it was read."""
+        """Return whether no partition is unknown: looked at, or published as it was read."""
         return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
 
 

@@ -165,13 +165,14 @@ def _other_winner(node: Node, record: StageRecord) -> str:
 
 
 def column_changes(node: Node, record: StageRecord) -> str:
-    """How the declared columns differ from those that a record was made with, in words."""
+    """Return how the declared columns differ from those that a record was made with, in words."""
     was: Mapping[str, str] | None = record.attributes.get(COLUMNS)
     return declared_changes(was, node.columns) if was and node.columns else ""
 
 
 def retyped(found: Plan, records: Mapping[Address, StageRecord]) -> list[str]:
-    """What other columns of a source cost, a sentence each: what is made again, and after it."""
+    """Return what other columns of a source cost, a sentence each: what is made again, and after
+    it."""
     tables: dict[str, list[StageRecord]] = {}
     for item in found.due:
         record = records.get(item.node.address)

@@ -1,4 +1,4 @@
-"""What the API shows: pipelines, experiments, runs and model versions, a page at a time."""
+"""The lists of the API: pipelines, experiments, runs and model versions, a page at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar

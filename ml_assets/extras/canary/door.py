@@ -1,4 +1,4 @@
-"""What canary evidence adds to a pipeline: two assets, a check, and when they are due."""
+"""Adds canary evidence to a pipeline: two assets, a check, and when they are due."""
 
 from collections.abc import Sequence
 

@@ -22,7 +22,7 @@ SHORTEST = 6
 
 @dataclass(frozen=True)
 class Claim:
-    """What was recorded; what was never made is None."""
+    """The recorded values of a model; what was never made is None."""
 
     said: str
     """What a person calls it."""

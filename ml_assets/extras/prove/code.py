@@ -96,7 +96,7 @@ def package_notes(record: RunRecord, now: Environment) -> list[str]:
 
 
 def other_devices(then: RunRecord, now: RunRecord) -> str:
-    """Why the bits of two trainings need not be equal; empty: they have to be."""
+    """Return why the bits of two trainings need not be equal; empty: they have to be."""
     was, found = (_devices(record) for record in (then, now))
     if was != found:
         return f"another kind of device ({found}, {was} then)"

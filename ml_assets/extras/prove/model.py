@@ -232,7 +232,7 @@ class ModelWalk:
 
 
 def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Reproduction:
-    """Whether a training failed as it did then.
+    """Return whether a training failed as it did then.
 
     Args:
         now: how it ended now, where that is known.

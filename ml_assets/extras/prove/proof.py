@@ -41,7 +41,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """What ``ml-assets release prove`` was asked for."""
+    """Holds what ``ml-assets release prove`` was asked for."""
 
     first: str
     """A pipeline; alone also a run, session or model of any."""
@@ -77,7 +77,7 @@ class Proof:
 
     @property
     def notes(self) -> list[str]:
-        """What is not as it was then, and refused nothing."""
+        """Return what is not as it was then, and refused nothing."""
         record = self.claim.training
         return package_notes(record, self._now) if record else []
 

@@ -170,7 +170,7 @@ class Server:
         return Response(content, headers=headers, media_type="application/octet-stream")
 
     async def nothing(self, request: Request, error: Exception) -> Response:
-        """What is not there, in the form of every other error."""
+        """Return what is not there, in the form of every other error."""
         assert isinstance(error, HTTPException)
         known = f"The one model is {self.name!r}: POST /predict, or /v2/models/{self.name}/infer."
         path = request.url.path[:_SHOWN]

@@ -144,7 +144,7 @@ def write_inference(
 
 
 def model_metadata(name: str, versions: Sequence[str], manifest: ModelManifest) -> dict[str, Any]:
-    """What the protocol says of a model: its inputs and outputs."""
+    """Return what the protocol says of a model: its inputs and outputs."""
     inputs, outputs = tensors(manifest)
     return {
         "name": name,

@@ -24,7 +24,7 @@ _TURN_SECONDS = 0.0005
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the server listens, and how it begins and ends."""
+    """Says where the server listens, and how it begins and ends."""
 
     host: str
     port: int

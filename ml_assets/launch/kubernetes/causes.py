@@ -213,6 +213,6 @@ def signed(exit_code: int) -> int:
 
 
 def one_line(text: str) -> str:
-    """What somebody said, fit for a sentence. The end stays: errors have the cause there."""
+    """Return what somebody said, fit for a sentence. The end stays: errors have the cause there."""
     said = " ".join(text.split())
     return said if len(said) <= _LONGEST else f"{said[:_HEAD]} ... {said[_HEAD + 5 - _LONGEST :]}"

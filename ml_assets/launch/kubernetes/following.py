@@ -41,7 +41,7 @@ _UNREACHABLE = {"DeletionByTaintManager", "DeletionByPodGC"}
 
 @dataclass(frozen=True)
 class Over:
-    """How an attempt was seen last, and why it is not followed any more."""
+    """Describes how an attempt was seen last, and why it is not followed any more."""
 
     job: JobState | None
     pods: tuple[PodState, ...]
@@ -241,7 +241,7 @@ class Following:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long room is waited for."""
+    """Describes how long room is waited for."""
 
     room_seconds: float
     """After so long it is looked at whether fewer nodes will do."""
@@ -264,7 +264,7 @@ class Limits:
         return cls(min(longest, cluster.shrink_after_minutes * 60), longest, least)
 
     def reached(self, ending: Ending, seconds: float) -> bool:
-        """Whether an attempt that has waited so long ends so."""
+        """Return whether an attempt that has waited so long ends so."""
         if ending.then != "no_room" or self.fewest is None:
             return True
         return (ending.room or 0) >= self.fewest or seconds > self.longest

@@ -341,7 +341,7 @@ class JobInformer:
             thread.join(_JOIN_SECONDS)
 
     def now(self) -> Observed:
-        """What is known; it costs no call.
+        """Return what is known; it costs no call.
 
         Raises:
             ClusterAway: it has refused us for a quarter of an hour.
@@ -353,7 +353,7 @@ class JobInformer:
         return self._cache.wait(seconds)
 
     def trouble(self) -> MlAssetsError | None:
-        """Why what is known is old: the cluster does not answer; None: it does."""
+        """Return why what is known is old: the cluster does not answer; None: it does."""
         return next(
             (reflector.trouble for reflector in self._reflectors if reflector.trouble is not None),
             None,

@@ -50,7 +50,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a call failed."""
+    """The reason why a call failed."""
 
     told: str
     status: int = 0
@@ -198,7 +198,7 @@ class ClusterCalls:
 
 
 def told_by(status: Any) -> MlAssetsError:
-    """What a ``Status`` in the midst of a watch means; 410: what we know is too old."""
+    """Return what a ``Status`` in the midst of a watch means; 410: what we know is too old."""
     code, reason = status.get("code") or 0, status.get("reason") or ""
     trouble = _answered(code, reason, status.get("message") or "", 0.0)
     told = f"The watch was ended: {trouble.told}."
@@ -206,7 +206,7 @@ def told_by(status: Any) -> MlAssetsError:
 
 
 def broken_by(error: Exception) -> MlAssetsError | None:
-    """What ended an answer that goes on; None: the error is not the cluster's."""
+    """Return what ended an answer that goes on; None: the error is not the cluster's."""
     from urllib3.exceptions import ReadTimeoutError
 
     trouble = trouble_of(error)
@@ -217,7 +217,7 @@ def broken_by(error: Exception) -> MlAssetsError | None:
 
 
 def trouble_of(error: Exception) -> Trouble | None:
-    """What a failed call means; None: the error is not the cluster's."""
+    """Return what a failed call means; None: the error is not the cluster's."""
     from kubernetes.client.exceptions import ApiException
     from kubernetes.config import ConfigException
     from urllib3 import exceptions

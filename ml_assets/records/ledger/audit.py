@@ -17,7 +17,7 @@ from ml_assets.spec.records import LedgerEntry
 
 
 def problems(entries: Sequence[LedgerEntry]) -> tuple[str, ...]:
-    """What cannot have happened, line by line; empty where all could.
+    """Return what cannot have happened, line by line; empty where all could.
 
     Args:
         entries: all lines of a pipeline, oldest first.

@@ -29,7 +29,7 @@ MOST_BYTES = 8 << 20
 
 
 def certificate_path(pipeline: str, seq: int) -> str:
-    """Where the certificate of a ledger line lies in the snapshot store."""
+    """Return where the certificate of a ledger line lies in the snapshot store."""
     return f"certificates/{pipeline}/{seq:06d}.json"
 
 
@@ -61,7 +61,7 @@ def seal(
 
 
 def open_envelope(data: bytes, trusted: Collection[str]) -> Certificate:
-    """What a trusted key signed; where none is trusted, what nobody signed.
+    """Return what a trusted key signed; where none is trusted, what nobody signed.
 
     Args:
         trusted: public keys that count, base64.

@@ -207,7 +207,7 @@ def run_key(pipeline: str, digest: str) -> str:
 
 
 def path_of(pipeline: str, seq: int) -> str:
-    """Where a line lies in the snapshot store."""
+    """Return where a line lies in the snapshot store."""
     return f"{_folder(pipeline)}{seq:06d}.json"
 
 

@@ -149,7 +149,7 @@ IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Advice:
-    """What can be done about a gate against the champion that refused a model."""
+    """Holds what can be done about a gate against the champion that refused a model."""
 
     gate: str
     said: str
@@ -162,7 +162,7 @@ def what_now(
     results: Sequence[GateResult],
     pipeline: str,
 ) -> Advice | None:
-    """What can be done about the newest refusal; None where the gates' reasons say it all.
+    """Return what can be done about the newest refusal; None where the gates' reasons say it all.
 
     Args:
         results: what the gates said of the newest model.

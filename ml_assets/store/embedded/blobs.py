@@ -43,7 +43,7 @@ class Blobs:
                 folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
-        """Where a file lies; it need not exist.
+        """Return where a file lies; it need not exist.
 
         Raises:
             StorageError: it is no digest: no name leads out of the folder.

@@ -39,7 +39,7 @@ class S3Gateway:
 
     @property
     def options(self) -> dict[str, str]:
-        """What polars needs to read there; holds the secret key."""
+        """Return what polars needs to read there; holds the secret key."""
         return {
             "aws_endpoint_url": self._server.s3_endpoint,
             "aws_access_key_id": self._server.access_key,

@@ -80,7 +80,7 @@ _SCHEMA = 1
 
 @dataclass(frozen=True)
 class State:
-    """What a commit holds, and the work that made it."""
+    """Holds what a commit holds, and the work that made it."""
 
     tree: Tree = field(default_factory=dict)
     run_key: str = ""

@@ -203,7 +203,7 @@ def _check(path: str) -> None:
 
 
 def made(branch: str) -> datetime:
-    """When a branch of work was made; long after now where its name does not tell."""
+    """Return when a branch of work was made; long after now where its name does not tell."""
     try:
         stamp = branch.removeprefix(EPHEMERAL).partition("-")[0]
         return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)

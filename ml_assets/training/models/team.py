@@ -28,7 +28,7 @@ _UNIT = 1_000_000
 
 @dataclass(frozen=True)
 class Columns:
-    """What a team's ``build`` is told of the inputs and the outputs."""
+    """Holds what a team's ``build`` is told of the inputs and the outputs."""
 
     numeric: tuple[str, ...]
     """A name for each column of ``numeric`` [n, f] float32: standardized numbers, null is 0; then
@@ -70,7 +70,7 @@ class Slices:
 
     @classmethod
     def of(cls, tensor: BatchTensor, columns: Columns) -> "Slices":
-        """Where the columns of a tensor lie.
+        """Return where the columns of a tensor lie.
 
         Raises:
             ValueError: they are not there, or do not fill the shape.
@@ -148,7 +148,7 @@ class TeamCode:
         return found
 
     def called(self, path: str, what: str, work: Callable[[], Any]) -> Any:
-        """What a call of the team's code returns.
+        """Return what a call of the team's code returns.
 
         Raises:
             TeamCodeFailed: it raised something; the message has the line.

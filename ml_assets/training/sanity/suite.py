@@ -79,7 +79,7 @@ def _size(subject: Subject) -> NetworkSize | None:
 
 
 def deep(request: SanityRequest, subject: Subject) -> tuple[SanityCheck, ...] | None:
-    """What every network has to keep; None on all ranks but the first."""
+    """Return what every network has to keep; None on all ranks but the first."""
     from ml_assets.training.sanity.conformance import conform  # a second more to load
 
     folder, schema = open_set(request.data, request.splits)

@@ -44,7 +44,7 @@ _RACY_NS = 2_000_000_000
 
 @dataclass(frozen=True)
 class Looked:
-    """What one look found."""
+    """Holds what one look found."""
 
     keys: tuple[Key, ...]
     """Partitions that are there and whole, in order; None: the table, where it is read whole."""

@@ -64,8 +64,8 @@ def holdout_budget(
 
 
 def made_elsewhere(release: ReleaseSpec) -> GateResult:
-    """What is asked of a model that was made elsewhere: it may have been trained on the holdout, so
-    rows that come later have to speak for it, or a person."""
+    """Return what is asked of a model that was made elsewhere: it may have been trained on the
+    holdout, so rows that come later have to speak for it, or a person."""
     fine = release.canary != "none"
     reason = "it is not known which rows the model was trained on: " + (
         "because it is in canary, rows that came after it was judged decide"

@@ -21,7 +21,7 @@ class HeldValue:
 
 
 def missing_origins(report: EvaluationReport) -> str:
-    """Why there are fewer origins than were asked for; empty where all are there."""
+    """Return why there are fewer origins than were asked for; empty where all are there."""
     return report.origins.missing if report.origins else ""
 
 

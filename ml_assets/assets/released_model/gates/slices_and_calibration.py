@@ -46,7 +46,7 @@ _MEASURES = {
 
 
 def calibration(gate: Calibrated, report: EvaluationReport) -> GateResult:
-    """How far the measure may be from that of a calibrated model."""
+    """Return how far the measure may be from that of a calibrated model."""
     what, ideal = _MEASURES[gate.measure]
     found = report.estimates.get(gate.name, ())
     seen = found[0].interval if found else None

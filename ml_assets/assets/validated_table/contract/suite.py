@@ -45,7 +45,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Contract:
-    """What a table must be to be published."""
+    """The contract of a table: what it must be to be published."""
 
     name: str
     expectations: tuple[Expectation, ...]

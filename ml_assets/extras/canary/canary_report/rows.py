@@ -80,7 +80,7 @@ class CanaryRows:
 
 
 def canary_rows(state: PipelineState, model: str) -> CanaryRows | Waiting:
-    """What the policy asks a model in canary to be scored on, as of a commit.
+    """Return what the policy asks a model in canary to be scored on, as of a commit.
 
     Raises:
         EvidenceError: nobody can tell where its holdout ended.

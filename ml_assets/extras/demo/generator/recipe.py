@@ -29,7 +29,7 @@ class _Knob(Frozen):
     until: date | None = None
 
     def holds(self, week: date) -> bool:
-        """Whether the knob is turned in a week."""
+        """Return whether the knob is turned in a week."""
         return (self.since or week) <= week <= (self.until or week)
 
     @model_validator(mode="after")
