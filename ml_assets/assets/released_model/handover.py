@@ -34,7 +34,7 @@ def handover_of(pipeline: Pipeline, release: LoadedRelease) -> Handover:
     """The document of a release; its golden vectors are predicted now, on this machine.
 
     Raises:
-        StorageError: its records are not kept any more.
+        StorageError: its records are no longer kept.
     """
     model, entry = release.model.digest, release.entry
     origin = find_origin(pipeline.store, pipeline.name, model)

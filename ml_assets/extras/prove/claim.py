@@ -77,7 +77,7 @@ class Claims:
 
         Raises:
             UnknownRun: nothing is called so, or several are.
-            StorageError: a record of it is not kept any more.
+            StorageError: a record of it is no longer kept.
         """
         if wanted == LATEST:
             return self._latest(pipeline)
@@ -254,7 +254,7 @@ class Claims:
         """The record of an input.
 
         Raises:
-            StorageError: it is not kept any more.
+            StorageError: it is no longer kept.
         """
         made = self.history.find(version, before)
         if made is None:

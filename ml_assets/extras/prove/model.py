@@ -56,7 +56,7 @@ class ModelWalk:
 
         Raises:
             Interrupted: somebody stopped it.
-            StorageError: what it began from, or was compared with, is not kept any more.
+            StorageError: what it began from, or was compared with, is no longer kept.
         """
         if claim.training_set:
             yield self._training_set(claim.training_set)

@@ -56,7 +56,7 @@ class Proof:
 
     Raises:
         UnknownRun: nothing is called so, or several are.
-        StorageError: what it was made from is not kept any more.
+        StorageError: what it was made from is no longer kept.
     """
 
     def __init__(self, settings: Settings, asked: ProofRequest, tell: Tell) -> None:
@@ -90,7 +90,7 @@ class Proof:
 
         Raises:
             OtherCode: what would make it again is not what made it.
-            StorageError: something of the claim is not kept any more.
+            StorageError: something of the claim is no longer kept.
             Interrupted: somebody stopped it.
         """
         for verdict in self._walk():

@@ -32,7 +32,7 @@ def test_three_models_in_a_row_are_told_with_the_bound_that_all_would_keep(store
     assert found
     assert found.gate == "champion"
     assert found.said == (
-        "it refused the last 3 models by the same bound, 0.01. Held to 0.034, 3 of them would have"
+        "it refused the last 3 models by the same bound, 0.01. With the bound 0.034, 3 of them would have"
         f" passed. See what else that changes: ml-assets release what-if {PIPELINE} --gate champion"
         " --bound 0.034"
     )
@@ -60,7 +60,7 @@ def test_a_higher_metric_has_its_bound_below_zero(store):
         refused(store, model, value, bound=-0.01)
     found = told(store)
     assert found
-    assert "Held to -0.031, 3 of them would have passed." in found.said
+    assert "With the bound -0.031, 3 of them would have passed." in found.said
 
 
 def test_who_failed_another_gate_too_would_not_have_passed(store):

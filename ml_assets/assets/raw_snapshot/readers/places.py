@@ -243,7 +243,7 @@ def version_of(name: str, pattern: Pattern, path: str) -> str:
     version = (pattern.fields(path) or {})[VERSION_FIELD[1:-1]]
     if not _DATE.fullmatch(version):
         raise SourceError(
-            f"{name}: {path} is no version of the table: {version!r} is not a date, written"
-            " 2013-01-31, from which on it is in force. Rename the file, or move it away."
+            f"{name}: {path} is not a version of the table: {version!r} is not a date such as"
+            " 2013-01-31, the day from which it is valid. Rename the file, or move it away."
         )
     return version
