@@ -64,7 +64,7 @@ class CleanHome:
             raise StorageError(
                 f"{pipeline} cannot be proved: the state {commit[:12]} of main, by whose ledger it"
                 " was trained or judged, was collected as old history (`ml-assets ops gc`). States"
-                " of models with a decision are kept; ML_ASSETS_RETENTION keeps the states of others"
+                " of models with a decision are kept; ML_ASSETS_RETENTION keeps those of others"
                 ' longer, such as "history=365d".'
             )
         prefixes = (f"ledger/{pipeline}/", f"certificates/{pipeline}/")

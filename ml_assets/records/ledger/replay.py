@@ -252,8 +252,8 @@ def _what_if(
     other = "" if count == len(models) else f" {len(models) - count} failed other gates, too."
     return (
         f"it refused the last {counted(len(models), 'model')} by the same bound, {bound:g}. With"
-        f" the bound {furthest:g}, {count} of them would have passed.{other} See what else that changes:"
-        f" ml-assets release what-if {pipeline} --gate {gate} --bound {furthest:g}"
+        f" the bound {furthest:g}, {count} of them would have passed.{other} See what else that"
+        f" changes: ml-assets release what-if {pipeline} --gate {gate} --bound {furthest:g}"
     )
 
 
