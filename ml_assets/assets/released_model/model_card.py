@@ -40,10 +40,10 @@ def model_card(certificate: Certificate, manifest: ModelManifest) -> str:
         "",
         "## What this proves",
         "",
-        "`ml-assets release verify FOLDER --key PUBLIC_KEY` checks every file here against the "
-        "certificate, and the certificate against the key, without a store or a network. Without "
-        "a key, it is not known who decided. The certificate proves what was decided on which "
-        "bytes, not that the gates were wise or the data true.",
+        "`ml-assets release verify FOLDER --key PUBLIC_KEY`"
+        " holds every file here to the certificate, and the certificate to the key, without a"
+        " store or a network. Without a key nothing says who decided. It says what was decided"
+        " on which bytes; it does not say that the gates were wise or that the data was true.",
         "",
     ]
     return "\n".join(lines)
@@ -74,7 +74,7 @@ def _what_it_is(manifest: ModelManifest) -> list[str]:
 def _made_from(certificate: Certificate) -> list[str]:
     found = certificate.provenance
     if found is None:
-        return ["Not stated."]
+        return ["Nobody said."]
     said = found.registered
     rows = [
         *(

@@ -32,8 +32,9 @@ def test_three_models_in_a_row_are_told_with_the_bound_that_all_would_keep(store
     assert found
     assert found.gate == "champion"
     assert found.said == (
-        "it refused the last 3 models by the same bound, 0.01. With the bound 0.034, 3 of them would"
-        f" have passed. See what else that changes: ml-assets release what-if {PIPELINE} --gate champion"
+        "it refused the last 3 models by the same bound, 0.01. With the bound 0.034, 3 of them"
+        " would have passed. See what else that changes:"
+        f" ml-assets release what-if {PIPELINE} --gate champion"
         " --bound 0.034"
     )
 
