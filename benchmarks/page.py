@@ -17,7 +17,8 @@ is short has a sentence on what stands in the way, kept beside its definition.
 
 def page(known: Sequence[Benchmark], found: Mapping[str, Result]) -> str:
     """The page: what holds and what does not, then each benchmark, then those without a run."""
-    figures = [figure for one in known if one.name in found for figure in found[one.name].figures]
+    told = [figure for one in known if one.name in found for figure in found[one.name].figures]
+    figures = [figure for figure in told if figure.aim is not None]
     short = sum(not figure.holds for figure in figures)
     without = [one.name for one in known if one.name not in found]
     parts = [
@@ -40,6 +41,8 @@ def _section(one: Benchmark, run: Result) -> str:
         f" {run.machine}; load {before:g} before, {after:g} after; {run.seconds:,.0f} s.",
         "",
     ]
+    if one.note:
+        lines += [one.note, ""]
     if run.failed:
         lines += [f"**It failed**, so that figures are missing: `{run.failed}`", ""]
     if run.figures:
@@ -49,6 +52,8 @@ def _section(one: Benchmark, run: Result) -> str:
 
 
 def _row(figure: Figure) -> str:
+    if figure.aim is None:
+        return f"| `{figure.name}` | {figure.value:.3g} | | | |"
     sign = "at most" if figure.at == "most" else "at least"
     holds = "holds" if figure.holds else "**short**"
     why = "" if figure.holds else figure.why or "not said yet"

@@ -4,14 +4,13 @@ Every run process pays the first. CPU seconds of fresh interpreters, best of fiv
 line: NAME VALUE AIM holds|short.
 """
 
-import os
-import resource
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from cost import cost
 from figures import tell
 
 RUNS = 5
@@ -70,16 +69,8 @@ def main() -> None:
 
 def cpu_seconds(code: str, settings: Mapping[str, str] | None = None, runs: int = RUNS) -> float:
     """The least CPU time of a fresh interpreter that runs the code."""
-    found: list[float] = []
-    for _ in range(runs):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [sys.executable, "-W", "ignore", "-c", code]
-        environment = {**os.environ, **(settings or {})}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else all of it is compiled each time
-        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return min(found)
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    return min(cost(command, settings or {}).cpu for _ in range(runs))
 
 
 def heavy_modules_loaded() -> int:

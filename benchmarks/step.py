@@ -1,11 +1,13 @@
 """A step of the program against a bare PyTorch loop: python benchmarks/step.py [TURNS]
 
-The same network, batch, loss, clipping and optimizer; one process, one thread. Then a language
+The same network, batch, loss, clipping and optimizer; one process, one thread. The same against a
+loop of Accelerate's, where it is installed, with a loader that takes whole batches. Then a language
 model on two processes, the bare loop with torch's own replicas. The two take turns of a few steps
 each, so that a busy machine slows both alike; CPU time, the median of the turns' ratios. One figure
 a line: NAME VALUE AIM holds|short.
 """
 
+import importlib
 import os
 import statistics
 import subprocess
@@ -13,15 +15,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import peers
 import torch
 from figures import tell
 from generated import train_request, training_set
+from input import Batch
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.parallel import Strategy
@@ -35,6 +42,8 @@ from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import StopFlags, assemble, initial_network
 from ml_assets_tests.training.texts import text_set
 
+PEERS = ("accelerate",)
+ENCODES = "Ours encodes rows as it reads them, and looks for losses that are not finite."
 ROWS = 60_000
 BATCH = 960
 MODEL = Mlp(family="mlp", width=512, depth=6, dropout=0.1)
@@ -72,12 +81,34 @@ def main() -> None:
                 tell(f"step_{strategy}_to_bare", ratio(ours, bare, turns), aim)
             print(f"bare_step_ms {1000 * cpu_seconds(bare):.0f}")
             tell("data_wait_percent", 100 * share_of_data(arrays, bare), 1)
+            in_peer(turns, data)
         finally:
             leave()
         texts = text_set(Path(folder) / "texts", 1600, CONTEXT)
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
         asked = [__file__, str(turns), texts.uri, texts.digest]
         subprocess.run([sys.executable, *torchrun, *asked], check=True)
+
+
+def in_peer(turns: int, data: Ref) -> None:
+    """Go on in Accelerate's environment, after whose packages are those of this one."""
+    if python := peers.python("accelerate"):
+        asked = [python, __file__, str(turns), data.uri, data.digest]
+        subprocess.run(asked, check=True, env={**os.environ, **peers.beside()})
+    else:
+        print(f"goes on without {peers.lack('accelerate')}")
+
+
+def beside_accelerate(turns: int, data: Ref) -> None:
+    """Our step against a loop of Accelerate's."""
+    torch.set_num_threads(1)
+    ranks = join()
+    folder, schema = open_set(data)
+    spec = TrainingSpec(batch_size=BATCH, microbatches=24, strategy="replicate", processes=1)
+    request = train_request(folder.parent / "out", data, MODEL, spec)
+    theirs = accelerate_loop(SplitArrays(folder, schema, "train"))
+    found = ratio(program(request, schema, ranks), theirs, turns)
+    tell("step_to_accelerate", found, 1.05, why=ENCODES)
 
 
 def of_two(turns: int, data: Ref) -> None:
@@ -150,14 +181,8 @@ def program(request: TrainRequest, schema: ShardSchema, ranks: Ranks) -> TakeSte
 
 def bare_loop(arrays: SplitArrays) -> TakeStep:
     """What one writes by hand: arrays in memory, a shuffled index, a module, a loop."""
-    rows = arrays.whole()
-    numeric, categorical, label = (
-        torch.from_numpy(np.ascontiguousarray(part))
-        for part in (rows.numeric, rows.categorical, rows.label)
-    )
-    torch.manual_seed(0)
-    network = BareMlp(numeric.shape[1], [int(c.max()) + 1 for c in categorical.T])
-    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-3)
+    numeric, categorical, label = tensors(arrays)
+    network, optimizer = bare_network(numeric, categorical)
     order = torch.randperm(len(label))
 
     def take(step: int) -> float:
@@ -171,6 +196,43 @@ def bare_loop(arrays: SplitArrays) -> TakeStep:
         return loss.item()
 
     return take
+
+
+def accelerate_loop(arrays: SplitArrays) -> TakeStep:
+    """The same by Accelerate, as its docs have it, on the fastest loader of ``input.py``."""
+    accelerate: Any = importlib.import_module("accelerate")
+    network, optimizer = bare_network(*tensors(arrays)[:2])
+    accelerator = accelerate.Accelerator(cpu=True)
+    rows = Batch(arrays)
+    loader = DataLoader(rows, BATCH, shuffle=True, drop_last=True, collate_fn=lambda taken: taken)
+    network, optimizer, loader = accelerator.prepare(network, optimizer, loader)
+    endless = chain.from_iterable(repeat(loader))
+
+    def take(step: int) -> float:
+        numeric, categorical, label = next(endless)
+        loss = binary_cross_entropy_with_logits(network(numeric, categorical), label)
+        optimizer.zero_grad()
+        accelerator.backward(loss)
+        accelerator.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        return loss.item()
+
+    return take
+
+
+def tensors(arrays: SplitArrays) -> list[torch.Tensor]:
+    """All numbers, categories and labels, in memory."""
+    rows = arrays.whole()
+    parts = (rows.numeric, rows.categorical, rows.label)
+    return [torch.from_numpy(np.ascontiguousarray(part)) for part in parts]
+
+
+def bare_network(
+    numeric: torch.Tensor, categorical: torch.Tensor
+) -> tuple[nn.Module, torch.optim.Optimizer]:
+    torch.manual_seed(0)
+    network = BareMlp(numeric.shape[1], [int(c.max()) + 1 for c in categorical.T])
+    return network, torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-3)
 
 
 class BareMlp(nn.Module):
@@ -193,8 +255,9 @@ class BareMlp(nn.Module):
 
 
 if __name__ == "__main__":
-    if "RANK" in os.environ:
-        of_two(int(sys.argv[1]), Ref(uri=sys.argv[2], digest=sys.argv[3]))
+    if len(sys.argv) > 2:
+        take_turns = of_two if "RANK" in os.environ else beside_accelerate
+        take_turns(int(sys.argv[1]), Ref(uri=sys.argv[2], digest=sys.argv[3]))
         sys.stdout.flush()
         os._exit(0)  # as the program itself ends: see ``leave``
     main()

@@ -1,14 +1,17 @@
 """The runner of the benchmarks: it names what is lacking, loses no crash, and writes the page."""
 
 import importlib
+import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from benchmarks import kept as kept_figures
+from benchmarks import peers
 from benchmarks.__main__ import main
 from benchmarks.catalog import HERE, benchmarks
 from benchmarks.figures import KEPT
@@ -27,20 +30,39 @@ CRASHES = GOOD.replace("nap", "fall") + "[][0]\n"
 LACKS = GOOD.replace("nap", "moon").replace(
     "from figures", "import a_package_that_nobody_has\nfrom figures"
 )
+BESIDE = GOOD.replace("nap", "tea") + (
+    'tell("tea_cups", 4)\nPEERS = ("cake",)\nNOTE = "Cake is not drunk."\n'
+)
 NEEDY = GOOD.replace("nap", "mars") + 'NEEDS = ("program a-rocket", "setting A_LANDING_PLACE")\n'
+PLANTED = {"nap": GOOD, "fall": CRASHES, "moon": LACKS, "mars": NEEDY, "tea": BESIDE}
 
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of four small benchmarks, which the runner takes for its own."""
+    """A folder of five small benchmarks, which the runner takes for its own."""
     (tmp_path / "figures.py").write_text((HERE / "figures.py").read_text())
-    for name, text in {"nap": GOOD, "fall": CRASHES, "moon": LACKS, "mars": NEEDY}.items():
+    for name, text in PLANTED.items():
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setattr("benchmarks.catalog.HERE", tmp_path)
     monkeypatch.setattr("benchmarks.__main__.benchmarks", lambda: benchmarks(tmp_path))
     monkeypatch.setattr("benchmarks.__main__.PAGE", tmp_path / "figures.md")
     monkeypatch.setattr(kept_figures, "RESULTS", tmp_path / "results")
+    monkeypatch.setenv(peers.FOLDER, str(tmp_path / "peers"))
+    monkeypatch.setitem(peers.PINS, "cake", {"package": str(_wheel(tmp_path, "1.0"))})
     return tmp_path
+
+
+def _wheel(folder: Path, version: str) -> Path:
+    """A package of one module, ``cake``."""
+    file, info = folder / f"cake-{version}-py3-none-any.whl", f"cake-{version}.dist-info"
+    with zipfile.ZipFile(file, "w") as wheel:
+        wheel.writestr("cake.py", f"VERSION = {version!r}\n")
+        wheel.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: cake\nVersion: {version}\n"
+        )
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    return file
 
 
 def test_every_file_that_tells_a_figure_is_listed(capfd: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +125,59 @@ def test_a_crash_is_told_and_kept_with_the_figures_before_it(
     assert "`mars`, `moon`" in written
 
 
+def test_a_peer_has_an_environment_of_its_own_in_the_pinned_version(
+    planted: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = "goes on without cake (python -m benchmarks peers cake)"
+    assert main([]) == 0 and goes_on in capfd.readouterr().out
+    assert main(["peers", "tart"]) == 2 and "no peer: tart" in capfd.readouterr().out
+    assert main(["peers", "cake"]) == 0
+    assert main([]) == 0 and goes_on not in capfd.readouterr().out
+    look = "import cake, importlib.util as of; print(cake.VERSION, of.find_spec('polars') is None)"
+
+    def seen(settings: dict[str, str]) -> str:
+        command = [peers.python("cake"), "-c", look]
+        return subprocess.check_output(command, env=os.environ | settings, text=True).strip()
+
+    assert seen(peers.QUIET) == "1.0 True", "it sees nothing of this environment"
+    assert seen(peers.beside()) == "1.0 False", "its own first, then those of this environment"
+    monkeypatch.setitem(peers.PINS, "cake", {"package": str(_wheel(planted, "2.0"))})
+    assert main([]) == 0 and goes_on in capfd.readouterr().out
+    assert main(["peers", "cake"]) == 0 and seen({}) == "2.0 True"
+
+
+def test_what_has_no_aim_is_neither_short_nor_counted(planted: Path) -> None:
+    assert main(["run", "tea"]) == 0
+    assert main(["page"]) == 0
+    written = (planted / "figures.md").read_text()
+    assert "2 figures with an aim: 1 hold, 1 are short." in written
+    assert "| `tea_cups` | 4 | | | |" in written
+    assert "\n\nCake is not drunk.\n\n| figure" in written
+
+
+@pytest.mark.daemon
+def test_the_trivial_graph_is_taken_without_the_peers_that_are_not_there(tmp_path: Path) -> None:
+    kept = tmp_path / "figures.jsonl"
+    settings = {peers.FOLDER: str(tmp_path), KEPT: str(kept)}
+    done = subprocess.run(
+        [sys.executable, str(HERE / "trivial.py"), "1"],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = {(one := json.loads(line))["name"]: one for line in kept.read_text().splitlines()}
+    for name in ("ours", "dagster"):
+        for turn in ("fresh", "warm"):
+            assert told[f"trivial_{name}_{turn}_cpu_s"]["value"] > 0
+    ratio = told["trivial_warm_cpu_to_dagster"]
+    assert ratio["aim"] == 1 and ratio["value"] > 0.5, "plain Dagster is a part of ours"
+    for name in ("kedro", "metaflow", "zenml"):
+        assert f"goes on without {name} (" in done.stdout
+        assert not any(name in figure for figure in told)
+
+
 def test_several_runs_are_told_by_their_median(planted: Path) -> None:
     count = planted / "count"
     (planted / "nap.py").write_text(
@@ -117,7 +192,7 @@ def test_several_runs_are_told_by_their_median(planted: Path) -> None:
 
 def test_a_strange_name_is_told(planted: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "venus"]) == 2
-    assert "no benchmark: venus; there are fall, mars, moon, nap" in capfd.readouterr().out
+    assert "no benchmark: venus; there are fall, mars, moon, nap, tea" in capfd.readouterr().out
 
 
 def test_the_page_is_what_the_kept_runs_say() -> None:

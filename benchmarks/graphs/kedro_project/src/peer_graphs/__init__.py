@@ -1,0 +1,1 @@
+"""A Kedro project with the graphs that benchmarks compare."""
