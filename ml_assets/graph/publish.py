@@ -28,7 +28,7 @@ TABLE_FILE = "data.parquet"
 
 @dataclass(frozen=True)
 class Work:
-    """What one (asset, partition) is about to be made from."""
+    """Holds what one (asset, partition) is about to be made from."""
 
     address: Address
     code_version: str
@@ -220,7 +220,7 @@ class Draft:
 
 
 def input_version(record: StageRecord, commit: CommitId) -> InputVersion:
-    """What a downstream step writes down about an input it read."""
+    """Return what a downstream step writes down about an input it read."""
     return InputVersion(
         key=record.key, partition=record.partition, version=record.data_version, commit=commit
     )

@@ -46,7 +46,9 @@ def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> lis
         if set(spec.features.columns) <= {*published}:
             return []
         rule = "the functions read columns that their tables have"
-        said = f"{one_line(str(error).splitlines()[0])}: mend the function, or declare the column"
+        said = (
+            f"{one_line(str(error).splitlines()[0])}: correct the function, or declare the column"
+        )
         key = "features.function"
         return [Mistake(file, line_of(file, key), key, repr(function), rule, said)]
     except (Exception, pl.exceptions.PanicException):  # whatever a team's function does
@@ -82,11 +84,11 @@ def number_words(folder: Path, spec: PipelineSpec) -> Iterator[str]:
             if name in spec.features.categorical and _are_numbers(values):
                 few = ", ".join(map(repr, values[:3]))
                 yield (
-                    f"features.categorical has {name!r}, and its values in {source.contract} are"
-                    f" numbers ({few}): to the model each is a word, and none is larger than"
-                    f" another\n    remedy: where size counts, cast {name!r} to Float64 in"
-                    f" {spec.features.function.partition(':')[0]} and name it under"
-                    " features.numeric"
+                    f"features.categorical has {name!r}, and its values in {source.contract} are "
+                    f"numbers ({few}): the model treats each as a category, without an order\n"
+                    f"    remedy: if their size matters, cast {name!r} to Float64 in "
+                    f"{spec.features.function.partition(':')[0]} and name it under "
+                    "features.numeric"
                 )
 
 

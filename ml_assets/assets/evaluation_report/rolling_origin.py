@@ -56,7 +56,7 @@ class EarlierRows:
 
 @dataclass(frozen=True)
 class RolledOrigins:
-    """What came of all origins, and what it cost."""
+    """Holds what came of all origins, and what it cost."""
 
     reports: OriginReports
     inputs: tuple[InputVersion, ...]

@@ -103,11 +103,13 @@ def check_features(
     )
     check_keys(checked, spec.key, "the feature rows")
     if _nulls(checked, spec.decision_at):
-        raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")
+        raise LeakError(
+            f"{spec.decision_at!r} is null in some rows: give each row the time of its decision"
+        )
     if label.query and (alone := _nulls(checked, label.query)):
         raise SpecError(
-            f"The query {label.query!r} is null in {counted(alone, 'row')}: which others do they"
-            " compete with? Fill it, or leave these rows out."
+            f"The query {label.query!r} is null in {counted(alone, 'row')}: it says which rows"
+            " compete. Fill it, or leave these rows out."
         )
     return checked
 

@@ -19,7 +19,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Hidden:
-    """What was taken from the tables before the features were made again."""
+    """Holds what was taken from the tables before the features were made again."""
 
     moment: datetime | None
     """Rows known then or later are gone; None: no row is."""

@@ -39,7 +39,7 @@ class PastTables:
     moment: datetime | None
 
     def read(self, reads: Reads, partition: str | None) -> Mapping[str, pl.LazyFrame]:
-        """What a function would have read: table name -> rows, the look-back included."""
+        """Return what a function would have read: table name -> rows, the look-back included."""
         return {
             name: pl.concat([self._table(reads, name, address) for address in addresses])
             for name, addresses in reads.addresses(partition).items()
@@ -75,7 +75,8 @@ class FutureGuard:
         build: FeatureFunction,
         rows: pl.LazyFrame,
     ) -> tuple[tuple[CheckOutcome, ...], LeakError | None]:
-        """What the guard says of a partition before it is published: its check, and its error."""
+        """Return what the guard says of a partition before it is published: its check, and its
+        error."""
         if address.partition not in self.examined:
             return (), None
         pipeline = self.reads.pipeline
@@ -93,7 +94,7 @@ def examine_future(
     build: FeatureFunction,
     rows: pl.LazyFrame,
 ) -> LeakFinding:
-    """Whether the rows of a partition are the same without what was not known at a decision.
+    """Return whether the rows of a partition are the same without what was not known at a decision.
 
     Costs what it costs to make the partition once more.
     """

@@ -139,7 +139,7 @@ class Tables:
     def read(
         self, names: Sequence[str], look_back: int, number: int | None
     ) -> dict[str, pl.LazyFrame]:
-        """What a function gets to make one partition: each table with its look-back.
+        """Return what a function gets to make one partition: each table with its look-back.
 
         Raises:
             WindowError: a partition that is looked back at is not published, or there is none.

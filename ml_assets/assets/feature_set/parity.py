@@ -55,7 +55,7 @@ class Replays:
         return (found[partition],) if partition in found else ()
 
     def refusal(self, address: Address) -> FeaturesDiffer | None:
-        """Why the partition is not published; None: nothing differs."""
+        """Return why the partition is not published; None: nothing differs."""
         failed = {key: check for key, check in self._examined().items() if not check.passed}
         if not failed:
             return None

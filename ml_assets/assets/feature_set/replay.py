@@ -53,15 +53,15 @@ class Parity:
         what = f"{counted(self.rows, 'row')} decided on at {self.moment:%Y-%m-%d %H:%M:%S} UTC"
         if self.difference:
             return (
-                f"of {what}, replayed with what was known then, {self.difference}. The function"
-                " uses what was not known yet, or other rows of its partition, or rows in no fixed"
-                " order."
+                f"of {what}, replayed with what was known then, {self.difference}. The function "
+                "uses what was not known yet, or other rows of its partition, or depends on the "
+                "order of rows."
             )
         if self.counting:
             return (
-                f"of {what}, {self.counting}. The function counts rows, not time: over a gap it"
-                " takes the values of another hour. Use lag and trailing of"
-                " ml_assets.assets.feature_set.history, or polars' windows by time."
+                f"of {what}, {self.counting}. The function counts rows, not time: across a gap it "
+                "takes the values of another hour. Use lag and trailing of "
+                "ml_assets.assets.feature_set.history, or polars' windows by time."
             )
         same = f"{what}, replayed with what was known then: the same, bit for bit"
         return f"{same}; {self.untried}" if self.untried else same

@@ -88,7 +88,8 @@ class EncodedSet:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the record says: where the set lies, its window, its rows, what guards found."""
+        """Return what the record says: where the set lies, its window, its rows, what guards
+        found."""
         holdout = self.window.holdout if self.window else ("",)
         return {
             "uri": self.ref.uri,
@@ -192,7 +193,7 @@ def encode_ahead(log: RunLog, draft: Draft) -> dict[str, Any]:
 
 
 def shards_in_words(written: Written) -> str:
-    """How many shards there are, and how many of them were there."""
+    """Return how many shards there are, and how many of them were there."""
     old = written.shards - written.encoded - written.ahead
     ahead = f", {written.ahead:,} encoded with their partitions" if written.ahead else ""
     return (
@@ -231,7 +232,7 @@ def examine_set(
     schema: ShardSchema,
     window: SplitPlan | None,
 ) -> tuple[LeakFinding, ...]:
-    """What every leak guard says of the rows of a set, and of how they were encoded."""
+    """Return what every leak guard says of the rows of a set, and of how they were encoded."""
     fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label)
     scratch = scratch_in(pipeline.scratch)
     return (*examine(rows, pipeline.spec, embargo_of(pipeline, window), scratch), fitted)

@@ -166,5 +166,5 @@ def test_what_duckdb_cannot_do_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", ["16Mi", "much"])
 def test_a_bound_is_a_size_that_an_engine_can_begin_with(memory: str) -> None:
-    with pytest.raises(ValueError, match="is no memory for an engine: write 32Mi or more"):
+    with pytest.raises(ValueError, match="is not a memory size of an engine: write 32Mi or more"):
         EngineSpec(kind="duckdb", memory=memory)

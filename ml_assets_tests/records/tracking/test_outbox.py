@@ -86,11 +86,11 @@ def entry(pipeline: str, session: str = "5e" * 32) -> OutboxEntry:
 def test_training_ends_well_though_mlflow_died_and_the_next_run_delivers_every_point_once(
     world: World, server: MlflowProcess, bereft: str
 ) -> None:
-    assert "MLflow lacks what this training told; the next run delivers it" in bereft
+    assert "MLflow lacks events of this training; the next run delivers them" in bereft
     assert (world.root / "state" / "mlflow_outbox").is_dir()
     server.start()
     again = world.cli(*THROUGH)
-    assert "MLflow was told what it lacked of irises-train-" in again
+    assert "MLflow received what it lacked of irises-train-" in again
     assert "make  " not in again, "nothing is trained again for it"
     client = MlflowClient(server.uri)
     experiment = client.get_experiment_by_name("irises")
