@@ -104,6 +104,7 @@ faults that struck alone. Seconds: how much longer the work took from the last t
 reached before the fault to the first new one after it, than where nothing struck; a command that
 is begun again is in it. Steps again: taken, lost and taken again, as far as events and heartbeats
 tell; a training of this pipeline has 240 (in pods 720), and saves every 20.
+The campaign of 2026-11-26 shared its two cores with a lot of other work: its seconds are long.
 """
 
 
