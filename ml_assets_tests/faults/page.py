@@ -56,6 +56,12 @@ KNOWN = (
         "A fault of the matrix: it gave the round up, and looked before it had ended the UI.",
     ),
     (
+        "3b3b024a",
+        "is published by",
+        "A fault of the product, mended since (issue 22): a sensor's run whose process died was"
+        " asked for by the sensor and, with a cluster's settings, by Dagster, too.",
+    ),
+    (
         _FIRST,
         "mlflow_outbox/.",
         "A fault of the product, mended since (issue 22): a note for MLflow that the full disk"
@@ -89,6 +95,8 @@ the files, the databases and the processes, and holds them to these invariants:
 - the result is that of an undisturbed run: versions of all data, the models' weights, every gate
 
 {total}
+
+A `+` behind a commit: the matrix had changed since and was not committed yet.
 
 | commit | day | machine | rounds | faults | rounds that did not hold |
 |---|---|---|---|---|---|
