@@ -12,8 +12,6 @@ from ml_assets_tests.faults.results import Played, Strike
 _FOLDERS = re.compile(r"/[^\s:]*/(?:faults-[^/\s]+/[a-z]+-\d+(?=/)|\.venv/bin/)")
 """Of this machine: a round's home, a program's."""
 _NO_SENTENCE = "debug_error_string", "Traceback"
-_FIRST = "32e0c474", "fdcb8755", "4e2c1764"
-"""The commits of the campaign of 2026-11-26: what it found is mended since."""
 KNOWN = (
     (
         "",
@@ -21,19 +19,19 @@ KNOWN = (
         "A fault of the matrix: the round broke off, and its result was not judged.",
     ),
     (
-        "4e2c1764",
+        "laptop 3304 4e2c1764",
         "the result is not that",
         "A fault of the matrix, mended since: it damaged more checkpoints than it counted, the best"
         " one, too. A warning said so, and that the next best one is used.",
     ),
     (
-        _FIRST,
+        "32e0c474",
         "the result is not that",
         "A fault of the matrix, mended since: after two kills in a row the training went on with"
         " one process instead of two. That rounds sums otherwise, and is held to 1e-5 now.",
     ),
     (
-        _FIRST,
+        "",
         "the branch ml-assets-work-",
         "A fault of the matrix, mended since: it is the hidden branch of a step that was killed or"
         " kept from the server; garbage collection deletes it a day later.",
@@ -45,13 +43,13 @@ KNOWN = (
         " was let in rightly, and nobody ended it.",
     ),
     (
-        "4e2c1764",
+        "served 4300 4e2c1764",
         "nothing went on for",
         "As it is meant: a sensor asks three times for a run whose process dies, then a person has"
         " to. The faults struck its runs more often, and in a round there is no such person.",
     ),
     (
-        "4e2c1764",
+        "served 4300 4e2c1764",
         "a process still works",
         "A fault of the matrix: it gave the round up, and looked before it had ended the UI.",
     ),
@@ -62,20 +60,20 @@ KNOWN = (
         " asked for by the sensor and, with a cluster's settings, by Dagster, too.",
     ),
     (
-        _FIRST,
+        "",
         "mlflow_outbox/.",
         "A fault of the product, mended since (issue 22): a note for MLflow that the full disk"
         " refused left its draft behind.",
     ),
     (
-        _FIRST,
+        "",
         "ended in a stack",
         "A fault of the product, mended since (issue 22): a training program that met a read-only"
         " disk called it a bug and showed its stack; its events wait now until the disk can be"
         " written.",
     ),
 )
-"""Commits, what was found there, and what it was."""
+"""Place, seed and commit, what was found there, and what it was."""
 HEAD = """\
 # What was broken on purpose, and what came of it
 
@@ -186,11 +184,10 @@ def _broken(rounds: Sequence[Played]) -> Iterator[str]:
 
 
 def _why(played: Played, what: str) -> str:
-    """What was found out about it, where somebody looked."""
-    known = (
-        why for commit, begin, why in KNOWN if played.commit.startswith(commit) and begin in what
-    )
-    return next((f" {why}" for why in known), "")
+    """What was found out about it."""
+    where = f"{played.arena} {played.seed} {played.commit}"
+    known = (why for of, begin, why in KNOWN if of in where and begin in what)
+    return " " + next(known, "Not explained yet (issue 22).")
 
 
 def _missing(struck: Sequence[tuple[Played, Strike]]) -> Iterator[str]:
