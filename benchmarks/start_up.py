@@ -62,7 +62,7 @@ def main() -> None:
         seconds_of_many_pipelines(),
         4.0,
         why="By a profile, half is Dagster's decorators, which make ten ops a pipeline and read the"
-        " signature of each function, and a tenth the digests of the code that each stage runs.",
+        " signature of each function.",
     )
     tell("seconds_trivial_asset", seconds_of_trivial_asset(), 0.1)
 

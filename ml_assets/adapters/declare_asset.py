@@ -29,12 +29,20 @@ GPU_POOL = "gpu"
 
 
 def stage_asset(
-    pipeline: Pipeline, stage: str, source: str | None = None, **more: Any
+    pipeline: Pipeline,
+    stage: str,
+    source: str | None = None,
+    code_version: str | None = None,
+    **more: Any,
 ) -> Decorator:
-    """``dg.asset`` with the attributes that every asset of a pipeline declares."""
+    """``dg.asset`` with the attributes that every asset of a pipeline declares.
+
+    Args:
+        code_version: where the step writes it down, too: it is computed once.
+    """
     partitions: dg.PartitionsDefinition | None = more.get("partitions_def")
     asset: Any = dg.asset(
-        **attributes(pipeline, stage, source),
+        **attributes(pipeline, stage, source, code_version),
         pool=pool(pipeline, stage, partitioned=partitions is not None),
         backfill_policy=_backfill_policy(pipeline, partitions),
         **more,
@@ -70,13 +78,15 @@ def journaled(pipeline: Pipeline, stage: str) -> Callable[[Step], Step]:
     return decorate
 
 
-def attributes(pipeline: Pipeline, stage: str, source: str | None = None) -> dict[str, Any]:
+def attributes(
+    pipeline: Pipeline, stage: str, source: str | None = None, code_version: str | None = None
+) -> dict[str, Any]:
     """What every asset of a pipeline declares: key, group, owner, code version, tags."""
     return {
         "key": asset_key(pipeline, stage, source),
         "group_name": pipeline.name,
         "owners": [pipeline.spec.owner],
-        "code_version": code_version_of(pipeline, stage, source),
+        "code_version": code_version or code_version_of(pipeline, stage, source),
         "tags": {"pipeline": pipeline.name, "stage": stage},
         "freshness_policy": _freshness(pipeline, stage),
         "metadata": {"dagster/code_references": _spec_file(pipeline)},

@@ -3,7 +3,7 @@ it."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -13,13 +13,15 @@ from ml_assets.graph.stage_code import function_code, stage_code
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.ensemble import RELEASE
-from ml_assets.spec.gates import FunctionBaseline
-from ml_assets.spec.leaks import FutureEvents
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.gates import FunctionBaseline, ReleaseSpec
+from ml_assets.spec.leaks import FutureEvents, LeaksSpec
 from ml_assets.spec.network_code import read_network
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
-from ml_assets.spec.training import Module
+from ml_assets.spec.training import Module, TrainingSpec
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -56,48 +58,61 @@ study."""
 
 
 def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
-    spec = pipeline.spec
-    table = spec.sources.get(source or "")
-    if table is not None:  # how old it may get, or is looked at, changes nothing in it
-        table = table.model_copy(update={"freshness": None, "settled": None})
-    # what can be predicted does not touch what is trained on, nor how much memory makes it
-    features = spec.features.model_copy(update={"subject": None, "engine": None})
-    # what is made again at the features is not asked of the training set
-    guards = spec.leaks.model_copy(update={"future_events": FutureEvents()})
-    # what is only looked at is no other model
-    training = spec.training.model_copy(update={"profile": None})
-    # how traffic is shared out is no other policy
-    release = spec.release.model_copy(update={"rollout": None})
-    parts: Mapping[str, object] = {
-        "raw_snapshot": table,
-        "validated_table": table,
-        "derived_table": [spec.tables.get(source or ""), spec.partitions],
-        "feature_set": [
-            features,
-            spec.label,
-            spec.partitions,
-            spec.leaks.future_events,
-            groups_of(spec.split),
-        ],
-        "online_features": [spec.online, spec.features.key, spec.features.decision_at],
-        "training_set": [features, spec.label, spec.split, guards],
-        "checkpoints": [spec.model, training],
-        "trained_model": [spec.model, training],
-        "evaluation_report": [spec.evaluation, *spec.gates, *_slices(spec.drift)],
-        "released_model": [release, *spec.gates],
-        "canary_report": [spec.evaluation, release, *spec.gates],
-        "promoted_model": [release, *spec.gates],
-        ONLINE_STAGE: [spec.label, spec.evaluation.block, spec.evaluation.slices],
-        PREDICTIONS_STAGE: [spec.features.key],
-        # whether it trains does not touch what it says
-        DRIFT_STAGE: spec.drift and spec.drift.model_copy(update={"retrain": None}),
-        SEARCH_STAGE: [
-            pipeline.search and pipeline.search.model_copy(update=_NO_OTHER_STUDY),
-            pipeline.declared.spec.model,
-            pipeline.declared.spec.training.model_copy(update={"profile": None}),
-        ],
-    }
-    return parts[stage]
+    spec, name = pipeline.spec, source or ""
+    if stage in ("raw_snapshot", "validated_table"):
+        table = spec.sources.get(name)
+        # how old it may get, or is looked at, changes nothing in it
+        return table and table.model_copy(update={"freshness": None, "settled": None})
+    if stage == "derived_table":
+        return [spec.tables.get(name), spec.partitions]
+    if stage == SEARCH_STAGE:
+        declared, search = pipeline.declared.spec, pipeline.search
+        study = search and search.model_copy(update=_NO_OTHER_STUDY)
+        return [study, declared.model, _training(declared)]
+    return _PARTS[stage](spec)
+
+
+def _features(spec: PipelineSpec) -> FeaturesSpec:
+    """What can be predicted does not touch what is trained on, nor how much memory makes it."""
+    return spec.features.model_copy(update={"subject": None, "engine": None})
+
+
+def _training(spec: PipelineSpec) -> TrainingSpec:
+    """What is only looked at is no other model."""
+    return spec.training.model_copy(update={"profile": None})
+
+
+def _release(spec: PipelineSpec) -> ReleaseSpec:
+    """How traffic is shared out is no other policy."""
+    return spec.release.model_copy(update={"rollout": None})
+
+
+def _guards(spec: PipelineSpec) -> LeaksSpec:
+    """What is made again at the features is not asked of the training set."""
+    return spec.leaks.model_copy(update={"future_events": FutureEvents()})
+
+
+_PARTS: Mapping[str, Callable[[PipelineSpec], object]] = {
+    "feature_set": lambda spec: [
+        _features(spec),
+        spec.label,
+        spec.partitions,
+        spec.leaks.future_events,
+        groups_of(spec.split),
+    ],
+    "online_features": lambda spec: [spec.online, spec.features.key, spec.features.decision_at],
+    "training_set": lambda spec: [_features(spec), spec.label, spec.split, _guards(spec)],
+    "checkpoints": lambda spec: [spec.model, _training(spec)],
+    "trained_model": lambda spec: [spec.model, _training(spec)],
+    "evaluation_report": lambda spec: [spec.evaluation, *spec.gates, *_slices(spec.drift)],
+    "released_model": lambda spec: [_release(spec), *spec.gates],
+    "canary_report": lambda spec: [spec.evaluation, _release(spec), *spec.gates],
+    "promoted_model": lambda spec: [_release(spec), *spec.gates],
+    ONLINE_STAGE: lambda spec: [spec.label, spec.evaluation.block, spec.evaluation.slices],
+    PREDICTIONS_STAGE: lambda spec: [spec.features.key],
+    # whether it trains does not touch what it says
+    DRIFT_STAGE: lambda spec: spec.drift and spec.drift.model_copy(update={"retrain": None}),
+}
 
 
 def _slices(drift: DriftSpec | None) -> list[object]:

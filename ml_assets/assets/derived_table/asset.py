@@ -29,6 +29,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
         declared,
         STAGE,
         table,
+        code_version=code_version,
         description=f"`{table}`, made by `{spec.function}` from {', '.join(spec.reads)}.",
         kinds={"polars"},
         deps=asset_deps(declared, reads.reads()),

@@ -31,6 +31,7 @@ def evaluation_report(declared: Pipeline) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         STAGE,
+        code_version=code_version,
         description="Metrics with intervals on rows the model never saw, beside the baselines and"
         " the champion on the same rows. The gates are checks on this asset.",
         kinds={"numpy", "scikitlearn"},

@@ -39,8 +39,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
     """The feature_set asset of a pipeline.
 
     Args:
-        encode: is handed in, for a shard decides nothing of the features: it is called where the
-            machines share an object store.
+        encode: is called where the machines share an object store; it decides nothing of a row.
     """
     spec = declared.spec
     code_version = code_version_of(declared, STAGE)
@@ -49,6 +48,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         STAGE,
+        code_version=code_version,
         description="One row per decision, made only from what was known when it was taken:"
         f" {counted(len(spec.features.numeric), 'numeric column')},"
         f" {counted(len(spec.features.categorical), 'categorical column')} and the label"

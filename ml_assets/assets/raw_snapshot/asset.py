@@ -34,6 +34,7 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
         declared,
         STAGE,
         source_name,
+        code_version=code_version,
         description=f"`{source_name}` as it was read: {_origin(source)}",
         kinds={"polars", source.kind if source.kind != "events" else "jsonl"},
         partitions_def=source_partitions(declared, source),

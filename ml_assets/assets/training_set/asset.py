@@ -42,6 +42,7 @@ def training_set(declared: Pipeline) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         STAGE,
+        code_version=code_version,
         description="Train, validation and holdout rows, encoded: the preprocessing is fitted on"
         " the training split only, and the split is checked for leaks.",
         kinds={"polars", "numpy"},

@@ -41,6 +41,7 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
         declared,
         STAGE,
         source_name,
+        code_version=code_version,
         description=f"The rows of `{source_name}` that meet the contract `{contract.name}`; the"
         " others are in quarantine, each with its reason.",
         kinds={"polars", "greatexpectations"},
