@@ -160,17 +160,18 @@ def test_what_is_owed_of_a_session_that_was_collected_is_forgotten(tmp_path: Pat
 
 def test_no_draft_of_a_note_is_left_by_a_disk_that_refuses_it_or_by_a_kill(tmp_path: Path) -> None:
     outbox, folder = Outbox(tmp_path, tmp_path / "sessions"), tmp_path / "mlflow_outbox"
+    note = entry("gone")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            outbox.note(entry("gone"))
+            outbox.note(note)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [*folder.iterdir()] == []
-    outbox.note(entry("gone"))
-    (folder / ".gone.json.0123").write_bytes(b"half")
-    outbox.forget("gone")
+    outbox.note(note)
+    (folder / f".{note.session}.json.0123").write_bytes(b"half")
+    outbox.forget(note.session)
     assert [*folder.iterdir()] == []
 
 
