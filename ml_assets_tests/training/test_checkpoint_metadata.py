@@ -96,7 +96,7 @@ def test_a_file_that_is_not_beside_it_is_not_read(folder: Path, name: Any) -> No
     placed = {MetadataIndex("model.w"): _StorageInfo(name, 0, 1)}
     described = Metadata(state_dict_metadata={}, storage_data=placed)
     (folder / ".metadata").write_bytes(pickle.dumps(described))
-    with pytest.raises(StorageError, match=r"which is not beside it|no descr"):
+    with pytest.raises(StorageError, match=r"which is not beside it|not the descr"):
         Reader(folder).read_metadata()
 
 

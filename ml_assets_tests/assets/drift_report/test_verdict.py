@@ -82,7 +82,7 @@ def test_a_bound_that_hardly_anything_exceeds_is_told_as_that() -> None:
     (told,) = [one for one in conclude([both], SPEC, {}) if one.kind == "features"]
     assert (
         "1 of 2 columns cannot alarm, x for one: hardly anything exceeds a Jensen-Shannon distance"
-        " of 1, because the periods that it is compared with differ that much by themselves"
+        " of 1, because the periods that it is compared with differ that much without drift"
     ) in told.reason
     assert told.word == "ok"
     alone = report(JudgedPeriod(period="1", rows=9, findings=(x,)))
