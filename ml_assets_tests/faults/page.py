@@ -1,16 +1,13 @@
 """docs/faults.md: what struck how often, what it cost, and what did not hold. Written by nobody."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ml_assets_tests.faults.invariants import INVARIANTS
 from ml_assets_tests.faults.matrix import ARENAS, WANTED, WHERE
-from ml_assets_tests.faults.results import Played, Strike
+from ml_assets_tests.faults.results import FOLDERS, Played, Strike
 
-_FOLDERS = re.compile(r"/[^\s:]*/(?:faults-[^/\s]+/[a-z]+-\d+(?=/)|\.venv/bin/)")
-"""Of this machine: a round's home, a program's."""
 _NO_SENTENCE = "debug_error_string", "Traceback"
 KNOWN = (
     (
@@ -165,7 +162,7 @@ def _seen(strikes: Sequence[Strike]) -> str:
 
 
 def _cell(text: str) -> str:
-    text = _FOLDERS.sub("", text)
+    text = FOLDERS.sub("", text)
     short = text if len(text) <= 160 else text[:157] + "..."
     return "`" + short.replace("|", "/").replace("`", "'") + "`" if short else "-"
 
