@@ -112,8 +112,7 @@ def new(
     settings = read_settings(rooms_to_come=True)
     if what is None and any((label, key, time, ahead, nulls)):
         raise SpecError(
-            "--label, --ahead, --key, --time and --null describe a table: name the table with "
-            "--from."
+            "--label, --ahead, --key, --time and --null describe a table: name it with --from."
         )
     check_zone(zone)
     room = _room(settings, into)
@@ -253,9 +252,7 @@ def _print_series(found: "LabelledTable") -> None:
     rows = found.frame.height / number
     print(f"series: {number:,}, one for each {', '.join(entity)}, of {rows:,.0f} rows on average")
     if rows < FEW_ROWS:
-        print(
-            "note: these are short. If the rows are about something else, name the key with --key"
-        )
+        print("note: these are short. If the rows are of something else, name the key with --key")
 
 
 def _print_source(folder: Path, found: "LabelledTable", settings: Settings, zone: str) -> None:

@@ -181,8 +181,7 @@ class _Code:
         return not self.file(package) or name not in self._parts(package)
 
     def is_beside(self, module: str) -> bool:
-        """Return whether it is of the team's folder, if anything: a folder without a file, or a
-        name."""
+        """Return whether it is of the team's folder: a folder without a file, or a name."""
         top = module.split(".")[0]
         return bool(self.file(top) or (self._folder and (self._folder / top).is_dir()))
 

@@ -153,8 +153,7 @@ class Estimate(Frozen):
 
 
 class SeedSpread(Frozen):
-    """Describes how much models differ that were trained alike, on the same rows, from other
-    seeds."""
+    """Describes how much models differ that were trained alike, from other seeds."""
 
     spec: Digest
     """The digest of what was trained: family, features, training, all but the seed."""
@@ -187,8 +186,7 @@ class ChampionComparison(Frozen):
 
 
 class Recommendation(Frozen):
-    """Says whether the model is worth its cost beside the simple one. It informs and blocks
-    nothing."""
+    """Says whether the model is worth its cost beside the simple one. It blocks nothing."""
 
     baseline: str
     """The simple model's name."""
@@ -227,8 +225,7 @@ class OriginReports(Frozen):
 
 
 class EvaluationReport(Frozen):
-    """The results of a model on the holdout. Latency is recorded elsewhere: it is not the same
-    twice."""
+    """The results of a model on the holdout. Latency, never the same twice, is elsewhere."""
 
     schema_version: Literal[1] = 1
     pipeline: str

@@ -27,29 +27,29 @@ _BY_ITSELF = ("parameters", "metric", "budget", "after_refusals")
 """Keys that fit, or do not, whatever the others of the search say."""
 PARTS = ("model", "training")
 NO_PARAMETER = {
-    "family": "a search is for one family: write a spec for each",
+    "family": "a search is over one family: write a spec for each",
     "seed": "the best seed is luck: search.seeds says how much seeds matter",
     "init_from": "it names a file",
-    "profile": "it is only for inspection",
+    "profile": "it is only looked at",
     "spot": "it says where the training runs",
-    "processes": "it distributes the work, and changes no result",
-    "strategy": "it distributes the work, and changes no result",
-    "activation_checkpointing": "it changes no result",
-    "compile": "it only changes the speed",
-    "cpu_offload": "it distributes the work, and changes no result",
-    "prefetch": "it changes no result",
+    "processes": "it says how the work is spread, and decides no number",
+    "strategy": "it says how the work is spread, and decides no number",
+    "activation_checkpointing": "it decides no number",
+    "compile": "it is for speed",
+    "cpu_offload": "it says how the work is spread, and decides no number",
+    "prefetch": "it decides no number",
     "max_steps": "a trial that learns for longer is not better: fix it in the spec",
-    "augmentation": "it is not a single value",
-    "curriculum": "it is not a single value",
-    "ensemble": "it is not a single value",
-    "distill": "it is not a single value",
-    "betas": "it is not a single value",
-    "parallel": "it distributes the work, and changes no result",
-    "hang_timeout_seconds": "it changes no result",
-    "checkpoint_minutes": "it changes no result",
-    "checkpoint_every": "it changes no result",
-    "keep_last": "it changes no result",
-    "keep_best": "it changes no result",
+    "augmentation": "it is no single value",
+    "curriculum": "it is no single value",
+    "ensemble": "it is no single value",
+    "distill": "it is no single value",
+    "betas": "it is no single value",
+    "parallel": "it says how the work is spread, and decides no number",
+    "hang_timeout_seconds": "it decides no number",
+    "checkpoint_minutes": "it decides no number",
+    "checkpoint_every": "it decides no number",
+    "keep_last": "it decides no number",
+    "keep_best": "it decides no number",
     "patience": "a trial that waits longer is not better: fix it in the spec",
     "evaluate_every": "a trial is judged at its evaluations: fix them in the spec",
 }
@@ -66,7 +66,7 @@ class Then(Frozen):
 
 
 class Prune(Frozen):
-    """Says when a hopeless trial is stopped."""
+    """When a hopeless trial is stopped."""
 
     kind: Literal["successive_halving", "hyperband", "median"]
     """The rule of pruning."""
@@ -161,18 +161,17 @@ class SearchSpec(Frozen):
 
     @property
     def size(self) -> int:
-        """Return how many settings a grid of the space has."""
+        """How many settings a grid of the space has."""
         return prod(len(one.grid()) for one in self.searched.values())
 
     def holds(self, values: Values) -> bool:
-        """Return whether these are values of the space: every field of it, and no other."""
+        """Whether these are values of the space: every field of it, and no other."""
         return set(values) == set(self.parameters) and all(
             one.holds(values[path]) for path, one in self.parameters.items()
         )
 
     def proposes(self, values: Values) -> bool:
-        """Return whether these are values that its method may come to: of a grid, its points
-        alone."""
+        """Whether these are values that its method may come to: of a grid, its points alone."""
         if self.method != "grid":
             return self.holds(values)
         return self.holds(values) and all(
@@ -181,7 +180,7 @@ class SearchSpec(Frozen):
         )
 
     def own(self, spec: PipelineSpec) -> dict[str, Value]:
-        """Return what the spec itself says of the fields of the space."""
+        """What the spec itself says of the fields of the space."""
         return {path: value_at(spec, path) for path in self.parameters}
 
 
@@ -189,10 +188,10 @@ def _method_problems(search: SearchSpec) -> list[Misfit]:
     found: list[Misfit] = []
     if search.then is not None and search.then.after >= search.trials:
         told = counted(search.trials, "trial")
-        said = f"then.after is {search.then.after} of {told}: no trial is left for it"
+        said = f"then.after is {search.then.after} of {told}: none is left for it"
         found.append(Misfit(("then", "after"), said))
     if search.then is not None and search.method in ("grid", "tpe"):
-        said = f"method {search.method} cannot be followed by another: remove 'then'"
+        said = f"method {search.method} is not followed by another: remove 'then'"
         found.append(Misfit(("then",), said))
     found += _population_problems(search)
     if search.budget is not None and not (search.budget.machine_hours or search.budget.gpu_hours):
@@ -208,7 +207,7 @@ def _method_problems(search: SearchSpec) -> list[Misfit]:
 def _population_problems(search: SearchSpec) -> list[Misfit]:
     """What a population is, and what it cannot be asked for."""
     if search.method != "population":
-        said = f"rounds belong to method: population, and this one is {search.method}: remove them"
+        said = f"rounds are of method: population, and this one is {search.method}: remove them"
         return [Misfit(("rounds",), said)] if search.rounds is not None else []
     found: list[Misfit] = []
     if search.rounds is None:
@@ -217,33 +216,28 @@ def _population_problems(search: SearchSpec) -> list[Misfit]:
         said = f"a population of {search.trials} has no worst quarter: write trials: 4 or more"
         found.append(Misfit(("trials",), said))
     if search.prune is not None:
-        said = (
-            "a population ends no trial early; its worst trials continue from its best: "
-            "remove 'prune'"
-        )
+        said = "a population ends no trial early, its worst take over from its best: remove 'prune'"
         found.append(Misfit(("prune",), said))
     if search.then is not None:
-        found.append(Misfit(("then",), "a population cannot be followed by another: remove 'then'"))
+        found.append(Misfit(("then",), "a population is not followed by another: remove 'then'"))
     if search.adopt:
         said = (
-            "a population finds a schedule over its rounds, which a spec cannot state, so "
-            "trained_model cannot be trained with it: remove 'adopt', and read the schedule on "
-            "the page of the study. method: tpe finds settings that can be adopted"
+            "what a population finds is a schedule over its rounds, which no spec can say, so that"
+            " trained_model cannot be trained by it: remove 'adopt', and read the schedule on the"
+            " page of the study. method: tpe finds settings that can be adopted"
         )
         found.append(Misfit(("adopt",), said))
     for path, one in search.searched.items():
         if one.role == "scientific":
             said = f"parameters.{path}: a member changes its settings from round to round, so that"
             at = ("parameters", path, "role")
-            found.append(
-                Misfit(at, f"{said} the effect of one cannot be isolated: write role: nuisance")
-            )
+            found.append(Misfit(at, f"{said} nothing isolates one: write role: nuisance"))
     return found
 
 
 _NOT_IN_A_ROUND = {
-    "epochs": "the rounds divide the epochs",
-    "schedule": "a round has constant settings, and the rounds are the schedule",
+    "epochs": "the rounds share the epochs out",
+    "schedule": "a round is at constant settings, and the rounds are the schedule",
     "warmup": "only the first round has one",
 }
 
@@ -251,10 +245,7 @@ _NOT_IN_A_ROUND = {
 def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
     """What of a population does not go with the spec."""
     if isinstance(spec.model, Boosted):
-        said = (
-            f"trees cannot continue from the weights of others: search {spec.model.family} "
-            "by another method"
-        )
+        said = f"trees take over no weights: {spec.model.family} is searched by another method"
         return [Misfit(("method",), f"{said}, such as tpe")]
     found: list[Misfit] = []
     if search.rounds and spec.training.epochs < search.rounds:
@@ -262,18 +253,13 @@ def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
         said = f"{' of '.join(told)}: a round is one or more"
         found.append(Misfit(("rounds",), said))
     if spec.training.max_steps is not None:
-        said = (
-            "the rounds divide the epochs, and training.max_steps would end each round: remove it"
-        )
+        said = "the rounds share the epochs out, and training.max_steps would end each: remove it"
         found.append(Misfit(("method",), said))
     for path in search.searched:
         part, _, field = path.partition(".")
         why = _NOT_IN_A_ROUND.get(field)
         if part == "model" and field != "dropout":
-            why = (
-                "a member continues from the weights of another, which would then have "
-                "another shape"
-            )
+            why = "a member takes over the weights of another, which have another shape then"
         if why:
             found.append(Misfit(("parameters", path), f"parameters.{path}: {why}: remove it"))
     return found
@@ -293,7 +279,7 @@ def with_values(spec: PipelineSpec, values: Values) -> PipelineSpec:
 
 
 def value_at(spec: PipelineSpec, path: str) -> Value:
-    """Return what a spec says in a field of its model or training."""
+    """What a spec says in a field of its model or training."""
     part, _, field = path.partition(".")
     return getattr(getattr(spec, part), field)
 
@@ -348,19 +334,19 @@ def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
     what else the search and the spec do not agree about."""
     found: list[Misfit] = []
     if search.queue_priority and not (search.queue or spec.cluster.queue):
-        said = "queue_priority needs a queue: set queue here or in the spec's cluster, or remove it"
+        said = "queue_priority is of a queue: set queue here or in the spec's cluster, or remove it"
         found.append(Misfit(("queue_priority",), said))
     if search.after_refusals and not (spec.drift and spec.drift.retrain):
-        said = "after_refusals counts the trainings of drift.retrain, and the spec has none"
+        said = "after_refusals counts what drift.retrain of the spec trains, and it has none"
         found.append(Misfit(("after_refusals",), f"{said}: remove it"))
     if search.budget and search.budget.gpu_hours and not spec.cluster.gpus_per_node:
-        said = "the spec asks for no GPU (cluster.gpus_per_node is 0), so none would"
+        said = "the spec asks for no GPU (cluster.gpus_per_node is 0), so that none would"
         found.append(Misfit(("budget", "gpu_hours"), f"{said} ever be spent: write machine_hours"))
     if search.method == "population":
         found += _no_member(search, spec)
     known = validation_metrics(spec.label.task)
     if search.metric not in known:
-        said = f"a training with this spec reports no {search.metric} of the validation split."
+        said = f"a training by this spec tells no {search.metric} of the validation split."
         told = f"{said}{did_you_mean(search.metric, known)} There are {', '.join(known)}"
         found.append(Misfit(("metric",), told))
     for path, one in search.parameters.items():
@@ -383,7 +369,7 @@ def _no_field(path: str, spec: PipelineSpec) -> str:
     if field in NO_PARAMETER:
         return f"it is not searched: {NO_PARAMETER[field]}"
     if part == "training" and field in without_meaning(spec.model):
-        return f"it has no meaning for model.family {spec.model.family!r}: remove it"
+        return f"of no meaning for model.family {spec.model.family!r}: remove it"
     return ""
 
 
@@ -404,7 +390,7 @@ def _extremes(one: Parameter) -> Sequence[tuple[str, Value]]:
 
 
 def refused(spec: PipelineSpec, values: Values, path: str) -> str:
-    """Return why the spec does not take these values; empty: it does."""
+    """Why the spec does not take these values; empty: it does."""
     known = {p: value for p, value in values.items() if not _no_field(p, spec)}
     try:
         with_values(spec, {**known, path: values[path]})

@@ -142,8 +142,7 @@ def _members(state: State, count: int) -> list[dict[str, torch.Tensor]]:
 def samples(
     folder: Path, manifest: ModelManifest, rows: SplitArrays
 ) -> tuple[tuple[int, ...], ...]:
-    """Return how a language model goes on with the first tokens of some texts; always the same
-    way."""
+    """Return how a language model continues the first tokens of some texts; always alike."""
     tokens = manifest.preprocessing.tokens
     assert tokens is not None
     network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)

@@ -247,7 +247,7 @@ def test_export_is_whole_or_absent_and_takes_nobodys_place(
 
     assert export_release(released.place, exported).new is False
     (exported / "MODEL_CARD.md").write_text("mine")
-    with pytest.raises(MlAssetsError, match="is something else"):
+    with pytest.raises(MlAssetsError, match="holds something else"):
         export_release(released.place, exported)
     assert (exported / "MODEL_CARD.md").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["export"]

@@ -151,7 +151,7 @@ def test_every_mistake_is_listed_at_once(flowers: Predictor) -> None:
     wrong = {**FLOWER, "flower": "x", "petal_length": "long", "colour": "blue"}
     del wrong["sepal_width"]
     said = refusal(flowers, wrong)
-    assert said.startswith("rows.jsonl, taken for rows of the source 'flowers'")
+    assert said.startswith("rows.jsonl, read as rows of the source 'flowers'")
     assert said.count("\n  - ") == 4
     assert "column 'sepal_width' is declared but not there" in said
     assert "column «'colour'» is there but not declared" in said
@@ -161,7 +161,7 @@ def test_every_mistake_is_listed_at_once(flowers: Predictor) -> None:
 
 def test_feature_rows_are_told_apart_and_their_mistakes_listed(orders: Predictor) -> None:
     said = refusal(orders, {"load": 3, "docks": "four", "depot": "north", "wheels": 4})
-    assert "taken for feature rows" in said
+    assert "read as feature rows" in said
     assert "column 'recent_late' is declared but not there" in said
     assert "column «'wheels'» is there but not declared" in said
     assert "column 'docks': «'four'» is not float64" in said

@@ -451,7 +451,7 @@ def test_the_label_of_every_task_is_counted_again(task: Task, tmp_path: Path) ->
         (
             "contract: orders.json",
             "contract: orders.json\n      after_event: [order]",
-            "tells the rows",
+            "identifies the rows",
         ),
     ],
 )
