@@ -115,10 +115,10 @@ def _require_plain_config(op: dg.OpDefinition) -> None:
     found = list(environment_fields(op.config_schema.config_type))
     if found:
         raise SpecError(
-            f"assets.py: {op.name} takes {', '.join(found)} from a run, and with it {{env: NAME}}:"
-            " any variable of the process. Derive its configuration from"
-            " ml_assets.adapters.run_config.RunConfig: `config_schema=Mine.form()`, and"
-            " `Mine.of(context)` where it is read."
+            f"assets.py: {op.name} takes {', '.join(found)} from a run's configuration, where "
+            "{env: NAME} reads any environment variable of the process. Derive its "
+            "configuration from ml_assets.adapters.run_config.RunConfig: "
+            "`config_schema=Mine.form()`, and `Mine.of(context)` where it is read."
         )
 
 

@@ -63,13 +63,13 @@ def one_line(text: str) -> str:
 
 
 def says(text: str) -> bool:
-    """Whether somebody's words hold a letter or a digit that is seen: who answers for something is
-    not named by blanks, marks or fillers."""
+    """Return whether somebody's words hold a letter or a digit that is seen: who answers for
+    something is not named by blanks, marks or fillers."""
     return any(one.isalnum() and "FILLER" not in unicodedata.name(one, "") for one in text)
 
 
 def answered(what: str, author: str, reason: str) -> str:
-    """Why nobody answers for an act; empty: somebody does, for a reason.
+    """Return why nobody answers for an act; empty: somebody does, for a reason.
 
     Args:
         what: the act, as a sentence begins with it.

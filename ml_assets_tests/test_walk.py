@@ -115,7 +115,7 @@ def test_an_interrupted_run_ends_in_one_line(tmp_path: Path, moment: str) -> Non
     stopped = World(tmp_path)
     irises.plant(stopped.pipelines, stopped.sources)
     code, said = stopped.stopped_at(moment, signal.SIGINT, "run", "irises")
-    assert said == "interrupted: what was made stays; run again to go on\n"
+    assert said == "interrupted: what was made is kept; run again to continue\n"
     assert code == 130
 
 

@@ -170,7 +170,7 @@ def test_history_tells_mlflow_what_a_killed_command_did_not(
     assert serving(world)["MLflow"] != first
     assert main(["release", "history", "irises"]) == 0
     said = capsys.readouterr()
-    assert "MLflow was told the stages of irises" in said.err
+    assert "MLflow received the stages of irises" in said.err
     assert "rollback to production" in said.out
     assert serving(world)["MLflow"] == first
     assert main(["release", "history", "irises"]) == 0

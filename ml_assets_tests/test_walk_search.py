@@ -52,7 +52,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     spec.write_text(spec.read_text().replace("margin: 0.3}", "margin: -1.0}"))
     found.cli("run", "irises")
     said = begin(found, "run", "irises", "--search").ends()
-    assert "make  irises/trained_model: it is trained by the winner of a search: trial" in said
+    assert (
+        "make  irises/trained_model: it is trained with the settings of a search's winner: trial"
+    ) in said
     assert "(8 of 8)" in said, "six trials, the spec's own setting and another seed"
     assert "ml-assets models search irises --open" in said
     assert "search: The validation loss of trial" in said
@@ -155,7 +157,7 @@ def test_the_model_is_proved_without_the_study(world: World) -> None:
 @pytest.mark.daemon
 def test_a_trial_is_proved_and_a_changed_program_is_not_taken_for_it(world: World) -> None:
     assert world.cli("release", "prove", "irises", "--study").startswith("equal")
-    assert "is no trial" in world.cli("release", "prove", "irises", "--study", "99", code=1)
+    assert "is not a trial" in world.cli("release", "prove", "irises", "--study", "99", code=1)
     spec = world.pipelines / "irises" / "defs.yaml"
     good = spec.read_text()
     spec.write_text(good.replace("epochs: 30", "epochs: 31"))

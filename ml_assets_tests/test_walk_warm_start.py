@@ -71,12 +71,12 @@ def test_a_file_of_the_folder_is_taken_and_one_that_is_missing_is_named(world: W
     copy.write_bytes(weights.read_bytes())
     world.cli("check", "irises")
     said = world.cli("run", "irises", "--through", "trained_model")
-    assert "its words and columns are taken as they are" in said
+    assert "its words and columns are used unchanged" in said
     assert begun_with(world) == [_sha256(copy)]
 
     copy.write_bytes(b"no tensors")
     said = world.cli("run", "irises", "--through", "trained_model", code=1)
-    assert "is no whole safetensors file" in said, "another content is another model"
+    assert "is not a complete safetensors file" in said, "another content is another model"
 
 
 def _sha256(file: Path) -> str:

@@ -66,7 +66,7 @@ def page_of_card(pipeline: Pipeline, table: str, partition: str | None) -> str:
 
 
 def address_of_table(spec: PipelineSpec, table: str) -> Address:
-    """What people call a table: a source, a derived table, feature_set or training_set.
+    """Return what people call a table: a source, a derived table, feature_set or training_set.
 
     Raises:
         StorageError: the pipeline has no such table.

@@ -37,7 +37,7 @@ def source_of(spec: PipelineSpec, table: str) -> SourceSpec:
     if table not in spec.sources:
         known = ", ".join(spec.sources)
         raise SpecError(
-            f"{spec.name} has no source {table!r} to hold to a contract; it has {known}"
+            f"{spec.name} has no source {table!r} to propose a contract for; it has {known}"
         )
     return spec.sources[table]
 
@@ -100,7 +100,7 @@ def _as_it_lies(
     if not keys:
         raise StorageError(
             f"The source {table!r} holds {f'no partition {partition}' if partition else 'nothing'}"
-            f" that is whole; it has {', '.join(str(key) for key in there[-3:]) or 'none'}."
+            f" that is complete; it has {', '.join(str(key) for key in there[-3:]) or 'none'}."
         )
     found = {key: sources.read(table, source, spans[key] if key else None) for key in keys}
     return {key: reading.frame.lazy() for key, reading in found.items()}
@@ -142,7 +142,7 @@ def write_suite(suite: Mapping[str, Any], file: Path, *, force: bool) -> None:
     text = json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
     if file.exists() and not force:
         raise SettingsError(
-            f"{file} is there already and was not touched: name another --out, or say --force."
+            f"{file} exists already and was not changed: name another --out, or pass --force."
         )
     draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:

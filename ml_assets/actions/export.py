@@ -61,9 +61,8 @@ def _baseline(pipeline: Pipeline, release: LoadedRelease) -> bytes | None:
     origin = find_origin(pipeline.store, pipeline.name, release.model.digest)
     if origin is None:
         raise StorageError(
-            f"{pipeline.name}: the baseline of model {release.model.digest[:12]} is lost: no commit"
-            " has its report any more. Release a model again: ml-assets run"
-            f" {pipeline.name} --fresh"
+            f"{pipeline.name}: the baseline of model {release.model.digest[:12]} is lost: no "
+            f"commit has its report. Release a model again: ml-assets run {pipeline.name} --fresh"
         )
     path = Address(pipeline.name, "evaluation_report").file(BASELINE_FILE)
     return pipeline.store.read_bytes(origin.commit, path)

@@ -41,7 +41,7 @@ GPUS: Mapping[str, Gpu] = {
 
 @dataclass(frozen=True)
 class OnGpu:
-    """What a training would be on one card of a type."""
+    """Holds what a training would be on one card of a type."""
 
     name: str
     memory_gb: int

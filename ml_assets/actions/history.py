@@ -67,7 +67,7 @@ class Serving:
 
 
 def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
-    """Which model was in the stage that a pipeline releases to.
+    """Return which model was in the stage that a pipeline releases to.
 
     Raises:
         NothingReleased: none was, at that time.
@@ -78,7 +78,7 @@ def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
     moved = moves(entries, stage)
     entry = serving_at(entries, at, stage)
     if entry is None:
-        said = "no model ever was" if not moved else f"the first came on {moved[0].time:{_TIME}}"
+        said = "none ever was" if not moved else f"the first came on {moved[0].time:{_TIME}}"
         raise NothingReleased(f"{pipeline.name} had no model in {stage} on {at:{_TIME}}: {said}.")
     until = next((move for move in moved if move.seq > entry.seq), None)
     return Serving(at, entry, until)

@@ -32,7 +32,7 @@ QUARANTINE_FILE = "quarantine.parquet"
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept back of one partition of a table."""
+    """Holds what is kept back of one partition of a table."""
 
     table: str
     """The source that the table is of."""
@@ -110,7 +110,7 @@ def _counted(frame: pl.LazyFrame) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the present contract says of one partition's kept rows."""
+    """Holds what the present contract says of one partition's kept rows."""
 
     kept: Kept
     passes: int
@@ -157,9 +157,9 @@ def release_rows(
     if not passing:
         said = "; ".join(f"{a.kept.partition or 'all'}: {a.why_not}" for a in answers[:3])
         raise DataRejected(
-            f"{counted(sum(a.kept.rows for a in answers), 'row', 'were')} audited again and none"
-            f" passes ({said}). Mend the contract; or mend the source, and then:"
-            f" ml-assets run {pipeline.name}"
+            f"{counted(sum(a.kept.rows for a in answers), 'row', 'were')} audited again and none "
+            f"passes ({said}). Correct the contract; or correct the source, and then: ml-assets "
+            f"run {pipeline.name}"
         )
     mark_dead_runs(instance)
     key = asset_key(pipeline, STAGE, passing[0].kept.table)

@@ -154,8 +154,8 @@ def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | N
             if record.data_version.startswith(prefix):
                 return commit.id, record.partition
     raise StorageError(
-        f"{version!r} is no commit or tag of the snapshot store and no data version of {key}."
-        f" `ml-assets status {key.split('/')[0]} --json` lists the versions of now."
+        f"{version!r} is neither a commit or tag of the snapshot store nor a data version of {key}."
+        f" `ml-assets status {key.split('/')[0]} --json` lists the current versions."
     )
 
 

@@ -45,7 +45,7 @@ class UnattendedWork(Frozen):
 
 
 class Reliability(Frozen):
-    """What ended well of all that was to run."""
+    """Holds what ended well of all that was to run."""
 
     pipeline: str
     since: datetime
@@ -64,7 +64,7 @@ class Reliability(Frozen):
 
     @property
     def causes(self) -> tuple[tuple[str, int], ...]:
-        """Why work did not end well, and how often; the most frequent first."""
+        """Return why work did not end well, and how often; the most frequent first."""
         counted = Counter(work.cause for work in self.work if work.end not in GOOD)
         return tuple(counted.most_common())
 
@@ -72,7 +72,7 @@ class Reliability(Frozen):
 def reliability(
     spec: PipelineSpec, instance: Instance, since: datetime, now: datetime
 ) -> Reliability:
-    """What a pipeline's schedules and sensors asked for since then, and how it ended."""
+    """Return what a pipeline's schedules and sensors asked for since then, and how it ended."""
     records = runs_asked_for(instance, spec.name, since)
     by_itself = [r for r in records if _asked_by(r.dagster_run)]
     pieces = list(_pieces(instance, by_itself))

@@ -16,9 +16,9 @@ _MUTATION = """mutation Reload($location: String!) {
 def reload_ui(settings: Settings) -> str:
     """Let the UI of this machine show the definitions as they are now; what came of it."""
     url = settings.ui_url
-    by_hand = "a UI that runs shows it after Deployment > Reload definitions"
+    by_hand = "a running UI shows it after Deployment > Reload definitions"
     if urlsplit(url).hostname not in ("127.0.0.1", "localhost", "::1"):
-        return f"{url} is not of this machine: {by_hand}"
+        return f"{url} is not on this machine: {by_hand}"
     question = {"query": _MUTATION, "variables": {"location": LOCATION}}
     request = urllib.request.Request(
         f"{url}/graphql",

@@ -51,7 +51,8 @@ def job_order(
 
 
 def rendered(order: JobOrder, settings: Cluster) -> tuple[str, list[Manifest]]:
-    """What would be created, in a sentence and as manifests in the order of their creation."""
+    """Return what would be created, in a sentence and as manifests in the order of their
+    creation."""
     made = manifests(order, settings)
     kinds = " and ".join(f"{one['kind']} {one['metadata']['name']}" for one in made)
     world = order.world

@@ -23,7 +23,7 @@ _FORMAT = "ml-assets"
 
 @dataclass(frozen=True)
 class ServingPlatform:
-    """Where a platform finds models, and what serves them."""
+    """Says where a platform finds models, and what serves them."""
 
     storage: str
     """Folders that were exported lie below it, as ``PIPELINE-MODEL``."""
@@ -53,7 +53,7 @@ def read_handover(folder: Path, trusted: Collection[str] | None = None) -> Hando
     keys = given_keys().trusted if trusted is None else trusted
     refused = [one.reason for one in check_bundle(folder, keys) if one.outcome == "refused"]
     if refused:
-        raise EvidenceError(f"{folder} does not hold: {' '.join(refused)}")
+        raise EvidenceError(f"{folder} does not verify: {' '.join(refused)}")
     return Handover.model_validate_json((folder / HANDOVER).read_bytes())
 
 
@@ -68,8 +68,8 @@ def rendered(told: Handover, platform: Platform, place: ServingPlatform, crd: st
 
 
 def has_list(crd: str | None) -> bool:
-    """Whether a cluster's InferenceService has a list of canaries (``spec.canary``), which its
-    standard mode takes; else ``canaryTrafficPercent``, which its serverless mode takes.
+    """Return whether a cluster's InferenceService has a list of canaries (``spec.canary``), which
+    its standard mode takes; else ``canaryTrafficPercent``, which its serverless mode takes.
 
     Raises:
         SettingsError: it is no definition of InferenceService.
@@ -218,6 +218,6 @@ def _percent(share: float) -> int:
 
 def _no_definition() -> SettingsError:
     return SettingsError(
-        "That is no definition of KServe's InferenceService with v1beta1. Get it:"
+        "That is not a definition of KServe's InferenceService with v1beta1. Get it:"
         " kubectl get crd inferenceservices.serving.kserve.io -o yaml"
     )

@@ -74,7 +74,7 @@ def free_port(first: int) -> int:
             require_free("127.0.0.1", port, "", "")
             return port
     raise SettingsError(
-        f"No port from {first} on is free, of the next {_NEAR}: choose another one for --port."
+        f"None of the {_NEAR} ports from {first} on is free: choose another with --port."
     )
 
 
@@ -193,7 +193,7 @@ _NAMES = ("127.0.0.1", "localhost", "[::1]")
 def dagster_programs(
     host: str, port: int, settings: Settings, folder: Path
 ) -> Iterator[ServerProgram]:
-    """What ``dagster dev`` starts, but for the web server, which is the guarded one."""
+    """Yield what ``dagster dev`` starts, but for the web server, which is the guarded one."""
     python, module = (sys.executable, "-m"), "ml_assets.definitions"
     socket, workspace = folder / SOCKET, folder / "workspace.yaml"
     location = {"socket": str(socket), "location_name": "ml_assets"}
@@ -247,6 +247,6 @@ def mlflow_program(settings: Settings) -> Iterator[ServerProgram]:
 
 
 def is_local(url: str) -> bool:
-    """Whether an address is one of this machine, so that we serve what is there."""
+    """Return whether an address is one of this machine, so that we serve what is there."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname in _LOCAL

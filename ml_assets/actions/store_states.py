@@ -43,7 +43,7 @@ class SnapshotState:
 
 @dataclass(frozen=True)
 class MadeTable:
-    """What was made of one (asset, partition) in a state."""
+    """Holds what was made of one (asset, partition) in a state."""
 
     key: str
     partition: str | None
@@ -83,8 +83,8 @@ def find_state(store: SnapshotStore, said: str) -> CommitId:
     near = ending or get_close_matches(said, tags, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise StorageError(
-        f"{said!r} is no name of a state of the data.{hint} A name is {MAIN}, {MAIN}~2, a tag (see"
-        " ml-assets data list), a day such as 2026-11-17, or six characters of a commit."
+        f"{said!r} is not the name of a state of the data.{hint} A name is {MAIN}, {MAIN}~2, a "
+        "tag (see ml-assets data list), a day such as 2026-11-17, or six characters of a commit."
     )
 
 
@@ -103,7 +103,7 @@ def states(store: SnapshotStore, last: int) -> list[SnapshotState]:
 
 
 def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> list[MadeTable]:
-    """What a state holds, by key and partition.
+    """Return what a state holds, by key and partition.
 
     Args:
         key: ``pipeline``, ``pipeline/stage`` or a whole asset key; None: all.
@@ -120,7 +120,8 @@ def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> li
 
 
 def differences(store: SnapshotStore, before: CommitId, after: CommitId) -> list[Difference]:
-    """What the second state holds differently, by key and partition; equal content is equal."""
+    """Return what the second state holds differently, by key and partition; equal content is
+    equal."""
     old, new = _records(store, before), _records(store, after)
     found: list[Difference] = []
     for slot in sorted(old.keys() | new.keys()):
@@ -169,8 +170,8 @@ def check_out(
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise SettingsError(
-            f"{target} holds something already; a state is checked out into a folder of its own,"
-            " so that it is all that lies there. Name another one."
+            f"{target} is not empty; a state is checked out into an empty folder, so that the "
+            "folder holds nothing else. Name another one."
         )
     wanted = list(_files(store, commit, key))
     if not wanted:

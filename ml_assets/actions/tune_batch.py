@@ -56,7 +56,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is measured, and on what.
+    """Holds what is measured, and on what.
 
     Args:
         data: the pipeline's last training set.
@@ -139,7 +139,7 @@ def open_sweep(
     if isinstance(spec.model, Boosted):
         raise SpecError(
             f"{spec.name}: model.family is {spec.model.family!r}: trees grow on all rows at once,"
-            " in one process. There is no batch to tune; training.threads is all there is."
+            " in one process. There is no batch to tune, only training.threads."
         )
     training = spec.training
     chosen = product(

@@ -59,7 +59,7 @@ def verify_folder(folder: Path, key: str | None) -> Verification:
         SettingsError: there is no such folder, or the key is none.
     """
     if not folder.is_dir():
-        raise SettingsError(f"{folder} is no folder, and no pipeline has that name.")
+        raise SettingsError(f"{folder} is neither a folder nor the name of a pipeline.")
     return Verification(str(folder), tuple(check_bundle(folder, trusted_keys(key))))
 
 
@@ -102,7 +102,7 @@ def _checks(
     pipeline: str,
     noted: tuple[int, str] | None,
 ) -> Iterator[Check]:
-    by = "signed by a key that counts" if store.keys.trusted else "not signed: no key is set"
+    by = "signed by a trusted key" if store.keys.trusted else "not signed: no key is set"
     yield Check("store", "ok", f"commit {commit[:12]} is {by}")
     try:
         entries = read(store, pipeline, commit)
@@ -160,14 +160,14 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
     pipeline, made_from = found.certificate.pipeline, found.certificate.provenance
     folder = pipeline_folders(settings).get(pipeline)
     if folder is None or made_from is None:
-        yield Check("sources", "note", f"no spec of {pipeline} is here to hold them to")
+        yield Check("sources", "note", f"no spec of {pipeline} is here to compare them with")
         return
     opened = Pipeline(load_spec(folder), folder, settings)
     yield _policy(opened, found)
     try:
         origin = find_origin(store, pipeline, found.model.digest)
         if origin is None:
-            yield Check("sources", "note", "the records of its training are not kept any more")
+            yield Check("sources", "note", "the records of its training are no longer kept")
             return
         behind = records_behind(store, origin.commit, pipeline)
     except StorageError as error:
@@ -182,7 +182,7 @@ def _policy(pipeline: Pipeline, found: LoadedRelease) -> Check:
     """Whether the gates of the spec of now decided; without which of them."""
     spec, decision = pipeline.spec, found.line.decision
     if decision is None or decision.evidence.policy == policy_digest(spec.gates, spec.release):
-        return Check("policy", "ok", "decided by the gates of the spec that lies here now")
+        return Check("policy", "ok", "decided by the gates of the present spec")
     asked = {gate.name for gate in decision.gates}
     wanted = [] if decision.canary else [gate.name for gate in spec.gates]
     missing = [name for name in wanted if name not in asked]
@@ -195,9 +195,9 @@ def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -
     on: those of the process that decided may have been changed by code that ran in it."""
     decision, spec = found.line.decision, state.spec
     if decision is None or decision.canary:
-        return Check("gates", "note", "what a canary was decided on is not decided again")
+        return Check("gates", "note", "a decision on a canary is not repeated")
     if decision.evidence.report != origin.report.data_version:
-        return Check("gates", "note", "the report that was decided on is not kept any more")
+        return Check("gates", "note", "the report behind the decision is no longer kept")
     if decision.evidence.policy != policy_digest(spec.gates, spec.release):
         return Check("gates", "note", "the spec has other gates now, so it is not decided again")
     entries = [e for e in read(state.store, state.name) if e.seq < found.line.seq]
@@ -211,7 +211,7 @@ def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -
     other = [gate.name for gate in again if was.get(gate.name) is not gate.passed]
     if other:
         said = (
-            "decided again on the same report, by the gates of here, the outcome differs for"
+            "decided again on the same report, by the gates here, the outcome differs for"
             f" {', '.join(other)}: the process that decided ran other gates"
         )
         return Check("gates", "refused", said)
@@ -241,9 +241,9 @@ def _code(
     except MlAssetsError as error:
         return Check("code", "note", str(error))
     if other:
-        said = f"made by other code or another spec than is here now: {', '.join(other)}"
+        said = f"made by other code or another spec than the present ones: {', '.join(other)}"
         return Check("code", "note", said)
-    return Check("code", "ok", "made by the spec and the code that are here now")
+    return Check("code", "ok", "made by the present spec and code")
 
 
 def _certificates(

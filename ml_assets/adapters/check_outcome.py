@@ -38,7 +38,7 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class PartitionVerdict:
-    """What an evaluation says of one of its partitions."""
+    """Holds what an evaluation says of one of its partitions."""
 
     partition: str
     verdict: Verdict
@@ -89,7 +89,7 @@ def whole_check(asset_key: dg.AssetKey, check: CheckOutcome) -> dg.AssetCheckRes
 
 
 def not_asked(key: dg.AssetCheckKey, failed: Sequence[str | None]) -> dg.AssetCheckEvaluation:
-    """What Dagster is told of a check that a run did not come to.
+    """Return what Dagster is told of a check that a run did not come to.
 
     Args:
         failed: the steps that failed before it.
@@ -106,12 +106,13 @@ def not_asked(key: dg.AssetCheckKey, failed: Sequence[str | None]) -> dg.AssetCh
 
 
 def was_asked(evaluation: dg.AssetCheckEvaluation | None) -> bool:
-    """Whether an evaluation is the answer of a check, and does not say that it was left out."""
+    """Return whether an evaluation is the answer of a check, and does not say that it was left
+    out."""
     return evaluation is None or _ASKED not in evaluation.metadata
 
 
 def partition_verdicts(metadata: Mapping[str, Any]) -> Iterator[PartitionVerdict]:
-    """What an evaluation says of each of its partitions; nothing where it names none."""
+    """Yield what an evaluation says of each of its partitions; nothing where it names none."""
     table = metadata.get(PARTITIONS)
     if isinstance(table, dg.TableMetadataValue):
         for record in table.records:

@@ -81,7 +81,7 @@ def journaled(pipeline: Pipeline, stage: str) -> Callable[[Step], Step]:
 def attributes(
     pipeline: Pipeline, stage: str, source: str | None = None, code_version: str | None = None
 ) -> dict[str, Any]:
-    """What every asset of a pipeline declares: key, group, owner, code version, tags."""
+    """Return what every asset of a pipeline declares: key, group, owner, code version, tags."""
     return {
         "key": asset_key(pipeline, stage, source),
         "group_name": pipeline.name,
@@ -110,7 +110,7 @@ def key_of(text: str) -> dg.AssetKey:
 
 
 def asset_deps(pipeline: Pipeline, reads: Iterable[tuple[str, str, int]]) -> list[dg.AssetDep]:
-    """What an asset is made from: stage, name, and how many partitions back it is read."""
+    """Return what an asset is made from: stage, name, and how many partitions back it is read."""
     found: list[dg.AssetDep] = []
     for stage, name, look_back in reads:
         key = asset_key(pipeline, stage, name)
@@ -131,7 +131,7 @@ def check_spec(
 def materialization(
     pipeline: Pipeline, stage: str, version: str, metadata: Mapping[str, Any], about: str = ""
 ) -> dg.AssetMaterialization:
-    """What Dagster is told of an asset outside of its own step."""
+    """Return what Dagster is told of an asset outside of its own step."""
     return dg.AssetMaterialization(
         asset_key(pipeline, stage),
         description=about or None,
@@ -143,14 +143,14 @@ def materialization(
 def observation(
     key: str, partition: str | None, metadata: Mapping[str, Any], about: str
 ) -> dg.AssetObservation:
-    """What is said of an asset on its page, without making it again."""
+    """Return what is said of an asset on its page, without making it again."""
     return dg.AssetObservation(
         key_of(key), description=about, partition=partition, metadata=dict(metadata)
     )
 
 
 def pool(pipeline: Pipeline, stage: str = "", *, partitioned: bool = False) -> str | None:
-    """What the runs of a stage hold while they work; the others wait in the queue.
+    """Return what the runs of a stage hold while they work; the others wait in the queue.
 
     On a laptop the pipeline: one run at a time writes it. On a cluster partitions are made side
     by side (each is published on its own), and GPUs are waited for by all pipelines together.

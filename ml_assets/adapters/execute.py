@@ -140,7 +140,9 @@ def mark_dead_runs(instance: dg.DagsterInstance) -> list[str]:
     marked: list[str] = []
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=_IN_PROGRESS)):
         if PID_TAG in run.tags and run.tags[PID_TAG] != str(os.getpid()):
-            message = f"Process {run.tags[PID_TAG]} is gone; run again to go on where it stopped."
+            message = (
+                f"Process {run.tags[PID_TAG]} is gone; run again to continue where it stopped."
+            )
             instance.report_run_failed(run, message)
             marked.append(run.run_id)
     return marked

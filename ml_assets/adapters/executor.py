@@ -44,7 +44,7 @@ def in_pods(context: dg.InitExecutorContext) -> dg.Executor:
 
 
 def launches_jobs(instance: dg.DagsterInstance) -> bool:
-    """Whether runs are Jobs of a cluster: then a step's disk is a pod's, and goes with it.
+    """Return whether runs are Jobs of a cluster: then a step's disk is a pod's, and goes with it.
 
     By the name, for asking with isinstance would import it on a laptop that does not have it.
     """

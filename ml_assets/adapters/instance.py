@@ -39,7 +39,8 @@ class Instance(dg.DagsterInstance):
 
     @staticmethod
     def config_defaults(base_dir: str) -> Mapping[str, Any]:
-        """What ``dagster.yaml`` leaves out; asked by a command, not by the processes it starts.
+        """Return what ``dagster.yaml`` leaves out; asked by a command, not by the processes it
+        starts.
 
         Raises:
             click.ClickException: in one line why there is no such instance.
@@ -103,7 +104,7 @@ def _folder(base_dir: str) -> Path:
         return Path(base_dir)
     settings = read_settings()
     home.prepare(settings)
-    _LOG.info("It is not used: the instance lies in %s, as for ml-assets.", settings.dagster_home)
+    _LOG.info("It is not used: the instance is in %s, as for ml-assets.", settings.dagster_home)
     return settings.dagster_home
 
 

@@ -64,7 +64,7 @@ def partition_metadata(
 def table_page(
     store: SnapshotStore, published: Published, address: Address, card: "Card | None" = None
 ) -> dict[str, Any]:
-    """What the newest partition of a step shows: schema, a preview, the data card.
+    """Return what the newest partition of a step shows: schema, a preview, the data card.
 
     All of a year's partitions with it would be most of what Dagster keeps of a run.
     """
@@ -80,7 +80,8 @@ def table_page(
 
 
 def recovery_metadata(attempts: int, lost: Sequence[Lost], asked: World) -> dict[str, Any]:
-    """What it took to get there: attempts, what ended the others, and what the last one ran on.
+    """Return what it took to get there: attempts, what ended the others, and what the last one ran
+    on.
 
     Args:
         asked: where the first attempt ran.
@@ -130,7 +131,7 @@ def address(url: str) -> dg.MetadataValue[Any]:
 
 
 def place(path: str) -> dg.MetadataValue[Any]:
-    """Where something lies on this machine or in a store."""
+    """Return where something lies on this machine or in a store."""
     return dg.MetadataValue.path(path)
 
 

@@ -26,7 +26,7 @@ _REPORTED = {"__source_asset_observation__": True}
 
 @dataclass(frozen=True)
 class Made:
-    """What became of one (asset, partition): published, or rejected with an error."""
+    """Holds what became of one (asset, partition): published, or rejected with an error."""
 
     published: Published | None
     metadata: Mapping[str, Any]

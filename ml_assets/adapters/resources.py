@@ -82,7 +82,7 @@ class LauncherResource(dg.ConfigurableResource):
 
 
 def outlives(instance: dg.DagsterInstance, run_id: str) -> bool:
-    """Whether a Job goes on when the process of its run is interrupted.
+    """Return whether a Job goes on when the process of its run is interrupted.
 
     A run worker that is moved to another machine, or killed, comes back and adopts it. Who cancels
     a run, or presses Ctrl-C at the command line, means the Job.

@@ -19,7 +19,8 @@ class RunConfig(BaseModel):
 
     @classmethod
     def form(cls) -> dict[str, dg.Field]:
-        """What ``config_schema`` of the asset or op is: text stays text, a number a number."""
+        """Return what ``config_schema`` of the asset or op is: text stays text, a number a
+        number."""
         return {
             name: dg.Field(
                 _plain(field.annotation),
@@ -32,7 +33,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def of(cls, context: dg.OpExecutionContext | dg.AssetExecutionContext) -> Self:
-        """What the run says."""
+        """Return what the run says."""
         return cls.model_validate(context.op_execution_context.op_config)
 
 
@@ -42,7 +43,9 @@ def _plain(annotation: Any) -> Any:
     wanted = [one for one in get_args(annotation) if one is not NoneType]
     plain = wanted[0] if optional and len(wanted) == 1 else annotation
     if plain not in (str, int, float, bool):
-        raise TypeError(f"{annotation} is no plain value: a run's configuration is of those alone.")
+        raise TypeError(
+            f"{annotation} is not a plain value: a run's configuration can hold only those."
+        )
     return dg.Noneable(plain) if optional else plain
 
 

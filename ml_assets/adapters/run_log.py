@@ -103,7 +103,7 @@ class RunLog:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it ended in a failure, or was cancelled."""
+        """Return whether it ended in a failure, or was cancelled."""
         return self.run.is_failure_or_canceled
 
     def _line(self, time: datetime, origin: str, text: str) -> Line:

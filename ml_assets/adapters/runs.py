@@ -31,7 +31,7 @@ WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
 
 @dataclass(frozen=True)
 class Selection:
-    """What one run makes."""
+    """The selection of assets that one run makes."""
 
     assets: tuple[dg.AssetKey, ...] = ()
     checks: tuple[dg.AssetCheckKey, ...] | None = None
@@ -82,7 +82,7 @@ def step_failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.D
 
 
 def name_of(run: dg.DagsterRun) -> str:
-    """How a message calls a run."""
+    """Return how a message calls a run."""
     trigger = run.tags.get(TRIGGER_TAG, "by hand")
     return f"run {run.run_id[:8]} ({trigger}, {run.status.value.lower()})"
 
@@ -97,7 +97,7 @@ def mark_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]) -> 
         run = record.dagster_run
         pid = worker_pid(instance, run)
         if run.status in AT_WORK and pid is not None and not _is_alive(pid):
-            message = f"Process {pid} is gone; run again to go on where it stopped."
+            message = f"Process {pid} is gone; run again to continue where it stopped."
             instance.report_run_failed(run, message)
             marked.append(run.run_id)
     return marked

@@ -58,7 +58,8 @@ class SameOrigin:
 
 
 def refusal(method: str, headers: Headers, *, graphql_in_address: bool = False) -> str | None:
-    """Why a request is refused, in one line; None: it may pass. Its first Host was checked before.
+    """Return why a request is refused, in one line; None: it may pass. Its first Host was checked
+    before.
 
     Args:
         method: of HTTP, or WEBSOCKET for a handshake, which may carry anything later.
@@ -85,7 +86,7 @@ def refusal(method: str, headers: Headers, *, graphql_in_address: bool = False) 
 
 
 def is_same(origin: str, host: str) -> bool:
-    """Whether host and port are the same; a proxy that ends TLS changes the scheme."""
+    """Return whether host and port are the same; a proxy that ends TLS changes the scheme."""
     try:
         parts = urlsplit(origin)
     except ValueError:  # http://[evil

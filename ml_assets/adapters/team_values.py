@@ -73,9 +73,9 @@ def _as_bytes(value: Any, step: str) -> bytes:
         text, same = "", False
     if not same:
         raise SpecError(
-            f"{step} returns a {type(value).__name__} that cannot be kept for other assets: a"
-            " polars frame is, and what JSON holds as it is (text, numbers, lists, dictionaries of"
-            " them). Nothing is pickled. Return that, or write a file and return nothing."
+            f"{step} returns a {type(value).__name__} that cannot be kept for other assets: only "
+            "a polars frame can, or what JSON can hold (text, numbers, lists, dictionaries of "
+            "them). Nothing is pickled. Return one of these, or write a file and return nothing."
         )
     return text.encode()
 

@@ -11,7 +11,7 @@ SECONDS_BETWEEN_TICKS = 60
 
 
 def broken_pipeline(folder_name: str, said: str) -> dg.Definitions:
-    """What stands in the lineage in the place of a pipeline.
+    """Return what stands in the lineage in the place of a pipeline.
 
     Args:
         said: what is wrong, with file and line.
@@ -21,9 +21,9 @@ def broken_pipeline(folder_name: str, said: str) -> dg.Definitions:
     asset = dg.AssetSpec(
         key,
         group_name=name,
-        description=f"The pipeline `{folder_name}` cannot be loaded; nothing of it runs until it is"
-        f" mended, and all others do.\n```\n{said}\n```\nMend it, then reload the definitions."
-        f" `ml-assets check {folder_name}` lists every mistake.",
+        description=f"The pipeline `{folder_name}` cannot be loaded; nothing of it runs until this"
+        f" is fixed; all other pipelines run.\n```\n{said}\n```\nFix it, then reload the"
+        f" definitions. `ml-assets check {folder_name}` lists every mistake.",
         tags={"pipeline": name},
     )
     return dg.Definitions(

@@ -87,7 +87,7 @@ def _join(*said: str) -> str:
 def trainings(
     pipeline: Pipeline, jobs: PipelineJobs, instance: dg.DagsterInstance, since: datetime
 ) -> list[datetime]:
-    """When the trainings began that drift asked for, whatever became of them."""
+    """Return when the trainings began that drift asked for, whatever became of them."""
     filters = dg.RunsFilter(
         job_name=jobs.refresh.name,
         tags={PIPELINE_TAG: pipeline.name, TRIGGER_TAG: DRIFT_TRIGGER},

@@ -70,7 +70,7 @@ def _check(declared: Pipeline, name: str, source: SourceSpec) -> dg.AssetChecksD
     @dg.asset_check(
         asset=asset_key(declared, STAGE, name),
         name=CHECK,
-        description=f"Whether the newest row, by `{source.time_column}`, is of the last {bound}.",
+        description=f"The newest row, by `{source.time_column}`, is at most {bound} old.",
     )
     def check(stores: StoresResource) -> dg.AssetCheckResult:
         found = source_freshness(stores.open(declared), name, datetime.now(UTC))

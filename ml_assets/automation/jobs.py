@@ -53,12 +53,12 @@ def pipeline_jobs(pipeline: Pipeline) -> PipelineJobs:
 
 
 def _promote_job(pipeline: Pipeline) -> AssetJob:
-    about = "Judges the model in canary on what came since, and moves it to production."
+    about = "Judges the model in canary on the rows that came since, and moves it to production."
     return _job(pipeline, "promote", [asset_key(pipeline, stage) for stage in CANARY_STAGES], about)
 
 
 def _drift_job(pipeline: Pipeline) -> AssetJob:
-    about = "Holds the newest periods to what the release was trained on."
+    about = "Compares the newest periods with what the release was trained on."
     return _job(pipeline, "drift", [asset_key(pipeline, DRIFT_STAGE)], about)
 
 
@@ -67,20 +67,20 @@ def _search_job(pipeline: Pipeline) -> AssetJob:
     adopts = pipeline.search is not None and pipeline.search.adopt
     stages = (SEARCH_STAGE, *(MODEL_STAGES[1:] if adopts else ()))
     about = (
-        "Searches for better settings; then trains, judges and releases by the winner, where the"
-        " search says so."
+        "Searches for better settings; then trains, judges and releases with the winner's "
+        "settings, where the search says so."
     )
     return _job(pipeline, "search", [asset_key(pipeline, stage) for stage in stages], about)
 
 
 def run_tags(pipeline: Pipeline, trigger: str, more: Mapping[str, str]) -> dict[str, str]:
-    """What tells on the run's page why it was started."""
+    """Return what tells on the run's page why it was started."""
     return {PIPELINE_TAG: pipeline.name, TRIGGER_TAG: trigger, **more}
 
 
 def _about(step: WalkStep) -> str:
     if step.name == "sources":
-        return "Takes in its sources and holds them to contract."
+        return "Reads its sources and checks them against their contracts."
     if step.name == "online":
         return "Serves its newest features for look-ups."
     return "Makes its features." if step.name == "features" else f"Makes its {step.name}."

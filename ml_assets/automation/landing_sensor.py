@@ -45,7 +45,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 @dataclass(frozen=True)
 class Watch:
-    """What one sensor looks at."""
+    """Holds what one sensor looks at."""
 
     trigger: str
     seen: str
@@ -73,7 +73,7 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
         if not declared or not declared.retrain:
             return ""
         if not arrived.is_all:
-            return "the model waits until each partition has been looked at"
+            return "the model waits until each partition has been checked"
         return model_candidate(pipeline, records, as_of=None, data_only=True)
 
     found, away = plan_data(pipeline, arrived, records, data_only=True)
@@ -83,7 +83,8 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
 
 
 def code_change(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
-    """What is published and would be made otherwise now, from the same receipts and window."""
+    """Return what is published and would be made otherwise now, from the same receipts and
+    window."""
     nodes = data_nodes(
         pipeline, published(pipeline, records), receipts_published(pipeline, records)
     )
@@ -144,7 +145,7 @@ def at_work(instance: dg.DagsterInstance, pipeline: Pipeline) -> str:
     records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
     gone = mark_dead(instance, records)
     busy = [r.dagster_run for r in records if r.dagster_run.run_id not in gone]
-    return f"{name_of(busy[0])} is at work on {pipeline.name}" if busy else ""
+    return f"{name_of(busy[0])} is working on {pipeline.name}" if busy else ""
 
 
 Step = tuple[AssetJob, CandidateRun | str]
@@ -186,7 +187,7 @@ def _ask(
     candidate = watch.model()
     if isinstance(candidate, str):
         cursor = cursor.keep({CANARY, DRIFT, *(candidate.place for candidate in data)})
-        settled = "" if data else "all is published as it is there"
+        settled = "" if data else "everything that is there is published"
         return skip("; ".join(filter(None, [watch.seen, *held, settled, candidate])), cursor.text)
     found = sort_out(instance, [candidate], cursor)
     if found.fresh:
@@ -218,5 +219,5 @@ def _in_words(pipeline: Pipeline, arrived: Landed) -> str:
         span = f"{counted(len(there), 'partition')} ({there[0]} to {there[-1]})"
     said = [f"{span if arrived.keys else 'all that'} landed in the sources of {pipeline.name}"]
     if as_read:
-        said.append(f"{len(as_read)} more stay as they were read")
+        said.append(f"{len(as_read)} more stay as they were last read")
     return "; ".join([*said, *arrived.waiting])

@@ -20,7 +20,7 @@ SECONDS_BETWEEN_TICKS = 60
 
 
 def runs_by_itself(declared: AutomationSpec) -> bool:
-    """Whether the spec declares anything that is to run without a person."""
+    """Return whether the spec declares anything that is to run without a person."""
     return bool(declared.refresh or declared.landing or declared.on_code_change)
 
 
@@ -41,7 +41,7 @@ def late_runs_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=asset_key(pipeline, "released_model"),
         name=CHECK,
-        description="Whether the runs that were asked for, and the refresh, have begun within"
+        description="The runs that were asked for, and the refresh, have begun within"
         f" {duration_text(pipeline.spec.automation.start_within)}.",
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:

@@ -64,7 +64,7 @@ def definitions(settings: Settings) -> dg.Definitions:
 
     @dg.sensor(
         name=NAME,
-        description="Tells of each move of a release, once, in the order of the ledger:"
+        description="Reports each move of a release once, in the order of the ledger:"
         f" {', '.join(one.shown for one in to)}.",
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,

@@ -24,7 +24,7 @@ CHECK = "resume_drill"
 
 
 def drill_check_key(pipeline: Pipeline) -> dg.AssetCheckKey:
-    """How Dagster names the check."""
+    """Return how Dagster names the check."""
     return dg.AssetCheckKey(asset_key(pipeline, "checkpoints"), CHECK)
 
 
@@ -43,7 +43,7 @@ def require_drill(pipeline: Pipeline) -> dg.AssetCheckKey:
 
 
 def drilled(instance: dg.DagsterInstance, run: str) -> bool:
-    """Whether the drill of a run passed."""
+    """Return whether the drill of a run passed."""
     logs = instance.all_logs(run, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     events = [entry.get_dagster_event() for entry in logs]
     return all(event.asset_check_evaluation_data.passed for event in events) and bool(events)
@@ -116,7 +116,7 @@ def drill_job(pipeline: Pipeline) -> AssetJob:
         drill_job_name(pipeline),
         selection=dg.AssetSelection.checks(drill_check_key(pipeline)),
         description="Kills a process of a short training, and compares its weights with those of"
-        " one that nobody killed.",
+        " one that was not killed.",
         tags=run_tags(pipeline, "by hand", {}),
     )
 
@@ -124,7 +124,7 @@ def drill_job(pipeline: Pipeline) -> AssetJob:
 def drill_schedules(declared: Pipeline, job: AssetJob) -> list[dg.ScheduleDefinition]:
     """The schedule that the spec declares."""
     timed = declared.spec.automation.resume_drill
-    described = "Proves now and then that a killed training resumes to the same weights."
+    described = "Checks at set times that a killed training resumes to the same weights."
     return timed_schedules(declared, timed, f"{CHECK}_schedule", described, job, _drill_tick)
 
 

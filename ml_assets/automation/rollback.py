@@ -11,7 +11,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 
 class RollbackConfig(RunConfig):
-    """Who asks for it, and why; both are written into the ledger."""
+    """The author and the reason of a rollback; both are written into the ledger."""
 
     author: str
     reason: str
@@ -26,7 +26,7 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
     name = f"{declared.name}__rollback"
     about = (
         f"Puts a model back in `{declared.spec.release.to}` that was there before: verified, tried,"
-        " switched and recorded. Say who asks for it and why; see `ml-assets release history`."
+        " switched and recorded. Give the author and the reason; see `ml-assets release history`."
     )
 
     @dg.op(

@@ -76,7 +76,7 @@ class Sorted:
 def sort_out(
     instance: dg.DagsterInstance, candidates: Sequence[CandidateRun], cursor: Cursor
 ) -> Sorted:
-    """Which candidates are new, changed, or lost with the process that worked on them."""
+    """Return which candidates are new, changed, or lost with the process that worked on them."""
     fresh: list[tuple[CandidateRun, int]] = []
     held: dict[str, list[str]] = {}
     for candidate in candidates:
@@ -163,7 +163,7 @@ def asked_once(
     gone = mark_dead(instance, records)
     for run in (record.dagster_run for record in records):
         if run.run_id not in gone and run.tags.get(WANTED_TAG) == wanted:
-            return dg.SkipReason(f"{name_of(run)} makes the model of {pipeline.name} already.")
+            return dg.SkipReason(f"{name_of(run)} already makes the model of {pipeline.name}.")
     return found
 
 

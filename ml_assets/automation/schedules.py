@@ -57,7 +57,7 @@ def timed_schedules(
 
 
 def cron_of(timed: Timed) -> str:
-    """When it is due, in cron's five fields."""
+    """Return when it is due, in cron's five fields."""
     return cron_expression(timed.every, timed.at, timed.cron)
 
 

@@ -25,7 +25,10 @@ DRIFT_TRIGGER = "drift"
 def search_schedules(declared: Pipeline, job: AssetJob | None) -> list[dg.ScheduleDefinition]:
     """The schedule that the search declares."""
     timed = declared.search.schedule if declared.search else None
-    described = "Asks for the study of search.yaml; skips while it would be the same one."
+    described = (
+        "Asks for the study of search.yaml; skips while the study would be the same as the "
+        "last one."
+    )
     return timed_schedules(declared, timed, "search_schedule", described, job, search_tick)
 
 
@@ -58,10 +61,7 @@ def search_after_refusals(
     if len(refused) < most or isinstance(study_is_due(own), dg.SkipReason):
         return None
     last = refused[-1]
-    why = (
-        f"the gates refused {len(refused)} trainings in a row that drift had asked for:"
-        f" {last.reason}"
-    )
+    why = f"the gates refused {len(refused)} trainings in a row that drift asked for: {last.reason}"
     return dg.RunRequest(
         run_key=digest_of([own.name, SEARCH_STAGE, last.seq])[:32],
         job_name=jobs.search.name,
@@ -101,8 +101,8 @@ def refused_in_a_row(
 
 
 def study_is_due(own: Pipeline) -> str | dg.SkipReason:
-    """Why a study on the training set of now would be another one than the last; or why it would
-    not.
+    """Return why a study on the training set of now would be another one than the last; or why it
+    would not.
 
     Args:
         own: a pipeline by its spec alone.

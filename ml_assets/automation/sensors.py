@@ -23,10 +23,10 @@ def sensors(pipeline: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefinition]
     found: list[dg.SensorDefinition] = []
     if declared.landing:
         then = ", then makes the model again" if declared.landing.retrain else ""
-        about = f"Takes in partitions that have landed in all sources, or changed there{then}."
+        about = f"Reads partitions that have landed in all sources, or changed there{then}."
         found.append(_sensor(pipeline, jobs, "landing", about, declared.landing.status))
     if declared.on_code_change:
-        about = "Makes again what other code, or another spec, made than the present one."
+        about = "Makes again what was made by other code or another spec than the present ones."
         found.append(_sensor(pipeline, jobs, "code_change", about, "running"))
     return found
 
@@ -39,7 +39,8 @@ def drift_sensors(declared: Pipeline, jobs: PipelineJobs) -> list[dg.SensorDefin
 
     @dg.sensor(
         name=f"{declared.name}__drift",
-        description="Has new periods held to the release, and trains again where drift stands.",
+        description="Compares new periods with the release's training data, and trains again if"
+        " they drifted.",
         jobs=list(jobs.all),
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus(retrain.status.upper()),

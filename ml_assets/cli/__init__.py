@@ -3,7 +3,7 @@
 import sys
 from types import TracebackType
 
-WORDS_OF_AN_INTERRUPT = "interrupted: what was made stays; run again to go on"
+WORDS_OF_AN_INTERRUPT = "interrupted: what was made is kept; run again to continue"
 _before = sys.excepthook
 
 

@@ -24,11 +24,11 @@ _DEFAULTS = ", ".join(f"{name} {time.days}d" for name, time in asdict(Retention(
 
 
 @click.command(
-    help=f"""Delete what nothing reaches any more.
+    help=f"""Delete what is old and no longer used.
 
-    Deletes what is old and reached by nothing, and says why the rest is kept. What a release, a
-    line of a ledger, a tag or work going on reaches is never deleted. The time of each kind is set
-    in ML_ASSETS_RETENTION, e.g. "checkpoints=2d history=8w"; by default: {_DEFAULTS}.
+    Deletes what is old and that nothing refers to, and says why the rest is kept. What a release,
+    a line of a ledger, a tag or running work refers to is never deleted. The time of each kind is
+    set in ML_ASSETS_RETENTION, e.g. "checkpoints=2d history=8w"; by default: {_DEFAULTS}.
     """
 )
 @click.option("--dry-run", is_flag=True, help="Delete nothing; only list what would be deleted.")
@@ -138,7 +138,7 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
             print(f"{pipeline} is retired: nothing of it is made again, but it can still be shown")
             print(f"and used to predict. To bring it back: ml-assets ops forget {pipeline} --undo")
         elif bring_back(settings, pipeline):
-            print(f"{pipeline} runs again: its sensors and schedules go on as they were")
+            print(f"{pipeline} runs again: its sensors and schedules are on again")
         else:
             print(f"{pipeline} was not retired, so there is nothing to undo")
     print(reload_ui(settings))
@@ -152,7 +152,7 @@ def reset(yes: bool) -> int:
 
     settings = read_settings()
     if not settings.home.exists():
-        print(f"{settings.home} is not there: nothing to delete")
+        print(f"{settings.home} does not exist: nothing to delete")
         return DONE
     if not yes and not _confirmed(str(settings.home)):
         print("nothing was deleted")
@@ -165,6 +165,6 @@ def reset(yes: bool) -> int:
 
 def _confirmed(folder: str) -> bool:
     if not sys.stdin.isatty():
-        print("pass --yes to delete without a question", file=sys.stderr)
+        print("pass --yes to delete without being asked", file=sys.stderr)
         return False
     return input(f"Delete {folder} and every model in it? [y/N] ").strip().lower() == "y"

@@ -33,9 +33,11 @@ def _prices(
         try:
             found[name] = float(price)
         except ValueError as error:
-            raise click.BadParameter(f"{part!r} is no price; write H100=2.5") from error
+            raise click.BadParameter(f"{part!r} is not a price; write H100=2.5") from error
         if name not in GPUS:
-            raise click.BadParameter(f"{name!r} is no type of GPU; there are {', '.join(GPUS)}")
+            raise click.BadParameter(
+                f"{name!r} is not a known type of GPU; known are {', '.join(GPUS)}"
+            )
     return found
 
 

@@ -112,7 +112,7 @@ def new(
     settings = read_settings(rooms_to_come=True)
     if what is None and any((label, key, time, ahead, nulls)):
         raise SpecError(
-            "--label, --ahead, --key, --time and --null describe a table: name it by --from."
+            "--label, --ahead, --key, --time and --null describe a table: name it with --from."
         )
     check_zone(zone)
     room = _room(settings, into)
@@ -134,14 +134,14 @@ def new(
 
         print("", *write_ci(folder, settings.sources), sep="\n")
     made = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
-    print(f"\nwritten: {', '.join(made)}; all of it is yours to change")
+    print(f"\nwritten: {', '.join(made)}; you can change all of it")
     print(f"next: ml-assets check {folder.name}, then ml-assets run {folder.name}")
     return DONE
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """What the command line says of a table; what it leaves out is found, or asked."""
+    """Holds what the command line says of a table; what it leaves out is found, or asked."""
 
     what: str | None
     label: str | None
@@ -165,12 +165,12 @@ class TableOptions:
         if what is None:
             return sample_table(self.task or "binary")
         given = self._given(what, name, settings)
-        label = self.label or _ask("What is to be predicted?", given.frame.columns)
+        label = self.label or _ask("What should be predicted?", given.frame.columns)
         if not label:
-            raise SpecError(f"What is to be predicted from {what}? Add --label COLUMN.")
+            raise SpecError(f"What should be predicted from {what}? Add --label COLUMN.")
         ahead = self.ahead
         if self.label is None and ahead is None:
-            ahead = _ask("Its value how much later (6h, 1d; empty: that of the row itself)") or None
+            ahead = _ask("How much later (6h, 1d; empty: the value in the row itself)") or None
         keys = self.key.split(",") if self.key else []
         try:
             return describe(given, label, keys, self.time, _duration(ahead), self.task)
@@ -252,7 +252,7 @@ def _print_series(found: "LabelledTable") -> None:
     rows = found.frame.height / number
     print(f"series: {number:,}, one for each {', '.join(entity)}, of {rows:,.0f} rows on average")
     if rows < FEW_ROWS:
-        print("note: these are short. If the rows are of something else, name the key by --key")
+        print("note: these are short. If the rows are of something else, name the key with --key")
 
 
 def _print_source(folder: Path, found: "LabelledTable", settings: Settings, zone: str) -> None:
@@ -282,7 +282,7 @@ def _print_source(folder: Path, found: "LabelledTable", settings: Settings, zone
     if given.zoneless:
         times = ", ".join(given.zoneless)
         are = "is" if len(given.zoneless) == 1 else "are"
-        print(f"note: {times} {are} written without a zone: taken for {zone} (--timezone)")
+        print(f"note: {times} {are} written without a zone: read as {zone} (--timezone)")
     for note in found.notes:
         print(f"note: {note}")
 

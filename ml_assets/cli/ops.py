@@ -97,7 +97,7 @@ def _tell_reliability(found: "Reliability", days: int) -> None:
     if found.share is None:
         waiting = f" {found.under_way} under way." if found.under_way else ""
         print(
-            f"{found.pipeline}: nothing has run by itself in the last"
+            f"{found.pipeline}: nothing has run automatically in the last"
             f" {counted(days, 'day')}.{waiting}"
         )
         return
@@ -144,7 +144,7 @@ def alerts_test() -> int:
     to = recipients(settings.alerts)
     if not to:
         raise SettingsError(
-            "ML_ASSETS_ALERTS is not set, so nobody is told when something is wrong."
+            "ML_ASSETS_ALERTS is not set, so no one is notified when something goes wrong."
             " Set it to the address of a webhook, or of mail, Slack and more by apprise; see"
             " docs/operate.md, Alerts."
         )
@@ -155,7 +155,7 @@ def alerts_test() -> int:
     for recipient in to:
         reason = deliver(recipient, message, _TEST_SECONDS)
         failed += reason is not None
-        print(f"{recipient.shown}: {'taken' if reason is None else f'FAILED, {reason}'}")
+        print(f"{recipient.shown}: {'accepted' if reason is None else f'FAILED, {reason}'}")
     return ERROR if failed else DONE
 
 
@@ -174,10 +174,12 @@ def alerts_list() -> None:
     with open_instance() as instance:
         record = read_told(instance.daemon_cursor_storage)
     for cause in record.open.values():
-        told = ", ".join(known.get(one, "an address of before") for one in cause.told) or "nobody"
-        print(f"{cause.since:%Y-%m-%d %H:%M} UTC  {' '.join(cause.what.split())}  (told {told})")
+        told = ", ".join(known.get(one, "an earlier address") for one in cause.told) or "nobody"
+        print(
+            f"{cause.since:%Y-%m-%d %H:%M} UTC  {' '.join(cause.what.split())}  (notified: {told})"
+        )
     if not record.open:
-        print("nothing was wrong when the sensor looked last")
+        print("nothing was wrong at the sensor's last tick")
 
 
 alerts = CommandGroup("alerts", help="Send a test alert, or list open problems.")

@@ -86,11 +86,13 @@ def moment(_context: click.Context, _parameter: click.Parameter, value: str) -> 
     try:
         found = datetime.fromisoformat(value)
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no time; write it as 2026-03-01T12:00Z") from error
+        raise click.BadParameter(
+            f"{value!r} is not a time; write it as 2026-03-01T12:00Z"
+        ) from error
     if found.tzinfo is None and len(value) == len("2026-03-01"):
         return found.replace(tzinfo=UTC)
     if found.tzinfo is None:
         raise click.BadParameter(
-            f"{value!r} does not say its time zone: add Z for UTC, or an offset such as +01:00"
+            f"{value!r} has no time zone: add Z for UTC, or an offset such as +01:00"
         )
     return found

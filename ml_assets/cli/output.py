@@ -1,5 +1,5 @@
-"""How a command prints: lines of progress, columns, pages, and rows in a format or to a file; and
-how it exits."""
+"""Prints the output of commands: lines of progress, columns, pages, and rows in a format or to a
+file; and the exit codes."""
 
 import io
 import os
@@ -73,8 +73,8 @@ def _format_of(target: Path | None, default: str) -> str:
     if found is None:
         known = ", ".join(_EXTENSIONS)
         raise SettingsError(
-            f"--output {target}: the extension {target.suffix!r} names no format; use {known},"
-            " or say --format."
+            f"--output {target}: the extension {target.suffix!r} is not a known format; use "
+            f"{known}, or say --format."
         )
     return found
 

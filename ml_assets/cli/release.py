@@ -198,8 +198,8 @@ def _replay_document(found: "Replay") -> dict[str, object]:
 @click.option(
     "--model",
     metavar="DIGEST",
-    help="The model: at least the first six characters of its digest.  [default: the one"
-    " that was decided on last]",
+    help="The model: at least the first six characters of its digest.  [default: the one "
+    "decided on last]",
 )
 @options.author
 @options.reason
@@ -292,7 +292,7 @@ def export(pipeline: str, to: Path | None) -> None:
     since = refusal_since(done.release)
     if since:
         print(f"note: {since}", file=sys.stderr)
-    print(done.folder if done.new else f"{done.folder} (it was there already, whole)")
+    print(done.folder if done.new else f"{done.folder} (already there, and complete)")
 
 
 @click.command

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from ml_assets.actions.render_release import Platform
 
 _UNHELD = (
-    "No key is given to hold the folder to (--key PUBLIC, or ML_ASSETS_TRUSTED_KEYS): anybody could"
-    " have written what is rendered here, the model to go back to included."
+    "No key was given to verify the folder with (--key PUBLIC, or ML_ASSETS_TRUSTED_KEYS): "
+    "anybody could have written what is rendered here, including the model to roll back to."
 )
 
 
@@ -18,7 +18,7 @@ _UNHELD = (
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--for", "platform", type=click.Choice(["kserve", "argo"]), required=True)
 @click.option(
-    "--storage", required=True, metavar="URI", help="The place that holds all exported folders."
+    "--storage", required=True, metavar="URI", help="The location that holds all exported folders."
 )
 @click.option(
     "--crd",

@@ -164,7 +164,7 @@ def _shown(*, verbose: bool) -> Iterator[Callable[[str], None]]:
 
 
 class Summary:
-    """What a run made and what it skipped, a line for each reason to skip."""
+    """Holds what a run made and what it skipped, a line for each reason to skip."""
 
     def __init__(self) -> None:
         self._verbs: dict[tuple[str, str], list[str]] = {}
@@ -184,7 +184,7 @@ class Summary:
         """``("made", "raw_snapshot (3 tables, 45 partitions), ...")``, then what was skipped."""
         ordered = sorted(self._verbs.items(), key=lambda one: one[0][0])
         if ordered and ordered[0][0][0] == "skip":
-            ordered = [(("make", ""), ["nothing: all of it is there"]), *ordered]
+            ordered = [(("make", ""), ["nothing: everything is up to date"]), *ordered]
         return [
             (_VERBS[verb], ", ".join(_by_stage(what)) + (f": {why}" if why else ""))
             for (verb, why), what in ordered

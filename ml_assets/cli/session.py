@@ -1,4 +1,5 @@
-"""What every command needs: settings, a prepared state folder, definitions, a Dagster instance."""
+"""Opens what every command needs: settings, a prepared state folder, definitions, a Dagster
+instance."""
 
 import os
 from collections.abc import Iterator

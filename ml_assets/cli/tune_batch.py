@@ -29,7 +29,7 @@ def _limit(context: click.Context, parameter: click.Parameter, value: str | None
     from ml_assets.spec.footprint import machine_room
 
     if not machine_room().gpus:
-        raise click.BadParameter("there is no GPU here: give megabytes of memory, 4000 say")
+        raise click.BadParameter("there is no GPU here: give megabytes of memory, such as 4000")
     return math.inf
 
 
@@ -122,11 +122,11 @@ def _advice(sweep: "Sweep", chosen: "Cell", word: str) -> str:
         return f"{lines[0]}\n  this is the {word} setting, and the spec has it already"
     if one.batch != now.batch_size:
         lines.append(
-            f"  batch_size {now.batch_size:,} -> {one.batch:,} trains another model: choose"
-            " learning_rate anew, and let the gates judge it"
+            f"  batch_size {now.batch_size:,} -> {one.batch:,} trains another model: choose "
+            "learning_rate again, and let the gates judge it"
         )
     if one.threads != now.threads:
-        lines.append("  threads changes the last bits of the weights: it trains again")
+        lines.append("  threads changes the last bits of the weights: the model is trained again")
     if one.processes != now.processes:
-        lines.append("  processes changes no model: a training goes on with it")
+        lines.append("  processes does not change the model: a training continues with it")
     return "\n".join(lines)

@@ -61,7 +61,7 @@ def ui(port: int | None, host: str) -> int:
         _tell(f"http://{host}:{port}", settings, links_here=is_local(settings.ui_url))
         if moved:
             print(
-                "Links in pages of earlier runs lead to the ports of before. To keep these, set"
+                "Links in pages of earlier runs lead to the earlier ports. To keep those, set"
                 f" ML_ASSETS_UI_URL={settings.ui_url} ML_ASSETS_REPORTS_URL={settings.reports_url}"
                 f" ML_ASSETS_MLFLOW_URL={settings.mlflow_url}",
                 flush=True,
@@ -82,7 +82,7 @@ def ui(port: int | None, host: str) -> int:
 def _tell(here: str, settings: Settings, *, links_here: bool) -> None:
     print(f"Dagster: {here}  (Ctrl-C stops all)")
     print(f"MLflow:  {settings.mlflow_url}")
-    print(f"Reports: {settings.reports_url}  (begin here: the pipelines' state)", flush=True)
+    print(f"Reports: {settings.reports_url}  (start here: the pipelines' state)", flush=True)
     if here != settings.ui_url and links_here:
         print(f"links lead to {settings.ui_url}: set ML_ASSETS_UI_URL={here}", flush=True)
 

@@ -1,1 +1,2 @@
-"""What all stages share: one pipeline's graph as plain values, publishing, inputs, metadata."""
+"""The room that all stages share: one pipeline's graph as plain values, publishing, inputs,
+metadata."""

@@ -28,7 +28,7 @@ TABLE_FILE = "data.parquet"
 
 @dataclass(frozen=True)
 class Work:
-    """What one (asset, partition) is about to be made from."""
+    """Holds what one (asset, partition) is about to be made from."""
 
     address: Address
     code_version: str
@@ -89,12 +89,15 @@ class Draft:
         return self._scratch.name
 
     def table(self, frame: "pl.DataFrame | pl.LazyFrame", key: Sequence[str]) -> None:
-        """Add the stage's table; its rows and missing values become the record's."""
+        """Add the stage's table; its rows and missing values become the record's.
+
+        Args:
+            frame: rows in memory, or of a file, which are read more than once.
+        """
         from ml_assets.store.table_files import missing_shares
 
-        whole = frame.lazy().collect()  # once, for both of what follows
-        self.rows = self.extra_table(TABLE_FILE, whole, key)
-        self.missing = missing_shares(whole)
+        self.rows = self.extra_table(TABLE_FILE, frame, key)
+        self.missing = missing_shares(frame)
 
     def card(
         self,
@@ -217,7 +220,7 @@ class Draft:
 
 
 def input_version(record: StageRecord, commit: CommitId) -> InputVersion:
-    """What a downstream step writes down about an input it read."""
+    """Return what a downstream step writes down about an input it read."""
     return InputVersion(
         key=record.key, partition=record.partition, version=record.data_version, commit=commit
     )

@@ -45,7 +45,7 @@ ResultT = TypeVar("ResultT", TrainResult, ScoreResult, MeasureResult, SanityResu
 
 @dataclass(frozen=True)
 class SessionWork(Generic[ResultT]):
-    """What a session is asked to do, whichever verb it is."""
+    """Holds what a session is asked to do, whichever verb it is."""
 
     pipeline: str
     verb: str
@@ -66,7 +66,7 @@ class SessionWork(Generic[ResultT]):
     """It is of an older program: what runs is followed, and no attempt is begun."""
 
     def name(self, attempt: int) -> str:
-        """What an operator calls an attempt."""
+        """Return what an operator calls an attempt."""
         return f"{self.pipeline}: attempt {attempt} of session {self.folder.session}"
 
 
@@ -99,17 +99,17 @@ class Follower:
         self.pass_on()
         if self.told_to_stop():
             raise TrainingInterrupted(
-                "This command stopped watching. The session goes on in a process of its own."
+                "This command stopped watching. The session continues in its own process."
             )
         time.sleep(POLL_SECONDS)
 
     def told_to_stop(self) -> bool:
-        """Whether it was ever told to."""
+        """Return whether it was ever told to."""
         self._told = self._told or self.should_stop()
         return self._told
 
     def persist(self, asked: Callable[[], T], work: SessionWork[Any], attempt: int | None) -> T:
-        """What a store says that may be away for a while.
+        """Return what a store says that may be away for a while.
 
         Args:
             asked: may be repeated.
@@ -142,7 +142,7 @@ class Follower:
             limit.within(0)
 
     def of_attempt(self, number: int) -> list[Event]:
-        """What the last attempt told, if that is its number."""
+        """Return what the last attempt told, if that is its number."""
         return [event for event in self._last if event.attempt == number]
 
 
@@ -288,8 +288,9 @@ def _warn(
     folder, attempt = work.folder, request.attempt
     error = ending.error(work.name(attempt), folder.log(attempt))
     message = (
-        f"{error}\n  Attempt {request.attempt + 1} goes on from the last whole checkpoint"
-        f" ({decision.reason})."
+        f"{error}\n"
+        f"  Attempt {request.attempt + 1} continues from the last whole checkpoint "
+        f"({decision.reason})."
     )
     lost = Lost(
         attempt=attempt,

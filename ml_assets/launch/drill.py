@@ -27,7 +27,7 @@ Opened = Callable[[], AbstractContextManager[EphemeralSession]]
 
 @dataclass(frozen=True)
 class DrillOutcome:
-    """What a drill came to."""
+    """The result of a drill."""
 
     passed: bool
     reason: str
@@ -134,8 +134,8 @@ def judged(
     seconds = (killer.went_on - killer.killed).total_seconds()
     same = outcome.resumed == outcome.undisturbed
     reason = (
-        f"Rank {killer.rank} was killed at step {killer.step} of {whole.step}; training went on"
-        f" {seconds:.0f} s later, and "
+        f"Rank {killer.rank} was killed at step {killer.step} of {whole.step}; training continued "
+        f"{seconds:.0f} s later, and "
         + ("ended in the same weights, bit for bit." if same else "ended in OTHER weights.")
     )
     return replace(outcome, passed=same, reason=reason, seconds=seconds)

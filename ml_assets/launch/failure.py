@@ -60,7 +60,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Ending:
-    """How an attempt ended without a result."""
+    """Describes how an attempt ended without a result."""
 
     cause: str
     """The kind of end in one word, for people who count them: ``exit 66``, ``SIGKILL``, or a key of
@@ -89,12 +89,12 @@ class Ending:
 
     @property
     def kind(self) -> EndKind:
-        """Whose budget it is."""
+        """Return whose budget it is."""
         return KINDS[self.then]
 
     @property
     def summary(self) -> str:
-        """What happened, with what a cluster said of it, in one line."""
+        """Return what happened, with what a cluster said of it, in one line."""
         return self.what if self.of_program or not self.words else f"{self.what}: {self.words}"
 
     def report(self, attempt: str) -> str:
@@ -144,8 +144,8 @@ TABLE: dict[int, Meaning] = {
         "stop",
     ),
     EXIT_TEAM_CODE: Meaning(
-        "the network of the pipeline's folder does not do what it has to",
-        "Mend the file that it names, in the pipeline's folder. The spec need not change.",
+        "the network in the pipeline's folder does not do what it must",
+        "Correct the file that it names, in the pipeline's folder. The spec can stay as it is.",
         "stop",
     ),
     EXIT_NOT_INSTALLED: Meaning(
@@ -155,8 +155,9 @@ TABLE: dict[int, Meaning] = {
     ),
     EXIT_OUT_OF_MEMORY: Meaning(
         "memory ran out",
-        "Lower training.batch_size and raise training.accumulate by as much (the update stays the"
-        " same), set training.strategy to shard and raise training.processes, or give it more.",
+        "Lower training.batch_size and raise training.accumulate by as much (the update stays "
+        "the same), set training.strategy to shard and raise training.processes, or give it more "
+        "memory.",
         "stop",
     ),
     EXIT_RANKS_DIFFER: Meaning(
@@ -166,17 +167,20 @@ TABLE: dict[int, Meaning] = {
     ),
     EXIT_SUPERSEDED: Meaning(
         "a newer attempt of the session began: this one is an orphan and may write nothing more",
-        "Nothing: the newer attempt goes on with the session.",
+        "Nothing: the newer attempt continues the session.",
         "stop",
     ),
     EXIT_NOT_SAVED: Meaning(
         "its last checkpoint could not be saved, or none can be read: the disk is full, or the"
         " store of the checkpoints is away",
-        "Free space there, or mend the store, and run again: it goes on from the last whole one.",
+        "Free space there, or repair the store, and run again: it continues from the last whole "
+        "one.",
         "stop",
     ),
     EXIT_SAVED_AFTER_NOTICE: Meaning(
-        "it was told to stop, saved, and stopped", "Run again to go on from there.", "interrupted"
+        "it was told to stop, saved, and stopped",
+        "Run again to continue from there.",
+        "interrupted",
     ),
     # above SIGKILL: a process that hangs is ended by it
     EXIT_PEER_SILENT: Meaning(
@@ -196,11 +200,11 @@ TABLE: dict[int, Meaning] = {
     ),
     -signal.SIGBUS: Meaning(
         "a memory-mapped file went away, or the disk or /dev/shm is full (SIGBUS)",
-        "Free space where the objects and the temporary files lie.",
+        "Free space where the objects and the temporary files are.",
         "again",
     ),
     -signal.SIGILL: Meaning(
-        "it met an instruction that this processor lacks (SIGILL)",
+        "it used an instruction that this processor lacks (SIGILL)",
         "Install a build of torch for this machine.",
         "stop",
     ),
@@ -220,12 +224,12 @@ TABLE: dict[int, Meaning] = {
     ),
     -signal.SIGTERM: Meaning(
         "it was told to stop (SIGTERM) before it could save",
-        "Run again to go on from the last whole checkpoint.",
+        "Run again to continue from the last whole checkpoint.",
         "interrupted",
     ),
     -signal.SIGINT: Meaning(
         "it was interrupted (SIGINT) before it could save",
-        "Run again to go on from the last whole checkpoint.",
+        "Run again to continue from the last whole checkpoint.",
         "interrupted",
     ),
 }
@@ -234,7 +238,7 @@ _TAIL_BYTES = 64 * 1024
 
 
 def judge(exit_code: int, events: Sequence[Event], log: Path, *, workers: bool) -> Ending:
-    """What the end of an attempt without a result means.
+    """Return what the end of an attempt without a result means.
 
     Args:
         exit_code: of the process that was started; negative: a signal.

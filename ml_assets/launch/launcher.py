@@ -147,5 +147,5 @@ class Launcher(Protocol):
         ...
 
     def known_sanity(self, job: SanityJob) -> SanityResult | None:
-        """How those sanity checks ended, if they ever did; nothing is started."""
+        """Return how those sanity checks ended, if they ever did; nothing is started."""
         ...

@@ -27,7 +27,8 @@ the nodes."""
 
 @dataclass(frozen=True)
 class Budgets:
-    """How often an attempt is made again, for each kind of end; one kind never uses up another."""
+    """Describes how often an attempt is made again, for each kind of end; one kind never uses up
+    another."""
 
     errors: int = ERROR_BUDGET
     losses: int = LOSS_BUDGET
@@ -45,13 +46,13 @@ class EndedAttempt:
 
     @property
     def then(self) -> Next:
-        """What its end calls for."""
+        """Return what its end calls for."""
         return self.ending.then
 
 
 @dataclass(frozen=True)
 class RetryDecision:
-    """Whether another attempt is made, with which processes, where, and why."""
+    """Says whether another attempt is made, with which processes, where, and why."""
 
     go_on: bool
     world: World
@@ -91,13 +92,13 @@ def _in_its_place(ended: Sequence[EndedAttempt], budgets: Budgets) -> RetryDecis
             # one that found no room in between may have been for the nodes that were avoided
             ran = [one for one in ended if one.then != "no_room"]
             row = _in_a_row(ran, lambda one: one.then == "lost" and not one.saved)
-            told = "the machines were lost, which is nobody's error"
+            told = "the machines were lost, which is no error of the training"
             return _within(row, budgets.losses, last.world, told)
         case "unstarted":
             row = _in_a_row(ended, lambda one: one.then == "unstarted")
             return _within(row, budgets.starts, last.world, "its processes never started")
         case "stop" | "interrupted" | "no_room":
-            return RetryDecision(False, last.world, "running again would not mend it")
+            return RetryDecision(False, last.world, "running again would not help")
 
 
 def _after_error(ended: Sequence[EndedAttempt], budget: int) -> RetryDecision:
@@ -154,7 +155,7 @@ def _in_a_row(ended: Sequence[EndedAttempt], alike: Callable[[EndedAttempt], boo
 
 
 def spread_over(training: TrainingSpec, procs: int) -> TrainingSpec:
-    """How a training is spread over fewer processes than its spec declares.
+    """Return how a training is spread over fewer processes than its spec declares.
 
     A hybrid needs equal groups of two or more, an axis of tensors a multiple of its length. Shards
     of the same network are the same training.

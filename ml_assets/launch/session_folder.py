@@ -56,7 +56,7 @@ class SessionFolder:
 
     @property
     def checkpoints(self) -> str:
-        """Where they lie: a folder, or an address on S3."""
+        """Return where they lie: a folder, or an address on S3."""
         if not self.kept_at:
             return f"{self.root}/checkpoints"
         if SESSION in self.kept_at:
@@ -194,7 +194,7 @@ class SessionFolder:
         return None
 
     def finished_measuring(self) -> MeasureResult | None:
-        """What a session measured."""
+        """Return what a session measured."""
         return next(self._results(MeasureResult), None)
 
     def finished_sanity(self, keys: Keys) -> SanityResult | None:
@@ -271,5 +271,5 @@ def signed_result(result: Path, keys: Keys) -> bytes | None:
 
 
 def signature_of(result: Path) -> Path:
-    """Where the signature of a result lies."""
+    """Return where the signature of a result lies."""
     return result.with_suffix(".signature.json")

@@ -38,7 +38,7 @@ class StallDetector:
         self._since = self._clock() + _NEWS_SECONDS
 
     def noticed(self, told: int) -> str | None:
-        """What stands still; None: there was a sign of life, or it may still come.
+        """Return what stands still; None: there was a sign of life, or it may still come.
 
         Before the first heartbeat the program's own limits hold: it has to find its data first.
 

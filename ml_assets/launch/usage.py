@@ -80,7 +80,7 @@ def _fetched(events: Sequence[Event]) -> int:
 
 
 def end_of(ending: Ending) -> AttemptEnd:
-    """How an attempt without a result ended, for who counts its time."""
+    """Return how an attempt without a result ended, for who counts its time."""
     if ending.code == EXIT_PEER_SILENT:
         return "stalled"
     match ending.then:
@@ -104,7 +104,8 @@ def keep_usage(folder: SessionFolder, usage: AttemptUsage) -> None:
 
 
 def session_usages(folder: SessionFolder) -> list[AttemptUsage]:
-    """What the attempts of a session used, oldest first; one that goes on is not among them."""
+    """Return what the attempts of a session used, oldest first; one that goes on is not among
+    them."""
     with folder.idle() as idle:
         numbers = attempt_numbers(folder.root)
         found = [_kept(folder, number) for number in numbers]
@@ -117,7 +118,7 @@ def session_usages(folder: SessionFolder) -> list[AttemptUsage]:
 
 
 def marks_of(events: Sequence[Event], created: datetime) -> Iterator[Mark]:
-    """Where an attempt was, each time that it said so."""
+    """Yield where an attempt was, each time that it said so."""
     before: tuple[int, int] | None = None
     for event in events:
         if isinstance(event, FirstRows):

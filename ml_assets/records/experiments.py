@@ -35,7 +35,7 @@ _LENGTHS = {"experiment": 100, "hypothesis": 1000, "goal": 1000, "note": 4000, "
 
 
 def plain_words(name: str, text: object) -> str | None:
-    """What somebody said, on one line, as long as it may be; None where nothing was said."""
+    """Return what somebody said, on one line, as long as it may be; None where nothing was said."""
     if not isinstance(text, str):
         return None
     shown = "".join(c if c.isprintable() else " " for c in text)
@@ -45,7 +45,7 @@ def plain_words(name: str, text: object) -> str | None:
 
 
 class Words(Frozen):
-    """Why a run was made, in its author's words."""
+    """Says why a run was made, in its author's words."""
 
     experiment: str | None = Field(default=None, exclude_if=unset)
     """Names what runs together try to find out."""
@@ -86,7 +86,7 @@ class Begun(Frozen):
 
 
 class TrainingUse(Frozen):
-    """What the training of one run took, and how far it came: from its own events."""
+    """Holds what the training of one run took, and how far it came: from its own events."""
 
     schema_version: Literal[1] = 1
     session: str
@@ -116,7 +116,7 @@ class FailedStep(Frozen):
 
 
 class Note(Frozen):
-    """What somebody made of a run afterwards."""
+    """A note or verdict on a run, added afterwards."""
 
     schema_version: Literal[1] = 1
     run: str
@@ -129,7 +129,7 @@ class Note(Frozen):
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run's records lie."""
+    """Says where a run's records lie."""
 
     pipeline: str
     begun: datetime
@@ -218,7 +218,9 @@ def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[RunF
     for name in sorted(files, reverse=True):
         parts = _FOLDER.fullmatch(name)
         if parts is None:
-            raise StorageError(f"{home}{name} is no folder of a run; revert what put it there.")
+            raise StorageError(
+                f"{home}{name} is not the folder of a run; revert what put it there."
+            )
         begun = datetime.strptime(parts[1], _TIME).replace(tzinfo=UTC)
         found.append(RunFolder(pipeline, begun, parts[2], frozenset(files[name])))
     return tuple(found)

@@ -121,7 +121,7 @@ def load_model(
 
 
 def provenance_in_force(store: SnapshotStore, pipeline: str, model: str) -> Provenance | None:
-    """What a model was made from, as the certificate says by which it may be used.
+    """Return what a model was made from, as the certificate says by which it may be used.
 
     Raises:
         EvidenceError: its decision or certificate does not hold.
@@ -217,7 +217,7 @@ def held_weights(folder: Path, manifest: ModelManifest) -> Path:
 
 
 def why_not(line: LedgerEntry) -> str:
-    """Why a decision does not let its model through; empty where it does."""
+    """Return why a decision does not let its model through; empty where it does."""
     decision = line.decision
     if decision is None or not decision.gates:
         return f"The decision (ledger line {line.seq}) evaluated no gate: nothing speaks for it."
@@ -259,7 +259,8 @@ def find_release(pipeline: Pipeline) -> LoadedRelease:
 
 
 def refusal_since(release: LoadedRelease) -> str:
-    """What a person is told where a later decision would not let a release through; else empty."""
+    """Return what a person is told where a later decision would not let a release through; else
+    empty."""
     since = release.refused_since
     if since is None:
         return ""
@@ -270,7 +271,8 @@ def refusal_since(release: LoadedRelease) -> str:
 
 
 def unusable(pipeline: Pipeline) -> str | None:
-    """Why the released model is refused wherever it is loaded; None where it is not, or is none."""
+    """Return why the released model is refused wherever it is loaded; None where it is not, or is
+    none."""
     try:
         find_release(pipeline)
     except NothingReleased:

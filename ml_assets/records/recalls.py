@@ -150,7 +150,8 @@ def _named(record: StageRecord, version: InputVersion) -> InputVersion:
 
 @dataclass
 class Quarantine:
-    """What the recalls of a commit reached, and what was made again from sound inputs since."""
+    """Holds what the recalls of a commit reached, and what was made again from sound inputs
+    since."""
 
     store: SnapshotStore
     commit: CommitId
@@ -196,7 +197,7 @@ class Quarantine:
 
 
 def quarantine(store: SnapshotStore, commit: CommitId) -> Quarantine:
-    """What may not be used as of a commit."""
+    """Return what may not be used as of a commit."""
     return Quarantine(store, commit, active(store, commit))
 
 
@@ -224,6 +225,6 @@ def _publish(
             if not isinstance(workspace.publish(), Conflict):
                 return
     raise StorageError(
-        f"{message}: other writers were first in {_ATTEMPTS} attempts. Nothing was written; run"
-        " again when fewer runs are going on."
+        f"{message}: other writers were first in {_ATTEMPTS} attempts. Nothing was written; run "
+        "again when fewer runs are active."
     )

@@ -91,7 +91,7 @@ def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
 
 
 def last_failure(pipeline: Pipeline) -> str | None:
-    """What failed last and stands, and why, on one line; None: nothing did.
+    """Return what failed last and stands, and why, on one line; None: nothing did.
 
     That is a partition of a data stage that was not made since, else a step of the newest run.
     """

@@ -49,13 +49,14 @@ class RunHistory:
         return found
 
     def find(self, version: InputVersion, before: datetime) -> Made | None:
-        """What was made last, before a time, with that content; by a clock that was put back since,
-        all of it was made later: then the first."""
+        """Return what was made last, before a time, with that content; by a clock that was put back
+        since, all of it was made later: then the first."""
         made = self.by_node.get(node_of(version), [])
         return next((m for m in reversed(made) if m.record.time <= before), next(iter(made), None))
 
     def newest(self, key: str, partition: str | None, before: datetime) -> Made | None:
-        """What was made last, before a time, of an (asset, partition); else the first, as above."""
+        """Return what was made last, before a time, of an (asset, partition); else the first, as
+        above."""
         made = [m for m in self.made if (m.record.key, m.record.partition) == (key, partition)]
         first = min(made, key=_time, default=None)
         return max((m for m in made if m.record.time <= before), key=_time, default=first)

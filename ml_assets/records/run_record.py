@@ -50,7 +50,7 @@ _PROJECT = _PACKAGE.parent
 
 
 class Code(Frozen):
-    """Which sources ran."""
+    """Says which sources ran."""
 
     version: str
     """The version of the package."""
@@ -64,7 +64,8 @@ class Code(Frozen):
 
 
 class Environment(Frozen):
-    """What the process ran in that made the data ready, asked for the training and judged it."""
+    """Holds what the process ran in that made the data ready, asked for the training and judged
+    it."""
 
     code: Code
     lock: Digest | None
@@ -134,7 +135,7 @@ class RunRecord(Frozen):
 
 
 def environment(settings: Settings) -> Environment:
-    """What this process runs in. It asks git, and reads a few files; nothing is imported."""
+    """Return what this process runs in. It asks git, and reads a few files; nothing is imported."""
     lock, packages = _PROJECT / "requirements.lock", all_versions()
     return Environment(
         code=_code(packages.get("ml_assets", "unknown")),
@@ -197,7 +198,7 @@ def run_record(
 
 
 def contradiction(record: RunRecord) -> str:
-    """Which of a record's own digests is not of what it says; empty where all are."""
+    """Return which of a record's own digests is not of what it says; empty where all are."""
     if digest_of(record.config) != record.config_digest:
         return "its config is not what its config_digest names"
     seed = record.config.get("training", {}).get("seed")

@@ -27,7 +27,7 @@ _USAGE = re.compile(r"usage/(.+)-a(\d+)\.json")
 
 
 class Whose(Frozen):
-    """Whose an attempt was, and what things cost then."""
+    """Says whose an attempt was, and what things cost then."""
 
     run: str
     """Dagster run id."""

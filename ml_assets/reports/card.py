@@ -78,7 +78,7 @@ def card_page(card: Card, ways: Mapping[str, str]) -> str:
 
 
 def facts_table(card: Card) -> Table:
-    """What one looks at first."""
+    """Return what one looks at first."""
     seen = card.statistics
     holes = [column for column in seen.columns if column.missing]
     rows = [
@@ -96,7 +96,7 @@ def facts_table(card: Card) -> Table:
 
 
 def distributions(card: Card) -> list[Picture]:
-    """How the values of each column lie, so many columns a picture."""
+    """Return how the values of each column lie, so many columns a picture."""
     seen = [column for column in card.statistics.columns if column.kind != "other"]
     found: list[Picture] = []
     for start in range(0, len(seen), STRIPS):

@@ -43,7 +43,8 @@ def rows_at_a_glance(records: Sequence[StageRecord]) -> str:
 
 
 def contract_at_a_glance(records: Sequence[StageRecord]) -> str:
-    """How many rows passed their contract, with a warning or without, and how many did not."""
+    """Return how many rows passed their contract, with a warning or without, and how many did
+    not."""
     passed, warned, kept = (sum(counts) for counts in _judged(records))
     bars = [("passed", passed), ("warned", warned), ("quarantined", kept)]
     title = "Rows against the contract"
@@ -51,7 +52,7 @@ def contract_at_a_glance(records: Sequence[StageRecord]) -> str:
 
 
 def labels_at_a_glance(records: Sequence[StageRecord]) -> str:
-    """What is to be learned, by partition: the label rate or its mean; else the rows."""
+    """Return what is to be learned, by partition: the label rate or its mean; else the rows."""
     told = [record.attributes.get("label_rate", {}) for record in records]
     for name in ("label_rate", "label_mean"):
         values = [rates[name] for rates in told if name in rates]
@@ -67,7 +68,7 @@ def _line(title: str, values: Sequence[float], name: str, low: float | None = No
 
 
 def table_pictures(records: Sequence[StageRecord]) -> list[Picture]:
-    """What a table holds: rows and missing values, by partition.
+    """Return what a table holds: rows and missing values, by partition.
 
     Args:
         records: of the partitions, oldest first; or the one of a table that is read whole.
@@ -76,7 +77,7 @@ def table_pictures(records: Sequence[StageRecord]) -> list[Picture]:
 
 
 def contract_pictures(records: Sequence[StageRecord]) -> list[Picture]:
-    """How the rows met their contract: passed, warned and quarantined, for which reasons."""
+    """Return how the rows met their contract: passed, warned and quarantined, for which reasons."""
     return [
         *_contract(records),
         *_rows_kept_back(records),
@@ -86,7 +87,7 @@ def contract_pictures(records: Sequence[StageRecord]) -> list[Picture]:
 
 
 def feature_pictures(records: Sequence[StageRecord]) -> list[Picture]:
-    """What is to be learned from what: labels, rows and missing values, by partition."""
+    """Return what is to be learned from what: labels, rows and missing values, by partition."""
     return [*_labels(records), *_classes(records), *_rows(records), *_missing(records)]
 
 
@@ -159,7 +160,7 @@ def _reasons(records: Sequence[StageRecord]) -> list[Picture]:
         ]
         span = (records[0].partition or "", records[-1].partition or "")
         chart = spark_chart("Quarantined rows by reason and partition", sparks, span)
-        words = "Rows that each check keeps back, each on a scale of its own: the last, and all."
+        words = "Rows that each check keeps back, each on its own scale: the last, and all."
     else:
         bars = [Bar(name, float(total[name]), tone="bad") for name in ranked]
         chart = bar_chart("Quarantined rows by reason", bars, start=0.0, digits=0)
@@ -186,7 +187,7 @@ def _missing(records: Sequence[StageRecord]) -> list[Picture]:
         ]
         span = (told[0].partition or "", told[-1].partition or "")
         chart = spark_chart("Missing values by partition", sparks, span)
-        words = "Share of a column's values, each on a scale of its own: the last, and the highest."
+        words = "Share of a column's values, each on its own scale: the last, and the highest."
     else:
         bars = [Bar(name, most[name]) for name in ranked]
         chart = bar_chart("Missing values", bars, start=0.0, digits=1)

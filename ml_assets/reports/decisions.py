@@ -26,7 +26,7 @@ DECISIONS = 60
 
 
 def released_table(report: EvaluationReport, spec: PipelineSpec, move: LedgerEntry) -> Table:
-    """What a released model is, how it came to its stage, and how it did."""
+    """Return what a released model is, how it came to its stage, and how it did."""
     rows = [
         ["model", report.model[:12]],
         ["stage", move.stage or ""],
@@ -133,7 +133,8 @@ def decisions_picture(entries: Sequence[LedgerEntry], specs: Sequence[GateSpec])
 
 
 def gates_moved(entries: Sequence[LedgerEntry], entry: LedgerEntry) -> str:
-    """How a decision's gates differ from those of the one before on its model; empty: they do not.
+    """Return how a decision's gates differ from those of the one before on its model; empty: they
+    do not.
 
     Args:
         entries: the ledger, oldest first.
@@ -150,11 +151,11 @@ def gates_moved(entries: Sequence[LedgerEntry], entry: LedgerEntry) -> str:
     was = {gate.name: gate.bound for gate in last.decision.gates}
     now = {gate.name: gate.bound for gate in decision.gates}
     held = [
-        f"{name} held to {_bound(was[name])} then, to {_bound(bound)} now"
+        f"{name} had the bound {_bound(was[name])} then, {_bound(bound)} now"
         for name, bound in now.items()
         if name in was and was[name] != bound
     ]
-    gone = [f"{name} is no more" for name in was if name not in now]
+    gone = [f"{name} no longer exists" for name in was if name not in now]
     new = [f"{name} is new" for name in now if name not in was]
     how = "; ".join([*held, *gone, *new]) or "their bounds are the same"
     return f"the gates were declared otherwise when line {last.seq} decided on this model: {how}"

@@ -56,7 +56,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis shows; without a range it takes the data's, rounded outwards."""
+    """Holds what an axis shows; without a range it takes the data's, rounded outwards."""
 
     label: str
     low: float | None = None
@@ -191,7 +191,7 @@ class Scale:
         return round(self.start + min(max(share, 0.0), 1.0) * (self.end - self.start), 1)
 
     def ticks(self, axis: Axis) -> list[tuple[float, str]]:
-        """Where the axis is marked, and with what."""
+        """Return where the axis is marked, and with what."""
         if axis.names:
             last = len(axis.names) - 1
             places = sorted({round(last * part / _NAMED) for part in range(_NAMED + 1)})

@@ -28,7 +28,7 @@ def page(template: str, /, **shown: Any) -> str:
 
 @cache
 def script_policy() -> str:
-    """What a browser may do with a page that sorts: run this one script, load nothing."""
+    """Return what a browser may do with a page that sorts: run this one script, load nothing."""
     script = _environment().get_template("sortable.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (

@@ -28,7 +28,7 @@ _VIEW_BOX = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one reads first on a page: good, bad or still to come, and why."""
+    """Holds what one reads first on a page: good, bad or still to come, and why."""
 
     tone: Literal["good", "bad", "wait"]
     headline: str

@@ -16,7 +16,7 @@ SHORT = 5
 
 @dataclass(frozen=True)
 class RunStatus:
-    """What a run came to."""
+    """The end of a run."""
 
     tone: Tone
     said: str
@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class ReleaseStep:
-    """What a release changed against the one before it."""
+    """Holds what a release changed against the one before it."""
 
     time: datetime
     before: str

@@ -17,7 +17,7 @@ _NOTHING = "–"
 
 
 def changes_table(found: ReleaseChanges | None) -> Table:
-    """What differs from the release before."""
+    """Return what differs from the release before."""
     name = "What changed since the last release"
     if found is None:
         return Table(name, "Nothing was released before this model.", ["what"], [])
@@ -35,7 +35,7 @@ def lost_attempts(lost: Sequence[Lost]) -> Table:
     """The attempts that ended without a result: why, where, and what went on instead."""
     return Table(
         "Attempts that were lost",
-        "Each went on from the last whole checkpoint.",
+        "Each continued from the last whole checkpoint.",
         ["attempt", "cause", "kind", "what happened", "exit code", "pod", "node", "went on with"],
         [_row(one) for one in lost],
     )

@@ -40,7 +40,7 @@ def metric_text(metrics: Mapping[str, float], name: str) -> str:
 
 
 def order(name: str) -> tuple[int, str]:
-    """Where a metric stands among others: the known ones first."""
+    """Return where a metric stands among others: the known ones first."""
     known = list(TITLES)
     return (known.index(name) if name in known else len(known), name)
 
@@ -61,7 +61,7 @@ def plain_number(value: float | None) -> str:
 
 
 def happened(entry: LedgerEntry) -> str:
-    """What a line of the ledger says, in a word or two."""
+    """Return what a line of the ledger says, in a word or two."""
     if entry.decision is not None:
         word = "passed" if entry.decision.passed else "refused"
         return f"{word} as canary" if entry.decision.canary else word
@@ -78,7 +78,7 @@ def happened(entry: LedgerEntry) -> str:
 
 
 def by_a_person(entry: LedgerEntry) -> bool:
-    """Whether somebody answers for a line by name: nobody decided it by rule."""
+    """Return whether somebody answers for a line by name: nobody decided it by rule."""
     return entry.kind in ("override", "recall", "lift") or entry.because is not None
 
 

@@ -146,7 +146,8 @@ def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
 
 
 def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
-    """What is to be said of columns that a few values make text: most are numbers, or days."""
+    """Return what is to be said of columns that a few values make text: most are numbers, or
+    days."""
     said: list[str] = []
     for column in frame.select(pl.col(pl.String)):
         text = column.drop_nulls()
@@ -158,7 +159,7 @@ def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
             odd = text.filter(read.is_null())
             if 0 < len(odd) < len(text) / 2:
                 said.append(
-                    f"{column.name} is taken for text: {quoted(odd[0])} is no {kind}, and"
+                    f"{column.name} is read as text: {quoted(odd[0])} is not a valid {kind}, and"
                     f" {len(text) - len(odd):,} of its {counted(len(text), 'value')} are. If it"
                     f" means no value, make the folder again with --null {quoted(odd[0])}"
                 )
@@ -179,7 +180,8 @@ def whole_or_not(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def is_count(values: pl.Series) -> bool:
-    """Whether whole numbers are counts or codes: by their name, or for no two are the same."""
+    """Return whether whole numbers are counts or codes: by their name, or for no two are the
+    same."""
     if _COUNT.search(re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+", "_", values.name).lower()):
         return True
     return not values.null_count() and len(values) > 1 and values.n_unique() == len(values)
@@ -238,7 +240,7 @@ _CHANCE_ERRORS = 3.0
 
 
 def count_copies(frame: pl.DataFrame, features: Sequence[str], label: str) -> int:
-    """How many labelled rows repeat the features and the label of a row before them.
+    """Return how many labelled rows repeat the features and the label of a row before them.
 
     0 where they are few, or no more than chance explains, as if the columns were independent of
     each other: the guard ``no_shared_rows`` lets these pass.

@@ -63,7 +63,7 @@ def _decodes(content: bytes) -> bool:
 
 
 def find_separator(file: Path, text: str) -> Separator:
-    """What separates the values of a file: its lines have as many as its header.
+    """Return what separates the values of a file: its lines have as many as its header.
 
     Raises:
         SpecError: several signs may do so, or none does.
@@ -93,7 +93,7 @@ def _widths(text: str, sign: str) -> Counter[int]:
 
 
 def find_decimal(cells: pl.DataFrame, separator: Separator) -> Literal[".", ","]:
-    """What stands before the fraction of the numbers in cells of text.
+    """Return what stands before the fraction of the numbers in cells of text.
 
     Raises:
         SpecError: in one column it is a comma, in another one a point.
@@ -110,7 +110,8 @@ def find_decimal(cells: pl.DataFrame, separator: Separator) -> Literal[".", ","]
 
 
 def find_dates(cells: pl.DataFrame, told: DateOrder | None = None) -> DateOrder:
-    """What comes first in days such as 31.12.2023: with points the day, else what values show.
+    """Return what comes first in days such as 31.12.2023: with points the day, else what values
+    show.
 
     Args:
         told: by a person.

@@ -280,7 +280,9 @@ def _csv(files: Sequence[Path]) -> tuple[list[pl.DataFrame], Dialect]:
     separators: dict[Separator, Path] = {find_separator(file, text): file for file, text in texts}
     if len(separators) > 1:
         told = ", ".join(f"{file.name} by {sign!r}" for sign, file in separators.items())
-        raise SpecError(f"The files separate values in different ways: {told}. Write all alike.")
+        raise SpecError(
+            f"The files separate values in different ways: {told}. Write all in one way."
+        )
     dialect = Dialect(separator=next(iter(separators)), encoding=encoding)
     return [_cells(file, text, dialect) for file, text in texts], dialect
 

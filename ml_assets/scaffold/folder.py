@@ -82,7 +82,7 @@ def new_folder(room: Path, name: str) -> Path:
 
 
 def rows_file(sources: Path, name: str) -> Path:
-    """Where the table of a new pipeline is: its source from then on."""
+    """Return where the table of a new pipeline is: its source from then on."""
     return sources / name / f"{SOURCE}.parquet"
 
 

@@ -13,7 +13,7 @@ _DAY, _WEEK = timedelta(days=1), timedelta(days=7)
 
 
 def lags(table: LabelledTable) -> list[timedelta]:
-    """How far back single values of the label's column are looked up."""
+    """Return how far back single values of the label's column are looked up."""
     step = _step(table)
     if step is None:
         return []
@@ -42,7 +42,7 @@ def season(table: LabelledTable) -> timedelta | None:
 
 
 def first_partitions(table: LabelledTable) -> int:
-    """How many earlier partitions hold all of that past."""
+    """Return how many earlier partitions hold all of that past."""
     calendar = table.given.calendar
     if calendar is None:
         return 0
@@ -51,7 +51,7 @@ def first_partitions(table: LabelledTable) -> int:
 
 
 def partitions_ahead(table: LabelledTable) -> int:
-    """How many partitions lie between a decision and its outcome, at most."""
+    """Return how many partitions lie between a decision and its outcome, at most."""
     calendar = table.given.calendar
     if calendar is None or table.ahead is None:
         return 0

@@ -45,7 +45,7 @@ class Column:
 
     @property
     def told(self) -> str:
-        """What it is taken for, as a line says it."""
+        """Return what it is taken for, as a line says it."""
         return f"{self.dtype:9} {self.use}{f': {self.remark}' if self.remark else ''}"
 
 
@@ -71,7 +71,8 @@ class LabelledTable:
 
     @property
     def decision_at(self) -> str:
-        """When each prediction is made: the column of times, or one that the function adds."""
+        """Return when each prediction is made: the column of times, or one that the function
+        adds."""
         if self.moments and self.frame.schema[self.moments.time] != pl.Date():
             return self.moments.time
         return free_name("decided_at", self.frame.columns)
@@ -181,7 +182,7 @@ def _check_named(columns: Sequence[str], label: str, others: Sequence[str]) -> N
         absent = " or ".join(repr(name) for name in missing)
         raise SpecError(f"The table has no column {absent}; it has {columns}.{near}")
     if label in others:
-        raise SpecError(f"The label {label!r} is to be predicted: it is no key, and no time.")
+        raise SpecError(f"The label {label!r} is to be predicted: it cannot be a key or a time.")
 
 
 def _learned(columns: Sequence[Column]) -> list[str]:
@@ -223,7 +224,7 @@ def _copied(copies: int, rows: int, key: Sequence[str], *, whole: bool) -> tuple
     if not copies:
         return ()
     mended = (
-        "features.py learns from one of each, because a copy in the holdout would be no test"
+        "features.py learns from one of each, because a copy in the holdout would not be a test"
         if whole
         else "training refuses copies in two of its splits: take them out of the files"
     )
@@ -341,9 +342,9 @@ def _like_classes(label: pl.Series, task: Task) -> tuple[str, ...]:
     if task != "regression" or len(values) > _FEW or (values % 1 != 0).any():
         return ()
     return (
-        f"{label.name} has {counted(len(values), 'value')}, all of them whole numbers, and is"
-        " taken for a quantity. If they are classes, make the folder again with --task"
-        " multiclass",
+        f"{label.name} has {counted(len(values), 'value')}, all of them whole numbers, and is "
+        "treated as a quantity. If they are classes, make the folder again with --task "
+        "multiclass",
     )
 
 
@@ -357,7 +358,7 @@ def _with_classes(frame: pl.DataFrame, label: str, given: Given) -> pl.DataFrame
     if not values.dtype.is_numeric():
         return frame
     if (values.drop_nulls() % 1 != 0).any():
-        raise SpecError(f"--task multiclass: {label} has fractions, so its values are no classes.")
+        raise SpecError(f"--task multiclass: {label} has fractions, so its values are not classes.")
     if not (given.rows or given.source.get("format") == "csv"):
         raise SpecError(
             f"--task multiclass: {label} holds numbers, and the names of classes are text. Write it"
@@ -391,7 +392,7 @@ def _task_of(label: pl.Series, values: pl.Series) -> tuple[Task, tuple[str, ...]
             raise SpecError(
                 f"The label {label.name!r} is text with {counted(len(values), 'value')}; up to"
                 f" {_CLASSES} classes are expected. Name another column by --label"
-                + (f", or mend this one: {almost}." if almost else ".")
+                + (f", or repair this one: {almost}." if almost else ".")
             )
         return "multiclass", tuple(sorted(str(value) for value in values))
     return "regression", ()

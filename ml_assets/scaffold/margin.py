@@ -23,7 +23,7 @@ _SMALLEST_RATE = 1e-6
 
 @dataclass(frozen=True)
 class Margin:
-    """How much worse than the champion a model may be, and why so much."""
+    """Describes how much worse than the champion a model may be, and why so much."""
 
     value: float
     said: str

@@ -23,7 +23,7 @@ _IN_PLACE = 0.95
 
 @dataclass(frozen=True)
 class Moments:
-    """When rows are."""
+    """The times of the rows."""
 
     time: str
     is_series: bool

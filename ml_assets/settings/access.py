@@ -53,7 +53,7 @@ def secret_bytes(secret: str) -> bytes:
         key = b""
     if len(key) < _SHORTEST_KEY:
         raise SettingsError(
-            f"{WEBHOOK_SECRET} is no base64 of {_SHORTEST_KEY} bytes or more: export"
+            f"{WEBHOOK_SECRET} is not base64 of {_SHORTEST_KEY} bytes or more: export"
             f' {WEBHOOK_SECRET}="whsec_$(openssl rand -base64 32)"'
         )
     return key
@@ -86,7 +86,7 @@ def read_named_tokens(
         name, _, token = part.partition("=")
         if not re.fullmatch(r"[\w.@-]{1,64}", name) or not token:
             raise SettingsError(
-                f"{variable} has a part that is no NAME=TOKEN; a name has letters, digits, '.',"
+                f"{variable} has a part that is not NAME=TOKEN; a name has letters, digits, '.',"
                 f" '@', '-' and '_': {variable}=\"ada=$(openssl rand -hex 32)\""
             )
         _check(variable, token)

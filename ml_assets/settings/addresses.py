@@ -106,7 +106,7 @@ def without_secrets(url: str) -> str:
 
 
 def is_s3(location: str) -> bool:
-    """Whether a location is an address on S3, and no folder."""
+    """Return whether a location is an address on S3, and no folder."""
     return location.startswith("s3://")
 
 
@@ -145,7 +145,7 @@ class LakeFs:
 
 
 def is_lakefs(location: str) -> bool:
-    """Whether snapshots are kept on a lakeFS server."""
+    """Return whether snapshots are kept on a lakeFS server."""
     return location.startswith(_LAKEFS)
 
 
@@ -167,7 +167,7 @@ def lakefs_place(location: str) -> tuple[str, str]:
 
 
 def read_lakefs(environment: Mapping[str, str] | None = None) -> LakeFs:
-    """Where the lakeFS server is, and the keys to it.
+    """Return where the lakeFS server is, and the keys to it.
 
     Raises:
         SettingsError: one is missing, or no address.

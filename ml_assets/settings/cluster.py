@@ -34,7 +34,7 @@ class Taint:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where Jobs are created and what their pods are made of."""
+    """Says where Jobs are created and what their pods are made of."""
 
     objects: str
     """``s3://bucket/prefix``: the one store that pods and orchestrator share."""
@@ -124,8 +124,8 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
         return value or None
     # not shown: whoever mistakes the name for the secret itself would find it in a log
     raise SettingsError(
-        f"{name} is no name of a Secret; expected lower-case letters, digits, '-' and '.', such as"
-        " ml-assets-training. The Secret's contents never go into a variable."
+        f"{name} is not the name of a Secret; expected lower-case letters, digits, '-' and '.', "
+        "such as ml-assets-training. The Secret's contents never go into a variable."
     )
 
 
@@ -186,7 +186,7 @@ def is_dns_subdomain(text: str) -> bool:
 
 
 def is_label_value(text: str) -> bool:
-    """What a label holds; it may be empty."""
+    """Return what a label holds; it may be empty."""
     return not text or _LABEL_NAME.fullmatch(text) is not None
 
 

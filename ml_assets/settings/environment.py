@@ -1,4 +1,4 @@
-"""Where state lives and which servers are used: ``ML_ASSETS_*`` of every command."""
+"""Reads where state lives and which servers are used: ``ML_ASSETS_*`` of every command."""
 
 import base64
 import json
@@ -37,7 +37,8 @@ _SERVERS = (
 
 @dataclass(frozen=True)
 class Retention:
-    """How long each kind is kept after nothing reaches it any more: ``ML_ASSETS_RETENTION``."""
+    """How long each kind is kept once nothing refers to it:
+    ``ML_ASSETS_RETENTION``."""
 
     grace: timedelta = timedelta(days=1)
     """Nothing younger is ever deleted, whatever the kind: work may be going on with it."""
@@ -62,8 +63,8 @@ class Retention:
 
 @dataclass(frozen=True)
 class Signing:
-    """Whose word counts for the state: ``ML_ASSETS_SIGNING_KEY``, ``ML_ASSETS_TRUSTED_KEYS``, and
-    for which one: ``ML_ASSETS_STORE``."""
+    """The keys whose signatures are trusted for the state: ``ML_ASSETS_SIGNING_KEY``,
+    ``ML_ASSETS_TRUSTED_KEYS``, and for which one: ``ML_ASSETS_STORE``."""
 
     key: str | None = field(repr=False)
     """Base64 of 32 secret bytes; None: nothing is signed."""
@@ -98,7 +99,8 @@ CODE_WORLD = Path("code")
 
 @dataclass(frozen=True)
 class Settings:
-    """Where state lives and which servers are used. Every default is embedded: no server runs."""
+    """The settings: where state lives and which servers are used. Every default is embedded: no
+    server runs."""
 
     home: Path
     sources: Path
@@ -142,7 +144,7 @@ class Settings:
 
     @property
     def cache(self) -> Path:
-        """Where objects lie on this machine: all of them, or what was fetched from S3."""
+        """Return where objects lie on this machine: all of them, or what was fetched from S3."""
         return self.home / "objects" if is_s3(self.objects) else Path(self.objects)
 
     @property
@@ -152,7 +154,7 @@ class Settings:
 
     @property
     def seen(self) -> Path:
-        """What the sensors saw of the sources; it may be deleted at any time."""
+        """Return what the sensors saw of the sources; it may be deleted at any time."""
         return self.home / "seen.db"
 
     @property
@@ -178,7 +180,7 @@ class Settings:
 
 
 def state_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """Where everything of this machine lies: ``ML_ASSETS_HOME``."""
+    """Return where everything of this machine lies: ``ML_ASSETS_HOME``."""
     env = os.environ if environment is None else environment
     return Path(env.get("ML_ASSETS_HOME") or ".ml_assets").expanduser().resolve()
 
@@ -368,7 +370,7 @@ def _retention(value: str) -> Retention:
         kind, _, time = part.partition("=")
         if kind not in known:
             raise SettingsError(
-                f"ML_ASSETS_RETENTION names {kind!r}, which is no kind."
+                f"ML_ASSETS_RETENTION names {kind!r}, which is not a known kind."
                 f"{did_you_mean(kind, known)} Expected one of {', '.join(known)}."
             )
         if kind in found:
@@ -383,8 +385,8 @@ def _retention(value: str) -> Retention:
     retention = Retention(**found)
     if retention.quarantine > retention.history:
         raise SettingsError(
-            f"ML_ASSETS_RETENTION keeps quarantine for {retention.quarantine} but history only for"
-            f" {retention.history}: the age of rejected rows is told by history. Lengthen history,"
-            " or shorten quarantine."
+            f"ML_ASSETS_RETENTION keeps quarantine for {retention.quarantine} but history only "
+            f"for {retention.history}: the age of rejected rows is read from history. Lengthen "
+            "history, or shorten quarantine."
         )
     return retention

@@ -1,4 +1,5 @@
-"""What machines, storage and transfer cost, and how machines are bought: ``ML_ASSETS_PRICES``."""
+"""Reads what machines, storage and transfer cost, and how machines are bought:
+``ML_ASSETS_PRICES``."""
 
 import os
 import re
@@ -89,7 +90,7 @@ def prices_of(said: Iterable[tuple[str, str]]) -> Prices:
 
 
 def price_class(spot: bool, environment: Mapping[str, str] | None = None) -> PriceClass:
-    """How the machines of a job are bought; what is not spot is as ML_ASSETS_CAPACITY says.
+    """Return how the machines of a job are bought; what is not spot is as ML_ASSETS_CAPACITY says.
 
     Raises:
         SettingsError: it says neither on-demand nor reserved.

@@ -1,4 +1,4 @@
-"""What a step does to its rows, as a pure function of (seed, step, row): changes, weights."""
+"""Changes and weighs the rows of a step, as a pure function of (seed, step, row)."""
 
 from typing import Annotated, Literal, Self
 
@@ -8,7 +8,7 @@ from ml_assets.spec.base import Fraction, Frozen, unset
 
 
 class Augmentation(Frozen):
-    """How rows are changed before a step learns from them; those of validation never are.
+    """Describes how rows are changed before a step learns from them; those of validation never are.
 
     What is drawn follows from seed, step and microbatch: the same after a kill, and on any number
     of processes.

@@ -125,7 +125,7 @@ class Timed(Frozen):
     @classmethod
     def _is_text(cls, value: Any) -> Any:
         if isinstance(value, int):  # YAML reads 10:30 as 630 minutes
-            raise ValueError("write it in quotes, such as '10:30': YAML takes it for a number")
+            raise ValueError("write it in quotes, such as '10:30': YAML reads it as a number")
         return value
 
     @model_validator(mode="after")
@@ -155,7 +155,7 @@ class LandingSpec(Frozen):
 
 
 class FreshnessSpec(Frozen):
-    """How long ago the newest materialization may be before the asset shows as overdue."""
+    """Limits the age of the newest materialization; an older asset shows as overdue."""
 
     data: Duration | None = None
     """feature_set and training_set."""
@@ -164,7 +164,7 @@ class FreshnessSpec(Frozen):
 
 
 class AutomationSpec(Frozen):
-    """What a pipeline does automatically. Without it, runs are started by hand."""
+    """States what a pipeline does automatically. Without it, runs are started by hand."""
 
     refresh: RefreshSpec | None = None
     resume_drill: ResumeDrillSpec | None = None

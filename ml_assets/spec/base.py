@@ -23,7 +23,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 def unset(value: object) -> bool:
-    """Whether an optional field is left out of the JSON (``Field(exclude_if=unset)``).
+    """Return whether an optional field is left out of the JSON (``Field(exclude_if=unset)``).
 
     What does not say it keeps the digest that it had before the field came.
     """

@@ -32,7 +32,7 @@ class Envelope(Frozen):
 
 
 class Provenance(Frozen):
-    """What a model was made from, as its signed run record has it."""
+    """Holds what a model was made from, as its signed run record has it."""
 
     training_set: Digest
     inputs: tuple[InputVersion, ...] = Field(strict=False)
@@ -63,7 +63,7 @@ class Provenance(Frozen):
 
 
 class LedgerLine(Frozen):
-    """Which line of the ledger it is about: an old certificate is about another one."""
+    """Says which line of the ledger it is about: an old certificate is about another one."""
 
     seq: Annotated[int, Field(ge=1)]
     previous: Digest | None
@@ -82,7 +82,8 @@ class Overridden(Frozen):
 
 
 class Certificate(Frozen):
-    """What is signed about a decision, be it a pass or a refusal, or about a word against one."""
+    """Holds what is signed about a decision, be it a pass or a refusal, or about a word against
+    one."""
 
     schema_version: Literal[1] = 1
     pipeline: str

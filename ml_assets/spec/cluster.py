@@ -35,26 +35,26 @@ def _number_as_text(value: object) -> object:
 
 def _cpu(value: str) -> str:
     if cores_of(value) is None:
-        raise ValueError(f"{value!r} is no number of cores: write 2, 0.5 or 500m")
+        raise ValueError(f"{value!r} is not a number of cores: write 2, 0.5 or 500m")
     return value
 
 
 def _bytes(value: str) -> str:
     if bytes_of(value) is None:
-        raise ValueError(f"{value!r} is no size: write 500Mi, 4Gi or 1.5Ti (or M, G and T)")
+        raise ValueError(f"{value!r} is not a size: write 500Mi, 4Gi or 1.5Ti (or M, G and T)")
     return value
 
 
 def _label_key(value: str) -> str:
     if not is_label_key(value):
-        raise ValueError(f"{value!r} is no key of a label: write name or domain.example/name")
+        raise ValueError(f"{value!r} is not the key of a label: write name or domain.example/name")
     return value
 
 
 def _label_value(value: str) -> str:
     if not is_label_value(value):
         raise ValueError(
-            f"{value!r} is no value of a label: 63 letters, digits, '-', '_' and '.' at most,"
+            f"{value!r} is not the value of a label: 63 letters, digits, '-', '_' and '.' at most,"
             " beginning and ending with a letter or digit"
         )
     return value
@@ -62,14 +62,14 @@ def _label_value(value: str) -> str:
 
 def _resource(value: str) -> str:
     if "/" not in _label_key(value) or value.startswith(("kubernetes.io/", "requests.")):
-        raise ValueError(f"{value!r} is no device of a node: write vendor.example/name")
+        raise ValueError(f"{value!r} is not a device of a node: write vendor.example/name")
     return value
 
 
 def _queue(value: str) -> str:
     if not is_dns_label(value):
         raise ValueError(
-            f"{value!r} is no name of a queue: lower-case letters, digits and '-', at most 63"
+            f"{value!r} is not the name of a queue: lower-case letters, digits and '-', at most 63"
         )
     return value
 
@@ -77,7 +77,8 @@ def _queue(value: str) -> str:
 def _class(value: str) -> str:
     if not is_dns_subdomain(value):
         raise ValueError(
-            f"{value!r} is no name of a priority class: lower-case letters, digits, '-' and '.'"
+            f"{value!r} is not the name of a priority class: lower-case letters, digits, '-' and "
+            "'.'"
         )
     return value
 
@@ -163,7 +164,7 @@ class ClusterSpec(Frozen):
         if self.min_nodes is not None and self.min_nodes > self.nodes:
             problems.append(f"min_nodes {self.min_nodes} is more than nodes {self.nodes}")
         if self.queue_priority is not None and self.queue is None:
-            problems.append("queue_priority is of a queue: set queue, or remove queue_priority")
+            problems.append("queue_priority needs a queue: set queue, or remove queue_priority")
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -178,7 +179,7 @@ def over_nodes(world: World, cluster: ClusterSpec) -> World:
 def cluster_problems(
     cluster: ClusterSpec, model: ModelSpec, training: TrainingSpec, task: Task
 ) -> Iterator[Misfit]:
-    """What a cluster and the training on it do not agree about."""
+    """Yield what a cluster and the training on it do not agree about."""
     nodes, gpus = cluster.nodes, cluster.gpus_per_node
     if isinstance(model, Boosted):
         alone = "grows trees in one process, on the CPU"

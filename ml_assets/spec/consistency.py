@@ -42,7 +42,7 @@ LOSS_METRIC: Mapping[Task, MetricName] = {
 
 @dataclass(frozen=True)
 class Declared:
-    """What of a spec its gates speak of."""
+    """Holds what of a spec its gates speak of."""
 
     task: Task
     baselines: Sequence[BaselineSpec]
@@ -60,7 +60,7 @@ def baseline_problems(declared: Declared) -> Iterator[Misfit]:
     for number, baseline in enumerate(declared.baselines):
         at = ("evaluation", "baselines", number)
         if baseline.name in names[:number]:
-            said = f"baseline name {baseline.name!r} is used twice: give each a 'name' of its own"
+            said = f"baseline name {baseline.name!r} is used twice: give each its own 'name'"
             yield Misfit((*at, "name"), said)
         for said in (*_forecast(baseline, declared), *_of_texts(baseline, declared)):
             yield Misfit(at, said)
@@ -85,11 +85,11 @@ def _of_texts(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
 def _forecast(baseline: BaselineSpec, declared: Declared) -> Iterator[str]:
     if not isinstance(baseline, Forecast):
         return
-    of = f"baseline {baseline.name!r} is of a time series"
+    of = f"baseline {baseline.name!r} is for a time series"
     if declared.ahead is None:
         yield f"{of}: say how far ahead the label is, label: {{column: ..., ahead: 6h}}"
     elif declared.task != "regression":
-        yield f"{of} of numbers, this label is {declared.task}: remove it"
+        yield f"{of} for numbers, this label is {declared.task}: remove it"
     elif isinstance(baseline, SeasonalNaiveBaseline) and baseline.season < declared.ahead:
         ahead = duration_text(declared.ahead)
         yield f"{of}: one season before the outcome has to be known, so give {ahead} or more"
@@ -167,9 +167,9 @@ def _reach(gate: GateSpec, declared: Declared) -> _Found:
         if not low < value < high:
             yield (
                 (name,),
-                f"gate {gate.name!r} has {name}: {value:g}, which decides nothing: every model"
-                f" is on one side of it. Give a number between {_rounded(low)} and"
-                f" {_rounded(high)}",
+                f"gate {gate.name!r} has {name}: {value:g}, which decides nothing: every model "
+                f"passes, or every model fails. Give a number between {_rounded(low)} and "
+                f"{_rounded(high)}",
             )
 
 
@@ -230,13 +230,13 @@ def _columns(gate: GateSpec, declared: Declared) -> _Found:
 
 def _calibration(gate: GateSpec, declared: Declared) -> _Found:
     if isinstance(gate, Calibrated) and declared.task not in CLASSES:
-        said = f"gate {gate.name!r} is about probabilities, not for a {declared.task} task, which"
+        said = f"gate {gate.name!r} is about probabilities, which a {declared.task} task"
         yield (), f"{said} predicts no probabilities: remove the gate"
 
 
 def _shift(gate: GateSpec, declared: Declared) -> _Found:
     if isinstance(gate, Robustness) and declared.task == "language_model":
-        yield (), f"gate {gate.name!r} spoils columns, and a text is not one of several: remove it"
+        yield (), f"gate {gate.name!r} alters columns, and a text has only one: remove it"
         return
     if isinstance(gate, Robustness) and gate.shift is not None and not declared.numbers:
         yield (
@@ -248,7 +248,7 @@ def _shift(gate: GateSpec, declared: Declared) -> _Found:
 def objective_problems(
     training: TrainingSpec, task: Task, classes: Sequence[str]
 ) -> Iterator[Misfit]:
-    """What does not go together, each with what to set instead.
+    """Yield what does not go together, each with what to set instead.
 
     Args:
         classes: of a multiclass label, else empty.
@@ -258,32 +258,32 @@ def objective_problems(
     if task not in CLASSES and training.loss == "focal":
         yield _misfit("loss", f"focal is for classes, this label is {task}: remove it")
     if task not in CLASSES and training.recalibrate:
-        said = f"{task} predicts no probabilities, there is nothing to calibrate: remove it"
+        said = f"{task} predicts no probabilities, so there is nothing to calibrate: remove it"
         yield _misfit("recalibrate", said)
     default = type(training).model_fields["focal_gamma"].default
     if training.loss != "focal" and training.focal_gamma != default:
-        said = "it is of the focal loss: set training.loss: focal, or remove it"
+        said = "it belongs to the focal loss: set training.loss: focal, or remove it"
         yield _misfit("focal_gamma", said)
 
 
 def distill_problems(training: TrainingSpec, task: Task) -> Iterator[Misfit]:
-    """Where a teacher has nothing to say, and what to set instead."""
+    """Yield where a teacher has nothing to say, and what to set instead."""
     if training.distill is None:
         return
     if task == "language_model":
-        said = "a language model hands out the nats of a text, and no distribution to learn from:"
+        said = "a language model gives the nats of a text, not a distribution to learn from:"
         yield _misfit("distill", f"{said} set training.init_from: release instead")
     if task == "ranking":
-        said = "a score says nothing but the order within a query, so two models have no targets in"
+        said = "a score gives only the order within a query, so two models have no targets in"
         yield _misfit("distill", f"{said} common: set training.init_from: release instead")
     default = type(training.distill).model_fields["temperature"].default
     if task == "regression" and training.distill.temperature != default:
-        said = "temperature softens probabilities, and a number has none: remove temperature"
+        said = "temperature softens probabilities, which a number does not have: remove temperature"
         yield _misfit("distill", said)
 
 
 def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> Iterator[Misfit]:
-    """What a step cannot do to rows of this kind.
+    """Yield what a step cannot do to rows of this kind.
 
     Args:
         numeric: the numeric features.
@@ -291,9 +291,9 @@ def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> 
     changes, turn = training.augmentation, training.curriculum
     if task == "language_model":
         if training.ensemble:
-            said = "what several models say of a text is the text of none of them: remove it"
+            said = "the text of several models together is the text of none of them: remove it"
             yield _misfit("ensemble", said)
-        said = "rows of columns are changed and weighed so, and a window is tokens: remove it"
+        said = "it changes and weighs rows of columns, and a window has tokens: remove it"
         for name in ("augmentation", "curriculum"):
             if getattr(training, name) is not None:
                 yield _misfit(name, said)
@@ -303,10 +303,10 @@ def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> 
         yield _misfit("augmentation", said)
     if changes and changes.noise and not numeric:
         yield _misfit(
-            "augmentation", "noise is of numbers, and features.numeric is empty: remove it"
+            "augmentation", "noise is added to numbers, and features.numeric is empty: remove it"
         )
     if turn and task == "ranking":
-        said = "a row counts by its share of its query, and by nothing else: remove it"
+        said = "a row is weighed only by its share of its query: remove it"
         yield _misfit("curriculum", said)
     if turn and turn.column not in numeric:
         known = ", ".join(numeric) or "none"
@@ -348,8 +348,8 @@ def _draws(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterat
         yield _misfit("oversample", said)
     if training.order == "blocks":
         said = (
-            "rows that are drawn again lie anywhere, so that order: blocks would read all of the"
-            " set: use weights, or order: rows"
+            "rows that are drawn again can be anywhere, so order: blocks would read the whole "
+            "set: use weights, or order: rows"
         )
         yield _misfit("oversample", said)
     weights = "positive_weight" if task == "binary" else "class_weights"

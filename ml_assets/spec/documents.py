@@ -17,7 +17,7 @@ MAX_VALUES = 100_000
 """Written out, every alias in full: a spec of two thousand columns has a fifth of it."""
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:\n]')
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
-HALF_A_SIGN = "a text holds half a sign: one of \\ud800 to \\udfff without its other half"
+HALF_A_SIGN = "a text has half a character: one of \\ud800 to \\udfff without its other half"
 YAML_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -63,7 +63,7 @@ def read_json(text: str | bytes) -> Any:
     except json.JSONDecodeError as error:
         raise DocumentError(error.lineno, error.msg, f"look at column {error.colno}") from error
     except UnicodeDecodeError as error:
-        raise DocumentError(1, "it is no UTF-8 text", "save it as UTF-8") from error
+        raise DocumentError(1, "it is not UTF-8 text", "save it as UTF-8") from error
     except RecursionError as error:
         raise _too_deep(1) from error
     except _Twice as twice:
@@ -72,12 +72,12 @@ def read_json(text: str | bytes) -> Any:
         raise DocumentError(1, "a number has thousands of digits", "write it shorter") from error
     if half:
         before = _SURROGATE.split(_as_text(text), maxsplit=1)[0]
-        raise DocumentError(before.count("\n") + 1, HALF_A_SIGN, "write the whole sign")
+        raise DocumentError(before.count("\n") + 1, HALF_A_SIGN, "write the whole character")
     return found
 
 
 def half_a_sign(text: str, value: object) -> bool:
-    """Whether a value that was read from JSON holds what no UTF-8 can say."""
+    """Return whether a value that was read from JSON holds what no UTF-8 can say."""
     plain = text.isascii() and "\\ud" not in text and "\\uD" not in text  # most are: no search
     if plain or not _SURROGATE.search(text):
         return False
@@ -129,7 +129,7 @@ class _Rules:
             self._add(ended.values, ended.anchor, line)
         elif isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.sizes:
-                raise DocumentError(line, f"*{event.anchor} stands within itself", "write it out")
+                raise DocumentError(line, f"*{event.anchor} contains itself", "write it out")
             self._add(self.sizes[event.anchor], None, line)
         elif isinstance(event, yaml.ScalarEvent):
             self._key(event.value, line)
@@ -199,9 +199,11 @@ def _first_repeated(text: str) -> RepeatedKey:
 
 def _repeated(key: str, first: int, second: int) -> RepeatedKey:
     where = f"on line {first} and on line {second}" if first < second else f"on line {first}"
-    remedy = "keep one of the two, with all that belongs into it"
-    return RepeatedKey(second, f"the key {key[:60]!r} stands twice: {where}", remedy)
+    remedy = "keep one of the two, with everything that belongs to it"
+    return RepeatedKey(second, f"the key {key[:60]!r} is there twice: {where}", remedy)
 
 
 def _too_deep(line: int) -> DocumentError:
-    return DocumentError(line, f"it is nested more than {MAX_DEPTH} deep", "write it flatter")
+    return DocumentError(
+        line, f"it is nested more than {MAX_DEPTH} levels deep", "write it with fewer levels"
+    )

@@ -1,4 +1,4 @@
-"""What is watched after a release: how far new data may be from the release's training data."""
+"""The spec of drift after a release: how far new data may be from the release's training data."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -69,7 +69,7 @@ class RetrainSpec(Frozen):
 
 
 class DriftSpec(Frozen):
-    """How new periods are compared with the release's training data.
+    """Describes how new periods are compared with the release's training data.
 
     A period is a partition. Where rows are read whole it is a slice of them, by ``every`` or by
     ``rows``, and new is a row whose key the release has not seen.
@@ -96,14 +96,15 @@ class DriftSpec(Frozen):
 
     @property
     def size(self) -> str:
-        """How large a slice is, in words."""
+        """Return how large a slice is, in words."""
         return duration_text(self.every) if self.every else counted(self.rows or 0, "row")
 
     @model_validator(mode="after")
     def _windows_hold_the_alarm(self) -> Self:
         if self.alarm_at > self.windows:
             raise ValueError(
-                f"alarm_at {self.alarm_at} of {self.windows} windows can never be: raise 'windows'"
+                f"alarm_at {self.alarm_at} of {self.windows} windows can never happen: raise "
+                "'windows'"
             )
         return self
 
@@ -120,12 +121,12 @@ def period_problems(drift: DriftSpec | None, cadence: str) -> Iterator[Misfit]:
     cut = [name for name in ("every", "rows") if getattr(drift, name) is not None]
     if cadence != "none":
         for name in cut:
-            said = f"drift.{name} cuts rows that are read whole; here a period is a partition"
+            said = f"drift.{name} cuts rows into periods; here a period is a partition"
             yield Misfit(("drift", name), f"{said}: remove it")
         return
     if len(cut) != 1:
         said = (
-            "there are no partitions, so say how new rows are cut into periods: by time,"
+            "there are no partitions, so state how new rows are cut into periods: by time,"
             " drift: {every: 1 week}, or by number, drift: {rows: 500}"
         )
         yield Misfit(("drift",), said)

@@ -21,7 +21,7 @@ class Ensemble(Frozen):
     @model_validator(mode="after")
     def _is_one_of_two(self) -> Self:
         if (self.checkpoints is None) == (self.seeds is None):
-            raise ValueError("ensemble is of checkpoints or of seeds: write one of the two")
+            raise ValueError("ensemble takes either checkpoints or seeds: write one of the two")
         return self
 
 

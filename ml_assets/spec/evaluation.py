@@ -1,4 +1,5 @@
-"""How a model is judged: on its holdout and, if a spec asks, on earlier holdouts."""
+"""The spec of evaluation: a model is judged on its holdout and, if a spec asks, on earlier
+holdouts."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
@@ -47,7 +48,7 @@ def _count_alone(raw: Any) -> Any:
 
 
 class EvaluationSpec(Frozen):
-    """How a model is judged on the holdout."""
+    """Describes how a model is judged on the holdout."""
 
     baselines: tuple[BaselineSpec, ...] = Field(default=(), strict=False)
     simple_model: SimpleModel | None = None
@@ -103,8 +104,8 @@ def origin_problems(
         most = int((MOST_HELD_OUT - split.validation) / split.holdout + _ROUNDING)
         if held > MOST_HELD_OUT + _ROUNDING:
             said = (
-                f"evaluation.origins: {counted(origins.count, 'holdout')} of {split.holdout:g} and"
-                f" validation are {held:.0%} of the rows, and leave too few to train on: at most"
-                f" {most} of them, or a smaller split.holdout"
+                f"evaluation.origins: {counted(origins.count, 'holdout')} of {split.holdout:g} "
+                f"and validation are {held:.0%} of the rows, and leave too few rows to train on: "
+                f"ask for at most {most}, or for a smaller split.holdout"
             )
             yield Misfit(("evaluation", "origins"), said)

@@ -24,7 +24,9 @@ LEAST_MEMORY = 32 << 20
 
 def _enough(value: str) -> str:
     if (bytes_of(value) or 0) < LEAST_MEMORY:
-        raise ValueError(f"{value!r} is no memory for an engine: write 32Mi or more, as in 4Gi")
+        raise ValueError(
+            f"{value!r} is not a memory size of an engine: write 32Mi or more, as in 4Gi"
+        )
     return value
 
 
@@ -42,6 +44,17 @@ class TableSpec(Frozen):
     """Columns that identify a row; the table is sorted by it."""
     look_back: Annotated[int, Field(ge=0)] = 0
     """Earlier partitions that the function reads to make one partition."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_engine(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and "engine" in raw:
+            raise ValueError(
+                "a table of a team has no engine: polars makes it, in memory. Where its partition"
+                " does not fit, cut partitions smaller, or make its columns in the feature"
+                " function, which has features.engine"
+            )
+        return raw
 
 
 class SubjectSpec(Frozen):
@@ -80,14 +93,14 @@ class DecodeSpec(Frozen):
 
 
 class EngineSpec(Frozen):
-    """What runs a portable feature function where a partition does not fit in memory.
+    """The engine that runs a portable feature function where a partition does not fit in memory.
 
     The bytes are those of polars. What the function reads and makes in between lies on disk.
     """
 
     kind: Literal["duckdb"]
     memory: EngineMemory = "1Gi"
-    """What DuckDB may hold: at least 32Mi. Python, polars and the rows of the partition come
+    """What DuckDB may hold: at least 32Mi. Python, polars and a group of 100,000 rows come
     beside it."""
 
 
@@ -114,7 +127,7 @@ class FeaturesSpec(Frozen):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What a model reads, as the feature function returns it."""
+        """Return what a model reads, as the feature function returns it."""
         return (*self.numeric, *self.categorical, *([self.tokens.column] if self.tokens else []))
 
     @model_validator(mode="before")
@@ -161,7 +174,7 @@ def online_problems(
     *,
     partitioned: bool,
 ) -> Iterator[Misfit]:
-    """What does not go with the features and the partitions of the pipeline."""
+    """Yield what does not go with the features and the partitions of the pipeline."""
     if spec is None:
         return
     unknown = [name for name in spec.entity if name not in (*key, *categorical)]
@@ -170,7 +183,7 @@ def online_problems(
         yield Misfit(("online", "entity"), said)
     unknown = [name for name in spec.features if name not in (*numeric, *categorical)]
     if unknown:
-        said = f"online.features {unknown} are no features"
+        said = f"online.features {unknown} are not features"
         yield Misfit(("online", "features"), said)
     if spec.look_back and not partitioned:
         yield Misfit(("online", "look_back"), "online.look_back needs partitions")

@@ -215,7 +215,7 @@ def _size(amount: int) -> str:
 
 
 def write_seconds(state_bytes: int, mb_per_second: float) -> float:
-    """How long one checkpoint is written, at so many megabytes (10^6 bytes) a second."""
+    """Return how long one checkpoint is written, at so many megabytes (10^6 bytes) a second."""
     return state_bytes / BYTES_PER_MB / mb_per_second
 
 

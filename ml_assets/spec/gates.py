@@ -98,7 +98,8 @@ class FunctionBaseline(Frozen):
 
 
 class ValueBaseline(Frozen):
-    """What people or a former system reached: declared numbers, with no predictions behind them."""
+    """The numbers that people or a former system reached: declared, with no predictions behind
+    them."""
 
     kind: Literal["value"]
     name: Name
@@ -262,7 +263,7 @@ class Slices(Frozen):
         if len(given) != 1:
             raise ValueError("give exactly one of 'margin', 'at_least' and 'at_most'")
         if (self.margin is None) != (self.metric is not None):
-            raise ValueError("'margin' is of the loss; 'at_least' and 'at_most' need a 'metric'")
+            raise ValueError("'margin' is for the loss; 'at_least' and 'at_most' need a 'metric'")
         return self
 
 
@@ -281,7 +282,8 @@ class Gap(Frozen):
 
 
 class Calibrated(Frozen):
-    """What the model calls 30 % likely happens in 30 % of the cases, within a bound."""
+    """The model's probabilities are calibrated: what it calls 30 % likely happens in 30 % of the
+    cases, within a bound."""
 
     kind: Literal["calibration"]
     name: Name = "calibration"
@@ -306,7 +308,7 @@ class Robustness(Frozen):
     @model_validator(mode="after")
     def _tries_something(self) -> Self:
         if self.missing is None and self.shift is None:
-            raise ValueError("give 'missing', 'shift' or both: there is nothing to try")
+            raise ValueError("give 'missing', 'shift' or both: otherwise there is nothing to test")
         return self
 
 
@@ -353,7 +355,7 @@ Target = Literal["staging", "canary", "production"]
 
 
 class CanarySpec(Frozen):
-    """What production asks of a model in canary, beside its gates.
+    """The conditions of production for a model in canary, beside its gates.
 
     It is scored with the champion on the first partitions behind its holdout, once their labels are
     known, and one of the champion gates decides on exactly those rows.
@@ -379,7 +381,7 @@ class ReleaseSpec(Frozen):
         if self.canary != "none" and self.to != "production":
             raise ValueError("'canary' leads to production: set 'to: production', or remove it")
         if self.rollout is not None and self.canary == "none":
-            raise ValueError("'rollout' is of a model in canary: give 'canary', or remove it")
+            raise ValueError("'rollout' is for a model in canary: give 'canary', or remove it")
         return self
 
     @property

@@ -44,8 +44,9 @@ class Gpt(Frozen):
     def _heads_divide(self) -> Self:
         if self.width % (2 * self.heads):
             raise ValueError(
-                f"width {self.width} must be a multiple of twice the"
-                f" {counted(self.heads, 'head')}: each turns pairs of numbers by the position"
+                f"width {self.width} must be a multiple of twice the "
+                f"{counted(self.heads, 'head')}: each head rotates pairs of numbers by the "
+                "position"
             )
         return self
 

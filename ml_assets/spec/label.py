@@ -68,7 +68,7 @@ class LabelSpec(Frozen):
         if self.query is not None and self.task != "ranking":
             wrong = f"'query' is for a ranking label, this one is {self.task}: remove it"
         if (self.of is None) != (self.ahead is None):
-            wrong = "'of' is what 'ahead' makes of the column: give 'column' and 'ahead'"
+            wrong = "'of' is set from 'column' by 'ahead': give 'column' and 'ahead'"
         if wrong:
             raise ValueError(wrong)
         return self

@@ -44,7 +44,7 @@ class FutureEvents(Frozen):
 
 
 class TargetProxy(Frozen):
-    """How well one feature alone may predict the label of the validation rows.
+    """Limits how well one feature alone may predict the label of the validation rows.
 
     The measure is the area under the ROC curve (binary; ranking: of what is relevant), or the share
     of variance that is explained (of the classes; of a number's rank).
@@ -58,7 +58,7 @@ class TargetProxy(Frozen):
 
 
 class SharedRows(Frozen):
-    """How many rows may have an equal one, features and label, in a split before theirs."""
+    """Limits how many rows may have an equal one, features and label, in an earlier split."""
 
     severity: Severity = "critical"
     at_most: Fraction = 0.01
@@ -66,7 +66,7 @@ class SharedRows(Frozen):
 
 
 class SplitBias(Frozen):
-    """How far validation and holdout may be from train, in label and features.
+    """Limits how far validation and holdout may be from train, in label and features.
 
     The effect is Cohen's d of means and h of shares: 0.2 is small, 0.5 medium, 0.8 large.
     """
@@ -79,8 +79,8 @@ class SplitBias(Frozen):
 
 
 class LeaksSpec(Frozen):
-    """How strict the guards are. What is certain (a key in two splits, a split out of order,
-    preprocessing that saw other rows) blocks always."""
+    """Describes how strict the guards are. What is certain (a key in two splits, a split out of
+    order, preprocessing that saw other rows) blocks always."""
 
     future_events: FutureEvents = FutureEvents()
     target_proxy: TargetProxy = TargetProxy()
@@ -88,7 +88,7 @@ class LeaksSpec(Frozen):
     split_bias: SplitBias = SplitBias()
 
     def severity(self, name: LeakCheckName) -> Severity:
-        """What follows where a guard finds something."""
+        """Return what follows where a guard finds something."""
         match name:
             case "no_future_events":
                 return self.future_events.severity
@@ -103,7 +103,7 @@ class LeaksSpec(Frozen):
 
 
 class LeakFinding(Frozen):
-    """How one guard ended."""
+    """Describes how one guard ended."""
 
     name: LeakCheckName
     passed: bool
@@ -129,7 +129,7 @@ def leak_problems(
     label: str,
     after_event: Mapping[str, Sequence[str]],
 ) -> Iterator[Misfit]:
-    """What a spec says of splits and leaks that does not go with the rest of it.
+    """Yield what a spec says of splits and leaks that does not go with the rest of it.
 
     Args:
         after_event: source -> its columns that are filled in too late for a feature.
@@ -140,7 +140,10 @@ def leak_problems(
     for source, columns in after_event.items():
         early = sorted(features & set(columns))
         if early:
-            said = f"sources.{source}.after_event: {early} are features, and known too late for it"
+            said = (
+                f"sources.{source}.after_event: {early} are features, and are known too "
+                "late to be features"
+            )
             yield Misfit(("sources", source, "after_event"), said)
     excepted = {
         "target_proxy": sorted({*leaks.target_proxy.except_for} - features),
@@ -148,5 +151,5 @@ def leak_problems(
     }
     for guard, unknown in excepted.items():
         if unknown:
-            said = f"leaks.{guard}.except_for: {unknown} are no features"
+            said = f"leaks.{guard}.except_for: {unknown} are not features"
             yield Misfit(("leaks", guard, "except_for"), said)

@@ -60,9 +60,9 @@ def pipeline_folders(settings: Settings) -> dict[str, Path]:
         first = found.setdefault(folder.name, folder)
         if first != folder:
             raise SpecError(
-                f"Two folders of ML_ASSETS_PIPELINES are called {folder.name!r}: {first} and"
-                f" {folder}. Their pipelines would share tables and ledger: rename one, and its"
-                " 'name' with it, or take a folder out of ML_ASSETS_PIPELINES."
+                f"Two folders of ML_ASSETS_PIPELINES are called {folder.name!r}: {first} and "
+                f"{folder}. Their pipelines would share tables and ledger: rename one and its "
+                "'name', or take a folder out of ML_ASSETS_PIPELINES."
             )
     return found
 
@@ -75,16 +75,16 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
     """
     if name not in known:
         raise SpecError(
-            f"There is no pipeline {name!r}.{did_you_mean(name, known)}"
-            f" Known: {', '.join(sorted(known)) or 'none'}. A pipeline is named by its folder's"
-            " name alone; the folder that holds it stands in ML_ASSETS_PIPELINES, a list like PATH"
-            " (demo: the demo's)."
+            f"There is no pipeline {name!r}.{did_you_mean(name, known)} Known: "
+            f"{', '.join(sorted(known)) or 'none'}. Give only the name of the pipeline's folder; "
+            "the folder above it belongs in ML_ASSETS_PIPELINES, a list like PATH (demo: the "
+            "demo's)."
         )
     return known[name]
 
 
 def rules_of(error: ValidationError) -> str:
-    """What a refused value breaks, in plain words; several rules are joined."""
+    """Return what a refused value breaks, in plain words; several rules are joined."""
     return "; ".join(map(_rule, error.errors()))
 
 
@@ -118,7 +118,7 @@ def check_document(
     context: Mapping[str, object] | None = None,
     beside: Callable[[Mapping[str, Any], Sequence[Location]], Sequence[Misfit]] | None = None,
 ) -> tuple[SpecT | None, tuple[Mistake, ...]]:
-    """What a YAML file says under its one key ``top``, or every mistake in it.
+    """Return what a YAML file says under its one key ``top``, or every mistake in it.
 
     Args:
         context: what the model's own rules look at beside it.
@@ -129,7 +129,7 @@ def check_document(
         text = file.read_bytes().decode()
         document = read_yaml(text)
     except UnicodeDecodeError as error:
-        rule = f"text in UTF-8; byte {error.start} is none of it"
+        rule = f"text in UTF-8; byte {error.start} is not UTF-8"
         remedy = "save it as UTF-8; an editor may have written UTF-16"
         return None, (Mistake(file, 1, "the file", "", rule, remedy),)
     except DocumentError as error:
@@ -207,7 +207,7 @@ def _rule(details: ErrorDetails) -> str:
         case "extra_forbidden":
             return "there is no such key here"
         case "missing":
-            return "the key is needed"
+            return "the key is missing"
         case "string_pattern_mismatch":
             return f"it must be written as the pattern {context['pattern']} says"
         case "union_tag_invalid":
@@ -237,7 +237,7 @@ def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
         case "missing":
             return f"add the key {details['loc'][-1]!r}"
         case "literal_error":
-            return f"use one of {context['expected']}"
+            return f"use {'one of ' * (' or ' in context['expected'])}{context['expected']}"
         case "union_tag_invalid":
             tags = context["expected_tags"].split(", ")
             return f"use one of {', '.join(tag for tag in tags if tag != _OTHER_FORM)}"
@@ -246,7 +246,7 @@ def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
         case "float_type" if _is_number(details["input"]):
             return (
                 f"write {float(details['input']):.1e}, or in full: YAML takes {details['input']}"
-                " for text (a number with an exponent has a dot and a sign there)"
+                " for text (in YAML, a number with an exponent needs a dot and a sign)"
             )
         case "model_type" | "model_attributes_type" if known := _fields_at(details["loc"], model):
             return f"write {{key: value}}; the keys are {', '.join(sorted(known))}"
@@ -277,7 +277,7 @@ def _bound_remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
 _OTHER_FORM = "'time_shares'"
 """The name that ``kind: time`` with shares has in the program; nobody writes it."""
 _WHOLE = ("a whole number", "write it in digits, such as 20")
-_TEXT = ("text", "put it in quotes: YAML takes it for something else")
+_TEXT = ("text", "put it in quotes: YAML reads it as something else")
 _LIST = ("a list", "write [one, two]")
 _KEYS = ("keys with their values", "write {key: value}, or each key on a line of its own below")
 _WANTED = {

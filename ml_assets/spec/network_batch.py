@@ -39,9 +39,9 @@ class BatchTensor(Frozen):
             found += matching
         numbers = sum(name in numeric for name in found)
         if 0 < numbers < len(found):
-            raise ValueError("it has numeric and categorical columns: declare a tensor of each")
+            raise ValueError("it has numeric and categorical columns: declare a tensor for each")
         if self.nulls and not numbers:
-            raise ValueError("nulls is of numbers; of a category code 0 is null: remove it")
+            raise ValueError("nulls is for numbers; in a category, code 0 means null: remove it")
         size = math.prod(self.shape) if self.shape else len(found)
         if size != len(found):
             raise ValueError(

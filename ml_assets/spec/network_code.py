@@ -49,7 +49,7 @@ class NetworkCode(Frozen):
 
 
 def code_folder(beside: Path, code: NetworkCode) -> Path:
-    """Where the code of a request is written, beside its events."""
+    """Return where the code of a request is written, beside its events."""
     return (beside / "network" / code.digest[:12]).resolve()
 
 
@@ -65,8 +65,8 @@ def read_network(folder: Path, model: Module) -> NetworkCode:
     size = sum(len(text.encode()) for text in texts.values())
     if size > _MOST_BYTES:
         raise SpecError(
-            f"The code of model.module {model.module!r} has {size:,} bytes, {_MOST_BYTES:,} at most"
-            " go with a request. Put what is no code elsewhere."
+            f"The code of model.module {model.module!r} has {size:,} bytes, {_MOST_BYTES:,} at "
+            "most can be sent with a request. Move what is not code elsewhere."
         )
     for name, text in texts.items():
         _require_own_imports(folder / name, text)
@@ -104,7 +104,7 @@ def _module(name: str) -> str:
 def _text(folder: Path, file: Path) -> str:
     if not file.resolve().is_relative_to(folder.resolve()):
         raise SpecError(
-            f"{file} leads out of {folder} by a symbolic link: put the file itself there."
+            f"{file} leads out of {folder} through a symbolic link: put the file itself there."
         )
     try:
         return file.read_text("utf-8")
@@ -125,9 +125,9 @@ def _require_own_imports(file: Path, text: str) -> None:
         for name in names:
             if name.split(".")[0] == PACKAGE.name and name != OF_OURS:
                 raise SpecError(
-                    f"{file}, line {getattr(node, 'lineno', 1)}, imports {name}: of"
-                    f" {PACKAGE.name} a network may import {OF_OURS} alone. Put what it needs into"
-                    " a file of its own."
+                    f"{file}, line {getattr(node, 'lineno', 1)}, imports {name}: of "
+                    f"{PACKAGE.name} a network may import only {OF_OURS}. Put what it needs into "
+                    "its own file."
                 )
 
 

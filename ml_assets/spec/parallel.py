@@ -13,11 +13,11 @@ GradientPrecision = Annotated[
     Literal["fp32", "bf16"], Field(exclude_if=lambda value: value == "fp32")
 ]
 NOT_THERE = {
-    "pipeline": "its stages wait for each other, and nothing here is too deep for shards: use"
-    " strategy: shard, and tensor within a node",
+    "pipeline": "its stages would wait for each other, and shards are enough for these "
+    "networks: use strategy: shard, and tensor within a node",
     "sequence": "a window is whole on each process, and its logits are never held: use"
     " activation_checkpointing: block for long ones, and tensor",
-    "expert": "no family has experts: use strategy: shard for a network that is larger",
+    "expert": "no family has experts: use strategy: shard for a larger network",
     "zero1": "use shard, which divides the weights, too, and sends half as many bytes again; or"
     " replicate, where all of it fits",
     "zero2": "use shard, which divides the weights, too; or replicate, where all of it fits",
@@ -38,7 +38,7 @@ class Parallel(Frozen):
     def _is_there(cls, raw: Any) -> Any:
         for name in raw if isinstance(raw, dict) else ():
             if name in NOT_THERE:
-                raise ValueError(f"{name} parallelism is not there: {NOT_THERE[name]}")
+                raise ValueError(f"{name} parallelism is not supported: {NOT_THERE[name]}")
         return raw
 
     def over(self, processes: int) -> "Parallel":
@@ -51,7 +51,7 @@ Strategy = Literal["replicate", "shard", "hybrid"]
 
 
 class Spread(Frozen):
-    """How a network's step is laid out over memory and processes."""
+    """Describes how a network's step is laid out over memory and processes."""
 
     strategy: Strategy = "shard"
     """How the network is spread over the processes; it changes no result."""
@@ -81,7 +81,7 @@ class Spread(Frozen):
     @classmethod
     def _is_there(cls, value: object) -> object:
         if isinstance(value, str) and value in NOT_THERE:
-            raise ValueError(f"strategy {value} is not there: {NOT_THERE[value]}")
+            raise ValueError(f"strategy {value} is not supported: {NOT_THERE[value]}")
         return value
 
 

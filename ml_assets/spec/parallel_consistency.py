@@ -17,15 +17,15 @@ def parallel_problems(training: TrainingSpec, model: ModelSpec) -> Iterator[Misf
         return  # which refuses every one of them
     if training.activation_checkpointing != "none" and model.family not in _OF_BLOCKS:
         said = (
-            f"the layers of model.family {model.family!r} hold little but what comes in, there is"
-            " nothing to compute again: remove it, and lower training.batch_size and raise"
-            " training.accumulate where memory is short"
+            f"the layers of model.family {model.family!r} hold little but their inputs, so there "
+            "is nothing to recompute: remove it, and lower training.batch_size and raise "
+            "training.accumulate where memory is short"
         )
         yield _misfit("activation_checkpointing", said)
     yield from _compiled(training, model)
     yield from _sent(training)
     if training.cpu_offload and training.strategy == "replicate":
-        said = "replicate keeps all of it where it computes: set strategy to shard, or remove it"
+        said = "replicate keeps everything on each process: set strategy to shard, or remove it"
         yield _misfit("cpu_offload", said)
     if training.parallel.tensor > 1:
         yield from _tensor(training, model)
@@ -43,7 +43,7 @@ def _compiled(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
     if training.activation_checkpointing == "selective":
         yield _misfit(
             "activation_checkpointing",
-            "a compiled block chooses by itself which products it keeps: set it to none or block,"
+            "a compiled block decides itself which products it keeps: set it to none or block,"
             " or remove training.compile",
         )
 
@@ -55,7 +55,7 @@ def _sent(training: TrainingSpec) -> Iterator[Misfit]:
         yield _misfit("gradient_precision", alone)
     if hook is None:
         if training.communication_rank != type(training).model_fields["communication_rank"].default:
-            said = "it is of powersgd: set training.communication_hook: powersgd, or remove it"
+            said = "it belongs to powersgd: set training.communication_hook: powersgd, or remove it"
             yield _misfit("communication_rank", said)
         return
     name = "communication_hook"
@@ -63,8 +63,8 @@ def _sent(training: TrainingSpec) -> Iterator[Misfit]:
         yield _misfit(name, alone)
     if training.strategy != "replicate":
         said = (
-            f"{hook} takes whole matrices, which strategy {training.strategy} cuts into shards: set"
-            " strategy to replicate, or gradient_precision to bf16 in its place"
+            f"{hook} needs whole matrices, which strategy {training.strategy} cuts into shards: set"
+            " strategy to replicate, or use gradient_precision: bf16 instead"
         )
         yield _misfit(name, said)
     if training.precision == "fp16":
@@ -82,7 +82,7 @@ def _tensor(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
     if not isinstance(model, Gpt):
         yield _misfit(
             name,
-            f"tensor {tensor} shares the blocks of model.family gpt; this one is {model.family!r}:"
+            f"tensor {tensor} divides the blocks of model.family gpt; this one is {model.family!r}:"
             " remove it, strategy: shard divides any network",
         )
     elif model.heads % tensor:
@@ -98,7 +98,7 @@ def _tensor(training: TrainingSpec, model: ModelSpec) -> Iterator[Misfit]:
             f" {tensor * max(1, training.processes // tensor)}",
         )
     if training.strategy != "shard":
-        said = f"tensor {tensor} goes with strategy: shard, this one is {training.strategy}"
+        said = f"tensor {tensor} needs strategy: shard, this one is {training.strategy}"
         yield _misfit(name, f"{said}: set strategy to shard")
     for other in ("compile", "cpu_offload"):
         if getattr(training, other):

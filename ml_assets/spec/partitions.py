@@ -12,7 +12,7 @@ from ml_assets.spec.base import Frozen, Timezone
 
 
 class PartitionsSpec(Frozen):
-    """How the data stages are cut in time. ``none``: every source is read whole."""
+    """Divides the data stages into partitions of time. ``none``: every source is read whole."""
 
     cadence: Literal["none", "hourly", "daily", "weekly", "monthly"] = "none"
     start: Annotated[date, Field(strict=False)] | None = None

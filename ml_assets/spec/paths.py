@@ -12,7 +12,7 @@ S3 = "s3://"
 FIELD = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _ANY_DEPTH = "**"
 _FIELDS = (
-    "{!r}: a field is written {{name}}, a partition {{partition}} or of %Y, %m, %d and %H as in"
+    "{!r}: write a field as {{name}}, a partition as {{partition}}, or with %Y, %m, %d and %H as in"
     " {{partition:%Y-%m}}; wildcards are *, ? and **"
 )
 
@@ -44,11 +44,9 @@ def source_path(path: str) -> str:
     inside(below)
     is_s3 = path.startswith(S3)
     if is_s3 and "/" not in below.strip("/"):
-        raise ValueError(
-            f"{path!r} names a bucket and nothing in it: write s3://bucket/prefix/file"
-        )
+        raise ValueError(f"{path!r} names only a bucket: write s3://bucket/prefix/file")
     if is_s3 and any(sign in below.split("/")[0] for sign in "{}*?"):
-        raise ValueError(f"{path!r}: the bucket's name is given as it is")
+        raise ValueError(f"{path!r}: the bucket's name cannot contain a pattern")
     rest = FIELD.sub("", below)
     if any(sign in rest for sign in "{}[]"):
         raise ValueError(_FIELDS.format(path))
@@ -57,7 +55,9 @@ def source_path(path: str) -> str:
         raise ValueError(f"{path!r} has an empty part: write each folder once, and no '.'")
     joined = [part for part in segments if _ANY_DEPTH in part]
     if any(part != _ANY_DEPTH for part in joined) or len(joined) > 1 or segments[-1] in joined:
-        raise ValueError(f"{path!r}: ** stands once, between two slashes, for folders of any depth")
+        raise ValueError(
+            f"{path!r}: ** may be used once, between two slashes; it matches folders of any depth"
+        )
     return path
 
 

@@ -74,7 +74,7 @@ class PipelineSpec(Frozen):
     """How new periods are compared with the release's training data; None: they are not."""
 
     def is_partitioned(self, name: str) -> bool:
-        """Whether a source or a derived table is cut in time."""
+        """Return whether a source or a derived table is cut in time."""
         if name in self.sources:
             return self.sources[name].partitioned
         return any(self.is_partitioned(read) for read in self.tables[name].reads)
@@ -185,12 +185,14 @@ def _subject_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     source = spec.sources.get(subject.source)
     if source is None:
         known = sorted(spec.sources)
-        said = f"features.subject.source {subject.source!r} is no source; there are {known}"
+        said = (
+            f"features.subject.source {subject.source!r} is not a source; the sources are {known}"
+        )
         yield Misfit(("features", "subject", "source"), said)
         return
     missing = [column for column in spec.features.key if column not in source.columns]
     if missing:
-        said = f"features.key {missing} are no columns of the subject {subject.source!r}"
+        said = f"features.key {missing} are not columns of the subject {subject.source!r}"
         yield Misfit(("features", "key"), said)
     if spec.partitions.cadence == "none" and subject.time is not None:
         said = "features.subject.time means nothing without partitions: remove it"
@@ -244,11 +246,16 @@ def _ahead_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         )
         yield Misfit(("features", "key"), said)
     if isinstance(split, RandomSplit):
-        said = "label.ahead makes a time series, whose next hours tell the last: use kind: time"
+        said = (
+            "label.ahead makes a time series, in which later hours reveal earlier ones: "
+            "use kind: time"
+        )
         yield Misfit(("split", "kind"), said)
     if spec.partitions.cadence == "none":
         if isinstance(split, TimeSharesSplit) and split.gap(ahead) < ahead:
-            said = f"split.embargo must be {told} at least: so late the outcomes of train are seen"
+            said = (
+                f"split.embargo must be {told} at least: the outcomes of train are seen that late"
+            )
             yield Misfit(("split", "embargo"), said)
         return
     partition = SHORTEST[spec.partitions.cadence]
@@ -273,19 +280,19 @@ def _leak_problems(spec: PipelineSpec) -> Iterator[Misfit]:
 def _training_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     refused = sorted(without_meaning(spec.model) & spec.training.model_fields_set)
     why = (
-        f"of no meaning for model.family {spec.model.family!r}, which grows trees in one process;"
-        " remove it (model.rounds and model.learning_rate are its own; for rare classes there are"
-        " training.positive_weight and training.class_weights)"
+        f"it has no meaning for model.family {spec.model.family!r}, which grows trees in one "
+        "process; remove it (model.rounds and model.learning_rate are its own; for rare classes "
+        "there are training.positive_weight and training.class_weights)"
     )
     if isinstance(spec.model, Module):
-        why = "of no meaning where model.loss is the team's own; remove one of the two"
+        why = "it has no meaning with a model.loss of your own; remove one of the two"
     ranked = spec.label.task == "ranking"
     if ranked and isinstance(spec.model, Module) and spec.model.loss is not None:
-        said = "model.loss is of one row, a ranking's loss is of a whole query: remove model.loss"
+        said = "model.loss is for one row, a ranking's loss is for a whole query: remove model.loss"
         yield Misfit(("model", "loss"), said)
     if ranked and isinstance(spec.model, XGBoost):
         said = (
-            "model.family 'xgboost' is not for a ranking: it would not resume to the same trees;"
+            "model.family 'xgboost' cannot train a ranking: it would not resume to the same trees;"
             " set model.family to lightgbm, or a network"
         )
         yield Misfit(("model", "family"), said)
@@ -317,7 +324,7 @@ def _language_problems(spec: PipelineSpec) -> Iterator[Misfit]:
 
 def _evaluation_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     if spec.evaluation.block == "entity" and not groups_of(spec.split):
-        said = "evaluation.block 'entity' resamples what split.groups names: name it, or take 'row'"
+        said = "evaluation.block 'entity' resamples what split.groups names: name it, or use 'row'"
         yield Misfit(("evaluation", "block"), said)
     yield from simple_model_problems(spec.evaluation)
     yield from origin_problems(spec.evaluation.origins, spec.split, spec.training)
@@ -340,7 +347,7 @@ def _canary_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     champions = [gate.name for gate in spec.gates if isinstance(gate, AgainstChampion)]
     if canary.gate not in champions:
         said = (
-            f"release.canary.gate {canary.gate!r} is no champion gate; gates has"
+            f"release.canary.gate {canary.gate!r} is not a champion gate; gates has"
             f" {champions or 'none: add {kind: champion}'}"
         )
         yield Misfit(("release", "canary", "gate"), said)

@@ -77,7 +77,7 @@ def closure(
     folder: Path | None = None,
     package: Path = PACKAGE,
 ) -> Closure:
-    """What the entries reach.
+    """Return what the entries reach.
 
     Args:
         entries: ``module`` or ``module:name``.
@@ -158,7 +158,7 @@ class _Code:
         self.stamps: dict[Path, str] = {}
 
     def file(self, module: str) -> Path | None:
-        """Where a module lies; None for one of another package."""
+        """Return where a module lies; None for one of another package."""
         if module not in self._files:
             self._files[module] = self._find(module)
         return self._files[module]
@@ -175,18 +175,18 @@ class _Code:
         return next((file for file in files if file.is_file()), None)
 
     def is_module(self, package: str, name: str) -> bool:
-        """Whether a name that is taken from a package is a module in it."""
+        """Return whether a name that is taken from a package is a module in it."""
         if name in (_WHOLE, _ALWAYS) or not self.file(f"{package}.{name}"):
             return False
         return not self.file(package) or name not in self._parts(package)
 
     def is_beside(self, module: str) -> bool:
-        """Whether it is of the team's folder, if anything: a folder without a file, or a name."""
+        """Return whether it is of the team's folder: a folder without a file, or a name."""
         top = module.split(".")[0]
         return bool(self.file(top) or (self._folder and (self._folder / top).is_dir()))
 
     def taken(self, module: str, name: str) -> Iterator[tuple[str, CodePart]]:
-        """What comes along with a name: itself and what always runs; or all of its module."""
+        """Yield what comes along with a name: itself and what always runs; or all of its module."""
         parts = self._parts(module)
         runs = (_ALWAYS, _IMPORTS)
         wanted = (name, *runs) if name in parts else runs if name == _ALWAYS else parts

@@ -21,7 +21,7 @@ class RecalledStage(Frozen):
 
 
 class Recall(Frozen):
-    """What was recalled, when it was, and all that it had reached by then."""
+    """Holds what was recalled, when it was, and all that it had reached by then."""
 
     schema_version: Literal[1] = 1
     id: RecallId
@@ -57,7 +57,7 @@ class Lift(Frozen):
 
 
 class ActiveRecalls(Frozen):
-    """Which recalls hold: asked before every read, so it is one small file."""
+    """Says which recalls hold: asked before every read, so it is one small file."""
 
     schema_version: Literal[1] = 1
     ids: tuple[RecallId, ...] = Field(strict=False)

@@ -63,7 +63,7 @@ class SliceMetrics(Frozen):
 
 
 class FeatureImportance(Frozen):
-    """How much worse a model does where one column is shuffled among the rows."""
+    """Describes how much worse a model does where one column is shuffled among the rows."""
 
     column: str
     loss_rise: Interval
@@ -97,7 +97,7 @@ class ResidualBin(Frozen):
 
 
 class Residuals(Frozen):
-    """Where a regression errs, in the label's unit, by deciles of the prediction."""
+    """Says where a regression errs, in the label's unit, by deciles of the prediction."""
 
     label_mean: float
     label_std: float
@@ -122,7 +122,7 @@ class PositionGain(Frozen):
 
 
 class Ranking(Frozen):
-    """How the queries of the holdout were ranked."""
+    """Describes how the queries of the holdout were ranked."""
 
     at: int
     """Positions from the top that count in NDCG."""
@@ -153,7 +153,7 @@ class Estimate(Frozen):
 
 
 class SeedSpread(Frozen):
-    """How much models differ that were trained alike, on the same rows, from other seeds."""
+    """Describes how much models differ that were trained alike, from other seeds."""
 
     spec: Digest
     """The digest of what was trained: family, features, training, all but the seed."""
@@ -186,7 +186,7 @@ class ChampionComparison(Frozen):
 
 
 class Recommendation(Frozen):
-    """Whether the model is worth its cost beside the simple one. It informs and blocks nothing."""
+    """Says whether the model is worth its cost beside the simple one. It blocks nothing."""
 
     baseline: str
     """The simple model's name."""
@@ -225,7 +225,7 @@ class OriginReports(Frozen):
 
 
 class EvaluationReport(Frozen):
-    """How a model did on the holdout. Latency is recorded elsewhere: it is not the same twice."""
+    """The results of a model on the holdout. Latency, never the same twice, is elsewhere."""
 
     schema_version: Literal[1] = 1
     pipeline: str
@@ -272,14 +272,14 @@ class Change(Frozen):
 
 
 class ReleaseChanges(Frozen):
-    """What differs between a model and the one released before it."""
+    """Holds what differs between a model and the one released before it."""
 
     since: Digest
     changes: tuple[Change, ...] = Field(strict=False)
 
 
 class Measured(Frozen):
-    """What a machine measured while scoring; differs from run to run."""
+    """Holds what a machine measured while scoring; differs from run to run."""
 
     latency_ms: float
     rows_per_second: float
@@ -288,7 +288,7 @@ class Measured(Frozen):
 
 
 class GateResult(Frozen):
-    """What a gate says."""
+    """The result of a gate."""
 
     name: str
     passed: bool
@@ -313,7 +313,7 @@ class Audited(Frozen):
 
 
 class HoldoutRows(Frozen):
-    """Which rows a decision rests on."""
+    """The rows that a decision rests on."""
 
     digest: Digest
     """The digest of their keys."""
@@ -323,7 +323,7 @@ class HoldoutRows(Frozen):
 
 
 class HoldoutUse(Frozen):
-    """How often rows of a holdout were looked at before."""
+    """Describes how often rows of a holdout were looked at before."""
 
     models: int
     """Other models that were decided on before, with rows of it."""
@@ -351,7 +351,7 @@ class CanaryPeriod(Frozen):
 
 
 class Decision(Frozen):
-    """Whether a model may be released, and why.
+    """The decision whether a model may be released, and why.
 
     Of a model in canary, ``canary`` says which rows it is about; the evidence is then of those: its
     report, the digest of the rows, and the code that scored them.

@@ -1,5 +1,5 @@
-"""How a model in canary meets traffic: whose requests it answers, and when it is taken out at
-once."""
+"""The spec of a rollout: how a model in canary meets traffic: whose requests it answers, and when
+it is taken out at once."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
@@ -10,7 +10,7 @@ from ml_assets.spec.base import Frozen, Misfit, Positive
 
 
 class AbortSpec(Frozen):
-    """When a model in canary is out at once; none of it needs a label.
+    """Says when a model in canary is taken out at once; none of it needs a label.
 
     Each is held to what chance explains: few answers prove little.
     """
@@ -44,7 +44,7 @@ class RolloutSpec(Frozen):
 
 
 def rollout_problems(spec: RolloutSpec | None, known: Sequence[str]) -> Iterator[Misfit]:
-    """What does not go with the features of the pipeline.
+    """Yield what does not go with the features of the pipeline.
 
     Args:
         known: the columns of the features' key, and the features.
@@ -52,7 +52,10 @@ def rollout_problems(spec: RolloutSpec | None, known: Sequence[str]) -> Iterator
     if spec is None:
         return
     if sorted({*spec.steps}) != [*spec.steps]:
-        said = f"release.rollout.steps {[*spec.steps]} do not rise: give each larger than the last"
+        said = (
+            f"release.rollout.steps {[*spec.steps]} do not rise: make each larger than the "
+            "one before"
+        )
         yield Misfit(("release", "rollout", "steps"), said)
     unknown = [name for name in spec.entity if name not in known]
     if unknown:

@@ -36,11 +36,12 @@ DEEP_CHECKS: dict[SanityName, str] = {
     "shapes": "The logits have a row for each row, and an output for each class.",
     "dtypes": "Everything is float32, and it computes in the precision of the training.",
     "state": "There is no state outside of parameters and constant buffers.",
-    "deterministic": "The same weights and rows give the same bits; it draws nothing by itself.",
+    "deterministic": "The same weights and rows give the same bits; it draws no random "
+    "numbers itself.",
     "no_batch_leak": SANITY_CHECKS["no_batch_leak"],
     "gradients": SANITY_CHECKS["gradients"],
     "shards": "Several processes, sharded or replicated, come to the losses of one.",
-    "resumes": "A training that resumes goes on with the same bits.",
+    "resumes": "A training that resumes continues with the same bits.",
 }
 """What every network has to keep, ours too: ``ml-assets check --deep`` asks it of a team's own."""
 
@@ -64,7 +65,8 @@ def sanity_checks(model: ModelSpec, task: Task) -> tuple[SanityName, ...]:
 
 
 class SanityCheck(Frozen):
-    """How one check ended. What is close to its bound by chance warns, and blocks nothing."""
+    """Describes how one check ended. What is close to its bound by chance warns, and blocks
+    nothing."""
 
     name: SanityName
     outcome: Literal["passed", "warned", "failed"]
@@ -76,7 +78,7 @@ class SanityCheck(Frozen):
 
 
 class NetworkSize(Frozen):
-    """How large a team's own network is, as it was built and tried."""
+    """Describes how large a team's own network is, as it was built and tried."""
 
     parameters: int
     held_numbers: float

@@ -1,4 +1,4 @@
-"""How the columns of a source differ from those that its spec declares."""
+"""Compares the columns of a source with those that its spec declares."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from ml_assets.errors import quoted
 
 @dataclass
 class Noted:
-    """What is left to say of a source whose rows could be read."""
+    """Holds what is left to say of a source whose rows could be read."""
 
     columns: list[tuple[str, ...]] = field(default_factory=list)
     """The names of each file or table, in its own order: its rows come in the declared one."""
@@ -49,7 +49,7 @@ def note(said: str) -> None:
 
 
 def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """How a table's columns differ from the declared ones: names, then their order.
+    """Return how a table's columns differ from the declared ones: names, then their order.
 
     Only what differs is in it. Reordered are those that are not where the declaration has them,
     among the columns that both have.
@@ -65,7 +65,8 @@ def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, t
 
 
 def declared_changes(was: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """How declared columns and types differ, as ``load: int64 -> float64``; their order is none."""
+    """Return how declared columns and types differ, as ``load: int64 -> float64``; their order is
+    none."""
     names = [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name)]
     return _shown([f"{name}: {was.get(name, 'none')} -> {now.get(name, 'none')}" for name in names])
 

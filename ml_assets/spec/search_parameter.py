@@ -51,12 +51,12 @@ class Parameter(Frozen):
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers of a range."""
+        """Return whether its values are whole numbers of a range."""
         return self.kind in ("int", "log_int")
 
     @property
     def log(self) -> bool:
-        """Whether it is searched by orders of magnitude."""
+        """Return whether it is searched by orders of magnitude."""
         return self.kind in ("log_float", "log_int")
 
     def grid(self) -> tuple[Value, ...]:
@@ -83,13 +83,13 @@ class Parameter(Frozen):
         return int(min(max(found, low), high)) if self.whole else min(max(found, low), high)
 
     def tried(self, drawn: Value) -> Value:
-        """What was drawn, as it is tried; see ``plain``."""
+        """Return what was drawn, as it is tried; see ``plain``."""
         if self.kind in (None, "choice") or not isinstance(drawn, int | float):
             return drawn
         return self.plain(drawn)
 
     def holds(self, value: Value) -> bool:
-        """Whether a value is one that may be tried."""
+        """Return whether a value is one that may be tried."""
         if self.kind is None:
             return same(value, self.value)
         if self.kind == "choice":
@@ -100,18 +100,18 @@ class Parameter(Frozen):
         return low <= value <= high and (isinstance(value, int) if self.whole else True)
 
     def problems(self) -> list[tuple[str, str]]:
-        """What does not go together: its key, and what to write instead."""
+        """Return what does not go together: its key, and what to write instead."""
         if self.role == "fixed" or self.kind is None:
             return self._fixed_problems()
         if self.value is not None:
-            return [("value", "a value is of role: fixed: remove it, or 'kind' and the range")]
+            return [("value", "'value' belongs to role: fixed: remove it, or 'kind' and the range")]
         if self.kind == "choice":
             return self._choice_problems()
         return self._range_problems()
 
     def _fixed_problems(self) -> list[tuple[str, str]]:
         if self.role != "fixed":
-            return [("kind", "say which values: kind: float, log_float, int, log_int or choice")]
+            return [("kind", "state the values: kind: float, log_float, int, log_int or choice")]
         if self.kind is not None or self.values or self.low is not None or self.high is not None:
             return [("role", "a fixed parameter has one 'value' and no kind, range or values")]
         if "value" not in self.model_fields_set:
@@ -120,15 +120,15 @@ class Parameter(Frozen):
 
     def _choice_problems(self) -> list[tuple[str, str]]:
         if self.low is not None or self.high is not None or self.points is not None:
-            return [("kind", "a choice has 'values'; low, high and points are of a range")]
+            return [("kind", "a choice has 'values'; low, high and points belong to a range")]
         if len(self.values) < 2:
             return [("values", "a choice needs two values or more; one alone is role: fixed")]
         twice = [v for n, v in enumerate(self.values) if any(same(v, w) for w in self.values[:n])]
-        return [("values", f"{twice[0]!r} stands there twice: remove one")] if twice else []
+        return [("values", f"{twice[0]!r} is there twice: remove one")] if twice else []
 
     def _range_problems(self) -> list[tuple[str, str]]:
         if self.values:
-            return [("values", "values are of kind: choice; a range has low and high")]
+            return [("values", "'values' belongs to kind: choice; a range has low and high")]
         if self.low is None or self.high is None:
             return [("kind", f"kind {self.kind} needs both 'low' and 'high'")]
         found: list[tuple[str, str]] = []
@@ -138,10 +138,12 @@ class Parameter(Frozen):
             said = f"the range {self.low:g} to {self.high:g} is empty or reversed: {how}"
             found.append(("low", said))
         if self.log and self.low <= 0:
-            said = "a range by orders of magnitude begins above 0: write a greater low, or kind: "
+            said = (
+                "a range by orders of magnitude must begin above 0: write a greater low, or kind: "
+            )
             found.append(("low", f"{said}{'int' if self.whole else 'float'}"))
         if self.whole and not (self.low.is_integer() and self.high.is_integer()):
-            found.append(("kind", f"kind {self.kind} has whole numbers for its ends"))
+            found.append(("kind", f"kind {self.kind} needs whole numbers as its ends"))
         return found
 
 

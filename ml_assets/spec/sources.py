@@ -1,4 +1,5 @@
-"""Where a pipeline's tables come from, and the schema, contract and bounds each must meet."""
+"""The spec of sources: where a pipeline's tables come from, and the schema, contract and bounds
+each must meet."""
 
 from typing import Annotated, Literal, Self, TypeVar
 
@@ -87,7 +88,7 @@ class _Source(Frozen):
             raise ValueError(f"columns {missing} are named here but not declared in 'columns'")
         early = sorted({*self.key, self.known_at}.intersection(self.after_event))
         if early:
-            raise ValueError(f"after_event {early} tells the rows apart, or when they are known")
+            raise ValueError(f"after_event {early} identifies the rows or their times")
         if self.volume and not self.partitioned:
             raise ValueError("volume compares partitions, but partitioned is false: remove it")
         if self.settled and not self.partitioned:
@@ -96,8 +97,8 @@ class _Source(Frozen):
             )
         if self.freshness and self.columns.get(self.time_column or "") != "datetime":
             raise ValueError(
-                f"freshness is judged by {self.time_column!r}, which is no declared datetime"
-                " column: set freshness.column, known_at or (of SQL) watermark"
+                f"freshness is judged by {self.time_column!r}, which is not a declared datetime "
+                "column: set freshness.column, known_at or (of SQL) watermark"
             )
         return self
 
@@ -109,7 +110,7 @@ class _Source(Frozen):
 
     @property
     def versioned(self) -> bool:
-        """Whether each partition gets the newest version that was known when it began."""
+        """Return whether each partition gets the newest version that was known when it began."""
         return False
 
 
@@ -133,7 +134,7 @@ class Dialect(Frozen):
     @model_validator(mode="after")
     def _signs_differ(self) -> Self:
         if self.decimal == self.separator:
-            raise ValueError("decimal and separator are the same sign: which is which?")
+            raise ValueError("decimal and separator are the same character: make them differ")
         return self
 
 
@@ -162,7 +163,7 @@ class FilesSource(_Source):
     @model_validator(mode="after")
     def _path_names_the_partition(self) -> Self:
         if self.format == "parquet" and self.path.endswith(".gz"):
-            raise ValueError("a Parquet file is compressed by itself: gzip is for csv and jsonl")
+            raise ValueError("a Parquet file has its own compression: gzip is for csv and jsonl")
         _check_fields(self, [*self.columns] if self.format == "binary" else [])
         if self.format == "binary":
             _check_references(self)
@@ -189,8 +190,8 @@ class EventsSource(_Source):
             raise ValueError(f"{VERSION_FIELD} is for kind: files; events come in partitions")
         if self.offset in self.columns:
             raise ValueError(
-                f"offset {self.offset!r} is declared in 'columns' as well: it numbers the events"
-                " and is no part of the table; remove it there"
+                f"offset {self.offset!r} is declared in 'columns' as well: it numbers the events "
+                "and is not part of the table; remove it there"
             )
         return self
 
@@ -235,7 +236,7 @@ class SqlSource(_TableSource):
 
 def _folder(path: str) -> str:
     if any(sign in path for sign in "{}*?"):
-        raise ValueError(f"{path!r} is to be the folder of one table: write it as it is")
+        raise ValueError(f"{path!r} must be the folder of one table: write it without a pattern")
     return source_path(path)
 
 
@@ -304,7 +305,7 @@ def _check_partition_field(source: PathSource) -> PathSource:
     named = ((PARTITION_FIELD, PARTITION.search(source.path)), (VERSION_FIELD, None))
     cut = [field for field, found in named if found or field in source.path]
     if len(cut) > 1:
-        raise ValueError(f"path {source.path!r} holds {' and '.join(cut)}: one of them cuts it")
+        raise ValueError(f"path {source.path!r} holds {' and '.join(cut)}: use only one of them")
     if source.partitioned and not cut:
         raise ValueError(
             f"path {source.path!r} of a partitioned source must hold {PARTITION_FIELD}"

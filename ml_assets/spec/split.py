@@ -1,4 +1,4 @@
-"""How the rows of a training set are split: by time, by chance, and by entity."""
+"""The spec of the split: the rows of a training set are split by time, by chance, and by entity."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal
@@ -110,5 +110,5 @@ def groups_of(split: WindowSplit | ShareSplit) -> tuple[str, ...]:
 
 
 def is_by_time(split: WindowSplit | ShareSplit) -> bool:
-    """Whether every row of a split was decided before those of the next."""
+    """Return whether every row of a split was decided before those of the next."""
     return isinstance(split, WindowSplit | TimeSharesSplit)

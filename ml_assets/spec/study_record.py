@@ -111,7 +111,7 @@ class Study(Frozen):
 
 
 def lost(metric: str, told: Mapping[str, float]) -> float | None:
-    """What a trial is to lower: the metric, or what it lacks to 1; None: it was not told.
+    """Return what a trial is to lower: the metric, or what it lacks to 1; None: it was not told.
 
     Args:
         told: the metrics of one evaluation.
@@ -126,6 +126,6 @@ def value_of(metric: str, loss: float) -> float:
 
 
 def judged_by(metric: str) -> str:
-    """What is lowered, in words."""
+    """Return what is lowered, in words."""
     plain = metric.replace("_", " ")
     return f"1 - {plain}" if metric in HIGHEST_IS_BEST else plain

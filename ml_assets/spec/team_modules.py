@@ -131,7 +131,7 @@ def _missing(folder: Path, name: str) -> str:
 
 def _refusal(folder: Path, file: Path, package: str, error: Exception) -> SpecError:
     name, line = _last_line(folder, error) or (str(file), 1)
-    where = f"{name}, line {line}," + ("" if name == str(file) else f" and so {file}")
+    where = f"{name}, line {line}," + ("" if name == str(file) else f" so {file} fails")
     said = str(error).replace(f"{package}.", "")
     if isinstance(error, ModuleNotFoundError):
         return SpecError(f"{where} cannot be imported: {quoted(said)}")

@@ -22,7 +22,8 @@ class TokensSpec(Frozen):
 
 
 class Tokens(Frozen):
-    """How texts become tokens: byte-pair encoding, as the library ``tokenizers`` writes it down.
+    """Describes how texts become tokens: byte-pair encoding, as the library ``tokenizers`` writes
+    it down.
 
     Token 0 is the end of a text, and stands before the first one.
     """
@@ -37,7 +38,7 @@ class Tokens(Frozen):
 
     @property
     def asked(self) -> TokensSpec:
-        """What gives these words again, from the same texts."""
+        """Return what gives these words again, from the same texts."""
         return TokensSpec(column=self.column, vocabulary=self.size, context=self.context)
 
 

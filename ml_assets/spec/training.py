@@ -19,7 +19,7 @@ bytes of a text, of which a language model says how many nats it takes to write 
 
 
 def outputs_of(task: Task, classes: Sequence[str]) -> int:
-    """How many numbers a model predicts for one row."""
+    """Return how many numbers a model predicts for one row."""
     match task:
         case "binary" | "regression" | "ranking" | "language_model":
             return 1
@@ -201,7 +201,7 @@ HIGHEST_IS_BEST = frozenset(
 
 
 def validation_metrics(task: Task) -> tuple[str, ...]:
-    """What a training tells at each evaluation on the validation split, its loss first."""
+    """Return what a training tells at each evaluation on the validation split, its loss first."""
     return "validation_loss", *VALIDATION_METRICS.get(task, ())
 
 
@@ -219,7 +219,7 @@ _PICKLES = (".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib")
 
 
 class ProfileSpec(Frozen):
-    """Which steps of a network's training to trace, operator by operator."""
+    """Says which steps of a network's training to trace, operator by operator."""
 
     at: Annotated[int, Field(ge=0)] = 20
     """Steps before the trace: the first ones are slower than the rest."""
@@ -381,8 +381,9 @@ class TrainingSpec(Spread):
             )
         if self.strategy == "hybrid" and split_of(self.processes, 1) is None:
             problems.append(
-                f"strategy hybrid splits the processes into equal groups of two or more, which"
-                f" {self.processes} cannot be: set processes to 4, 6, 8 or 9, or strategy: shard"
+                "strategy hybrid splits the processes into equal groups of two or more, which is "
+                f"impossible with {self.processes}: set processes to 4, 6, 8 or 9, or strategy: "
+                "shard"
             )
         if problems:
             raise ValueError("; ".join(problems))
@@ -390,6 +391,6 @@ class TrainingSpec(Spread):
 
 
 def moves_probabilities(training: TrainingSpec) -> bool:
-    """Whether training aims at something else than the probabilities themselves."""
+    """Return whether training aims at something else than the probabilities themselves."""
     weighed = training.positive_weight != 1 or len(set(training.class_weights)) > 1
     return weighed or training.oversample is not None or training.loss == "focal"

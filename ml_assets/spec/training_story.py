@@ -21,7 +21,8 @@ from ml_assets.spec.program.identity import Node, NodePlace
 
 @dataclass
 class TrainingStory:
-    """What a session's events told: of a step that was told twice, the last attempt's word."""
+    """Holds what a session's events told: of a step that was told twice, the last attempt's
+    word."""
 
     metrics: dict[int, dict[str, float]] = field(default_factory=dict)
     times: dict[int, datetime] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class TrainingStory:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """What the last attempt ran, and on what, in the order of its nodes."""
+        """Return what the last attempt ran, and on what, in the order of its nodes."""
         where = {place.index: place for place in self.places}
         return tuple(
             node.model_copy(update={"place": where.get(index)})

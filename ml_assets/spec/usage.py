@@ -36,7 +36,7 @@ class Held(Frozen):
 
 
 class Mark(Frozen):
-    """Where an attempt was at a moment."""
+    """Says where an attempt was at a moment."""
 
     after: Count
     """Milliseconds since the attempt was asked for."""

@@ -101,7 +101,7 @@ def checkpoint_name(step: int, attempt: int) -> str:
 
 
 def is_checkpoint(name: str) -> bool:
-    """Whether a folder's name is one that an attempt gives."""
+    """Return whether a folder's name is one that an attempt gives."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -139,7 +139,7 @@ def last_claim(store: CheckpointStore) -> Claim | None:
 
 
 def counts(name: str, claim: Claim | None) -> bool:
-    """Whether a checkpoint is of the newest attempt, or one that it found when it began.
+    """Return whether a checkpoint is of the newest attempt, or one that it found when it began.
 
     So an orphan of an older attempt can write nothing that counts, at whatever moment it was
     stopped and went on: what it seals is not in the list, which was written once.
@@ -171,7 +171,7 @@ def claim_session(store: CheckpointStore, session: str, attempt: int, *, resume:
 
 @dataclass(frozen=True)
 class Lying:
-    """What lies at an address, for house-keeping."""
+    """Holds what lies at an address, for house-keeping."""
 
     files: int
     bytes: int

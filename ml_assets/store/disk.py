@@ -42,7 +42,8 @@ def told(folder: Path) -> Iterator[None]:
 
 
 def refusal(error: BaseException, folder: Path | None = None) -> DiskRefuses | None:
-    """What a disk refused, looked for along the causes of an error; None: it is something else.
+    """Return what a disk refused, looked for along the causes of an error; None: it is something
+    else.
 
     Args:
         folder: where it was written, if the error does not say; None: the state folder.
@@ -70,7 +71,7 @@ def scratch_in(folder: Path) -> Path | None:
 
 
 def may_write(folder: Path) -> bool:
-    """Whether files can be made in a folder that is there; its mount is asked too."""
+    """Return whether files can be made in a folder that is there; its mount is asked too."""
     return os.access(folder, os.W_OK | os.X_OK)
 
 
@@ -103,9 +104,9 @@ def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
 def _full(place: Path) -> DiskRefuses:
     free = _free(place) / 1e6
     return DiskRefuses(
-        f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was"
-        " published before stays. Make room (`ml-assets ops gc --dry-run` says what nothing needs"
-        " any more), and run again."
+        f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was "
+        "published before is kept. Make room (`ml-assets ops gc --dry-run` lists what is no "
+        "longer needed), and run again."
     )
 
 

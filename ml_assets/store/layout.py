@@ -55,7 +55,7 @@ class Address:
 
     @property
     def rejected(self) -> str:
-        """Where the rows of a table are kept of which nothing was published."""
+        """Return where the rows of a table are kept of which nothing was published."""
         return f"quarantine/{self.key}/{self._slot}.parquet"
 
     def at(self, partition: str | None) -> "Address":

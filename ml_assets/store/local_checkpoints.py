@@ -99,7 +99,7 @@ def open_checkpoints(uri: str, scratch: Path | None = None) -> CheckpointStore:
 
 
 def lying_at(uri: str) -> Lying | None:
-    """What a session's checkpoints take; None: there are none."""
+    """Return what a session's checkpoints take; None: there are none."""
     if is_s3(uri):
         from ml_assets.store.s3.checkpoints import lying_below
 

@@ -29,18 +29,21 @@ class LocalObjects:
         self.root = root
 
     def path(self, *parts: str) -> Path:
-        """Where an object lies; it need not exist.
+        """Return where an object lies; it need not exist.
 
         Raises:
             StorageError: a part is absolute, empty, or climbs out with ``..``.
         """
         for part in parts:
             if not stays_below(part):
-                raise StorageError(f"{part!r} is no name of an object: it leads out of {self.root}")
+                raise StorageError(
+                    f"{part!r} is not the name of an object: it leads out of {self.root}"
+                )
         return self.root.joinpath(*parts)
 
     def here(self, *parts: str) -> Path:
-        """Where an object lies, to be read; from a store that others share it is brought here.
+        """Return where an object lies, to be read; from a store that others share it is brought
+        here.
 
         Raises:
             StorageError: a part leads out, or the store has no such object, or a damaged one.
@@ -48,7 +51,7 @@ class LocalObjects:
         return self.path(*parts)
 
     def exists(self, *parts: str) -> bool:
-        """Whether there is such a file, here or with others."""
+        """Return whether there is such a file, here or with others."""
         return self.path(*parts).is_file()
 
     def refresh(self, kind: str) -> None:
@@ -62,7 +65,7 @@ class LocalObjects:
         return renew(self.path(*manifest))
 
     def own(self, named: Ref, *kind: str) -> Ref:
-        """What a record names, at its address in this store, which may have moved since.
+        """Return what a record names, at its address in this store, which may have moved since.
 
         Raises:
             StorageError: the record names another place than ``<kind>/<digest>`` of a store, or a
@@ -166,7 +169,7 @@ def inside(folder: Path, name: str) -> Path:
         StorageError: the name leads out of the folder, itself or by a symbolic link.
     """
     if not stays_below(name):
-        raise StorageError(f"{name!r} is no name of a file in {folder}: it leads out of it.")
+        raise StorageError(f"{name!r} is not the name of a file in {folder}: it leads out of it.")
     file = folder / name
     if file.resolve().parent != folder.resolve() / PurePosixPath(name).parent:
         raise StorageError(f"{file} is a symbolic link that leads out of its folder.")
@@ -174,7 +177,8 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def stays_below(name: str) -> bool:
-    """Whether a relative name stays below what it is joined to, also after a URL's unescaping."""
+    """Return whether a relative name stays below what it is joined to, also after a URL's
+    unescaping."""
     inner = PurePosixPath(name)
     plain = name and not any(sign in name for sign in "\0\\%")
     return bool(plain) and not inner.is_absolute() and ".." not in inner.parts

@@ -68,7 +68,8 @@ def _on_server(location: str, server: LakeFs, signing: Signing, state: Path) -> 
 
 
 def has_snapshots(location: str) -> bool:
-    """Whether a store is there: a question makes none. A server is asked when it is opened."""
+    """Return whether a store is there: a question makes none. A server is asked when it is
+    opened."""
     return is_lakefs(location) or (Path(location) / "refs.db").is_file()
 
 
@@ -82,7 +83,7 @@ def ephemeral_place(objects: str, purpose: str) -> str:
 
 
 def mark_of(address: str) -> str:
-    """What tells a passing store from all others; empty for a store that stays."""
+    """Return what tells a passing store from all others; empty for a store that stays."""
     found = _EPHEMERAL.search(address)
     return found[1] if found else ""
 
@@ -146,7 +147,7 @@ def register_store(objects: LocalObjects, snapshots: str, *, again: bool = False
 
 
 def other_stores(objects: S3Objects, snapshots: str) -> str:
-    """Which other snapshot stores use a store on S3, and what to do; empty where none does.
+    """Return which other snapshot stores use a store on S3, and what to do; empty where none does.
 
     Raises:
         StoreAway: nobody can tell.
@@ -158,8 +159,8 @@ def other_stores(objects: S3Objects, snapshots: str) -> str:
     uri = objects.place.uri
     names = ", ".join(f"{uri}/{item.name} ({item.changed:%d %B %Y})" for item in others)
     return (
-        f"{uri} is used from {counted(len(others), 'other snapshot store')} too, and what their"
-        " records need cannot be seen from here: only scratch is deleted. Give each an address of"
-        " its own (ML_ASSETS_OBJECTS), or all the same ML_ASSETS_SNAPSHOTS; of one that is no more,"
-        f" delete what it wrote last: {names}"
+        f"{uri} is used from {counted(len(others), 'other snapshot store')} too, and what their "
+        "records need is not visible from here: only scratch is deleted. Give each its own "
+        "address (ML_ASSETS_OBJECTS), or all the same ML_ASSETS_SNAPSHOTS; if one no longer "
+        f"exists, delete what it wrote last: {names}"
     )

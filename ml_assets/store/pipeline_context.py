@@ -117,26 +117,28 @@ class Pipeline:
         return replace(own, spec=spec, winner=winner, own=own.spec)
 
     def at(self, commit: CommitId) -> "PipelineState":
-        """What was published at a commit."""
+        """Return what was published at a commit."""
         return PipelineState(self, commit)
 
     def now(self) -> "PipelineState":
-        """What is published on ``main`` now: one consistent state to read everything at."""
+        """Return what is published on ``main`` now: one consistent state to read everything at."""
         return PipelineState(self, self.store.resolve(MAIN))
 
     def address(
         self, stage: str, source: str | None = None, partition: str | None = None
     ) -> Address:
-        """Where a stage's table and record lie."""
+        """Return where a stage's table and record lie."""
         return Address(self.name, stage, source, partition)
 
     def is_versioned(self, name: str) -> bool:
-        """Whether it is a source that changes slowly, of which each partition has one version."""
+        """Return whether it is a source that changes slowly, of which each partition has one
+        version."""
         source = self.spec.sources.get(name)
         return source is not None and source.versioned
 
     def warm_up(self, name: str) -> int:
-        """How many partitions come before the first one of a source, a table or feature_set."""
+        """Return how many partitions come before the first one of a source, a table or
+        feature_set."""
         if name in self.spec.sources:
             return 0
         if name == "feature_set":
@@ -175,7 +177,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class PipelineState:
-    """What a pipeline had published at a commit: all reads of one step see the same state."""
+    """Holds what a pipeline had published at a commit: all reads of one step see the same state."""
 
     pipeline: Pipeline
     commit: CommitId
@@ -197,13 +199,13 @@ class PipelineState:
         return self.pipeline.objects
 
     def at(self, commit: CommitId) -> "PipelineState":
-        """What the same pipeline had published at another commit."""
+        """Return what the same pipeline had published at another commit."""
         return PipelineState(self.pipeline, commit)
 
     def address(
         self, stage: str, source: str | None = None, partition: str | None = None
     ) -> Address:
-        """Where a stage's table and record lie."""
+        """Return where a stage's table and record lie."""
         return self.pipeline.address(stage, source, partition)
 
     def record(self, address: Address) -> StageRecord | None:
@@ -230,7 +232,8 @@ class PipelineState:
 
 
 def read_winner(state: PipelineState) -> Winner | None:
-    """What the study that was published last found best; None: its spec's own setting, or no study.
+    """Return what the study that was published last found best; None: its spec's own setting, or no
+    study.
 
     Raises:
         StorageError: the record of the study is damaged.

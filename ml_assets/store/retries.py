@@ -86,7 +86,7 @@ def again(
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether an error says that a store is away, and may come back."""
+    """Return whether an error says that a store is away, and may come back."""
     return isinstance(error, StoreAway) and not isinstance(error, StoreRefuses)
 
 

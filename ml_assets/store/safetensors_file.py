@@ -40,8 +40,8 @@ def check_safetensors(file: Path) -> None:
 
 
 def read_header(file: Path, handle: BinaryIO) -> tuple[bytes, Mapping[str, Mapping[str, Any]]]:
-    """What a file begins with, as it is read: its bytes, and name -> tensor in the order of their
-    bytes, which follow without a gap.
+    """Return what a file begins with, as it is read: its bytes, and name -> tensor in the order of
+    their bytes, which follow without a gap.
 
     Args:
         handle: of the file, at its beginning; it stands behind the header then.
@@ -62,7 +62,7 @@ def read_header(file: Path, handle: BinaryIO) -> tuple[bytes, Mapping[str, Mappi
 
 def _parse(file: Path, header: bytes) -> dict[str, Any]:
     if not header.startswith(b"{"):
-        _refuse(file, "its header is no JSON object")
+        _refuse(file, "its header is not a JSON object")
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
@@ -72,16 +72,16 @@ def _parse(file: Path, header: bytes) -> dict[str, Any]:
         return dict(pairs)
 
     def no_number(text: str) -> NoReturn:
-        _refuse(file, f"its header holds {text}, which is no whole number")
+        _refuse(file, f"its header holds {text}, which is not a whole number")
 
     try:
         found = json.loads(
             header, object_pairs_hook=once, parse_constant=no_number, parse_float=no_number
         )
     except (ValueError, RecursionError) as error:
-        raise StorageError(_said(file, "its header is no JSON")) from error
+        raise StorageError(_said(file, "its header is not JSON")) from error
     if not isinstance(found, dict):
-        _refuse(file, "its header is no JSON object")
+        _refuse(file, "its header is not a JSON object")
     return found
 
 
@@ -116,9 +116,9 @@ def _span(file: Path, name: str, tensor: Any) -> tuple[int, int, int]:
     if bits is None:
         _refuse(file, f"the tensor {name[:80]!r} is of the unknown type {tensor['dtype']!r:.80}")
     if not _natural(shape) or len(shape) > _MOST_AXES:
-        _refuse(file, f"the shape of the tensor {name[:80]!r} is none")
+        _refuse(file, f"the shape of the tensor {name[:80]!r} is not valid")
     if not _natural(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        _refuse(file, f"the offsets of the tensor {name[:80]!r} are none: {offsets!r:.80}")
+        _refuse(file, f"the offsets of the tensor {name[:80]!r} are not valid: {offsets!r:.80}")
     claimed = bits // 8
     for axis in shape:
         claimed *= axis
@@ -141,4 +141,4 @@ def _refuse(file: Path, why: str) -> NoReturn:
 
 
 def _said(file: Path, why: str) -> str:
-    return f"{file} is no whole safetensors file: {why}. {_REMEDY}"
+    return f"{file} is not a complete safetensors file: {why}. {_REMEDY}"

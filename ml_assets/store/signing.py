@@ -78,26 +78,27 @@ class Keys:
             )
         if self.trusted:
             raise SettingsError(
-                "ML_ASSETS_TRUSTED_KEYS says whose word counts, and ML_ASSETS_SIGNING_KEY is not"
-                " set: what this process writes would be read by nobody. Set the key, or let a"
-                " process write that has it."
+                "ML_ASSETS_TRUSTED_KEYS lists the trusted keys, but ML_ASSETS_SIGNING_KEY is not "
+                "set: nothing would read what this process writes. Set the key, or write from a "
+                "process that has it."
             )
         return None
 
     def refusal(self, kind: str, content: bytes, signature: Signature | None) -> str:
-        """Who signed content that does not count, after "which"; empty where it counts."""
+        """Return who signed content that does not count, after "which"; empty where it counts."""
         if signature is None:
             return "nobody signed" if self.trusted else ""
         if signature.key in self.trusted and is_of_its_key(kind, content, signature):
             return ""
         named = f"key {key_name(signature.key)} ({signature.key})"
         if not self.trusted:
-            return f"{named} signed, and no key is set here to hold it to"
+            return f"{named} signed, and no key is set here to verify it with"
         return f"{named} is said to have signed: no trusted key, or of something else"
 
 
 def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
-    """Whether the key that a signature names made it; whether that key counts is not asked."""
+    """Return whether the key that a signature names made it; whether that key counts is not
+    asked."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -110,7 +111,7 @@ def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
 
 
 def key_name(public: str) -> str:
-    """What a person calls a public key: the beginning of its SHA-256."""
+    """Return what a person calls a public key: the beginning of its SHA-256."""
     return hashlib.sha256(public.encode()).hexdigest()[:12]
 
 

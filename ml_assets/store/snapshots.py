@@ -77,7 +77,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Collected:
-    """What a collection freed (or would free), and what is left."""
+    """Holds what a collection freed (or would free), and what is left."""
 
     freed_bytes: int
     kept_bytes: int
@@ -137,7 +137,7 @@ class Workspace(Protocol):
 class SnapshotStore(Protocol):
     @property
     def keys(self) -> Keys:
-        """What vouches for its states, and for what is signed beside them."""
+        """Return what vouches for its states, and for what is signed beside them."""
         ...
 
     def open(self, base: CommitId, run_key: str) -> Workspace:
@@ -175,7 +175,7 @@ class SnapshotStore(Protocol):
         ...
 
     def uri(self, commit: CommitId, path: str) -> str:
-        """What people call a file of a commit; it need not exist."""
+        """Return what people call a file of a commit; it need not exist."""
         ...
 
     def list(self, commit: CommitId, prefix: str = "") -> tuple[Entry, ...]:
@@ -194,7 +194,7 @@ class SnapshotStore(Protocol):
         ...
 
     def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:
-        """What ``right`` has differently from ``left``, by path."""
+        """Return what ``right`` has differently from ``left``, by path."""
         ...
 
     def tag(self, name: str, commit: CommitId) -> None:

@@ -19,22 +19,26 @@ def write_table(frame: pl.LazyFrame | pl.DataFrame, file: Path, key: Sequence[st
 
     The order, the size of a row group and the compression are fixed: equal content is equal bytes
     (with one version of polars). The file appears whole, by rename; a store syncs its own copy.
+    Rows of a file that lie in the order of their key stream through memory.
     """
-    whole = frame.lazy().collect()
-    ties = [name for name in whole.columns if name not in key]
-    rows = whole if _in_order(whole, key) else whole.sort([*key, *ties], maintain_order=True)
+    rows = frame.lazy()
+    if not in_order(rows, key):
+        ties = [name for name in rows.collect_schema().names() if name not in key]
+        rows = rows.collect().sort([*key, *ties], maintain_order=True).lazy()
     draft = file.with_name(f".{file.name}.{os.getpid()}")
-    rows.write_parquet(
-        draft, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_SIZE
-    )
+    rows.sink_parquet(draft, compression="zstd", compression_level=3, row_group_size=ROW_GROUP_SIZE)
     os.replace(draft, file)
-    return len(rows)
+    return pl.scan_parquet(file, glob=False).select(pl.len()).collect().item()
 
 
-def _in_order(rows: pl.DataFrame, key: Sequence[str]) -> bool:
-    """Whether a table lies as it would be sorted, by a key of one column: it is not copied then."""
-    values = rows[key[0]] if len(key) == 1 else None
-    return values is not None and bool((values[:-1] < values[1:]).all(ignore_nulls=False))
+def in_order(rows: pl.LazyFrame | pl.DataFrame, key: Sequence[str]) -> bool:
+    """Whether rows lie as they would be sorted by their key, and no key is null or there twice."""
+    after = pl.lit(False)
+    for name in reversed(key):
+        before, value = pl.col(name).shift(), pl.col(name)
+        after = (before < value) | ((before == value) & after)
+    ordered = after.slice(1).all(ignore_nulls=False)
+    return bool(key) and rows.lazy().select(ordered).collect(engine="streaming").item() is True
 
 
 def column_schema(frame: pl.LazyFrame | pl.DataFrame) -> dict[str, str]:

@@ -35,7 +35,7 @@ _HASH = "hash"
 
 @dataclass(frozen=True)
 class LabelColumns:
-    """Which column is the label, and by what it is looked at."""
+    """Says which column is the label, and by what it is looked at."""
 
     label: str
     classes: Sequence[str] = ()
@@ -104,7 +104,7 @@ def _groupings(labels: LabelColumns) -> list[str]:
 
 
 def kind_of(dtype: pl.DataType) -> Kind:
-    """How the values of a type are counted."""
+    """Return how the values of a type are counted."""
     if dtype.is_numeric():
         return "number"
     if isinstance(dtype, (pl.Date, pl.Datetime)):

@@ -96,8 +96,8 @@ def fit_to_split(
     if counts.min() < FEWEST:
         told = ", ".join(f"{n} {name}" for name, n in zip(names, counts.tolist(), strict=True))
         return (
-            f"the validation split has {told} rows, it takes {FEWEST} of each class. Its"
-            " probabilities are no frequencies; make the validation split longer."
+            f"the validation split has {told} rows, and {FEWEST} of each class are needed. Its "
+            "probabilities are not calibrated; make the validation split longer."
         )
     predicted = np.concatenate([predict(part) for part in taken])
     return fit(predicted, labels, start) or (

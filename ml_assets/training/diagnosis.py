@@ -145,11 +145,12 @@ def growing_memory(history: History) -> str | None:
         return None
     steps = later[-1].step - later[0].step
     return (
-        f"from step {later[0].step} to {later[-1].step} the largest process came to hold"
-        f" {held[-1]:,.0f} MB instead of {held[0]:,.0f}, {grown / steps:.3g} MB more with each"
-        " step, and it was not levelling off. Something keeps what a step made: in a network, loss"
-        " or augmentation of your own look for a list or an attribute that grows, and for a tensor"
-        " that is kept without .detach() or .item(), which keeps its whole graph."
+        f"from step {later[0].step} to {later[-1].step} the largest process came to hold "
+        f"{held[-1]:,.0f} MB instead of {held[0]:,.0f}, {grown / steps:.3g} MB more with each "
+        "step, and it was not levelling off. Something keeps the results of each step: in a "
+        "network, loss or augmentation of your own look for a list or an attribute that grows, "
+        "and for a tensor that is kept without .detach() or .item(), which keeps its whole "
+        "graph."
     )
 
 
@@ -163,7 +164,7 @@ _AILMENTS: dict[str, Callable[[History], str | None]] = {
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on the host or on a GPU, whichever way the error says it.
+    """Return whether memory ran out, on the host or on a GPU, whichever way the error says it.
 
     torch raises ``OutOfMemoryError`` for a GPU, and a bare ``RuntimeError`` of its CPU allocator.
     """

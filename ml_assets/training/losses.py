@@ -29,7 +29,8 @@ def gamma_of(training: TrainingSpec) -> float:
 def training_losses(
     network: Network, logits: torch.Tensor, rows: Tensors, task: Task, spec: TrainingSpec
 ) -> torch.Tensor:
-    """What training minimizes, of each row: [n]. A team's network may have a loss of its own.
+    """Return what training minimizes, of each row: [n]. A team's network may have a loss of its
+    own.
 
     Raises:
         TeamCodeFailed: that loss is not one number for each row.
@@ -79,7 +80,7 @@ def row_losses(
 def distillation_losses(
     logits: torch.Tensor, taught: torch.Tensor, task: Task, temperature: float
 ) -> torch.Tensor:
-    """How far logits [n, members, outputs] are from what a teacher says: [n].
+    """Return how far logits [n, members, outputs] are from what a teacher says: [n].
 
     Of classes ``T^2 KL(p || q)``: p is the teacher's distribution, q the network's, both of logits
     over T. Its gradient is that of the cross entropy with soft targets, and T^2 keeps its size

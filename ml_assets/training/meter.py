@@ -66,7 +66,7 @@ class Meter:
 
     @property
     def report_is_due(self) -> bool:
-        """Whether a reader would wonder by now if training still goes on."""
+        """Return whether a reader would wonder by now if training still goes on."""
         return time.monotonic() - self._reported >= LIVE_SECONDS
 
     def live(self) -> dict[str, float]:

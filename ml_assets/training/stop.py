@@ -80,7 +80,7 @@ class NotSaved(Stopped):
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether a save failed for a store that is away, and may come back."""
+    """Return whether a save failed for a store that is away, and may come back."""
     return isinstance(error, NotSaved) and error.passes
 
 

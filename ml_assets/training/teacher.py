@@ -101,7 +101,7 @@ class Teacher:
     """Regression: from the teacher's standardized number to this training's."""
 
     def losses(self, logits: torch.Tensor, rows: Tensors) -> torch.Tensor:
-        """What is added to the loss of each row, [n]."""
+        """Return what is added to the loss of each row, [n]."""
         taught = self.says(rows)
         return self.spec.weight * distillation_losses(
             logits, taught, self.task, self.spec.temperature

@@ -154,7 +154,7 @@ def memory_peak_mb() -> float:
 
 
 def memory_held_mb() -> float:
-    """What this process holds now, mapped files left out; NaN where nobody can say."""
+    """Return what this process holds now, mapped files left out; NaN where nobody can say."""
     return _status_mb("RssAnon:")
 
 

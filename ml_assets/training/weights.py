@@ -142,7 +142,7 @@ def _members(state: State, count: int) -> list[dict[str, torch.Tensor]]:
 def samples(
     folder: Path, manifest: ModelManifest, rows: SplitArrays
 ) -> tuple[tuple[int, ...], ...]:
-    """How a language model goes on with the first tokens of some texts; always the same way."""
+    """Return how a language model continues the first tokens of some texts; always alike."""
     tokens = manifest.preprocessing.tokens
     assert tokens is not None
     network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
@@ -187,7 +187,7 @@ def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
     file = Path(init.uri)
     fresh = network.state_dict()
     if file.suffix == ".safetensors":
-        found, said = _read(file, init.digest), "its words and columns are taken as they are"
+        found, said = _read(file, init.digest), "its words and columns are used unchanged"
         fitted = dict(found)
     else:
         manifest = open_model(init)
@@ -209,8 +209,8 @@ def _read(file: Path, sha256: str) -> dict[str, torch.Tensor]:
         found, digest = read_tensors(file)
     except (OSError, StorageError) as error:
         raise BadData(
-            f"training.init_from: {file} is no whole safetensors file ({error}). Nothing of it was"
-            " used; write it again with safetensors, or remove init_from."
+            f"training.init_from: {file} is not a complete safetensors file ({error}). Nothing of "
+            "it was used; write it again with safetensors, or remove init_from."
         ) from error
     if digest != sha256:
         raise BadData(f"training.init_from: {file} has changed: it is not {sha256[:12]} now.")

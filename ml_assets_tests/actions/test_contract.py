@@ -36,7 +36,7 @@ def test_a_proposed_contract_is_written_once_and_met_by_what_was_read(
     assert json.loads(file.read_text()) == printed
     file.write_text("mine")
     assert main((*PROPOSE, "--out", str(file))) == 1
-    assert "is there already and was not touched" in capsys.readouterr().err
+    assert "exists already and was not changed" in capsys.readouterr().err
     assert file.read_text() == "mine"
     assert main((*PROPOSE, "--out", str(file), "--force")) == 0
     assert load_contract(file).name == "flowers"

@@ -57,7 +57,7 @@ def test_who_served_at_a_time_is_told_with_the_line_and_whose_it_was(
     )
     assert (told["model"], told["since"]["seq"], told["until"]) == (moved.model, moved.seq, None)
     assert main(["release", "was-serving", "irises", "--at", "2026-03-01T12:00"]) == 2
-    assert "does not say its time zone" in capsys.readouterr().err
+    assert "has no time zone" in capsys.readouterr().err
 
 
 def test_before_any_decision_it_says_what_to_do(released: World, tmp_path: Path) -> None:

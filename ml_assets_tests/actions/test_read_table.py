@@ -78,7 +78,7 @@ def test_a_wrong_key_names_the_closest_and_lists_all(released: World) -> None:
 def test_a_wrong_partition_and_a_wrong_version_say_what_there_is(released: World) -> None:
     with pytest.raises(StorageError, match=r"it has 12: 2024-01-01, .* 2024-03-18"):
         read_table("deliveries/raw_snapshot/raw_orders", "2024-01-02", settings=released.settings)
-    with pytest.raises(StorageError, match="'deadbeef' is no commit or tag"):
+    with pytest.raises(StorageError, match="'deadbeef' is neither a commit or tag"):
         read_table("deliveries/feature_set", version="deadbeef", settings=released.settings)
 
 

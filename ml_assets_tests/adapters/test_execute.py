@@ -157,7 +157,7 @@ def test_a_command_is_interrupted_though_python_swallowed_it(tmp_path: Path, pla
     code = GOES_ON.format(planted=planted, sign=str(sign))
     (world.pipelines / "irises" / "features.py").write_text(code)
     done = world.streams("run", "irises", "--through", "feature_set", code=130)
-    assert done.stderr == "interrupted: what was made stays; run again to go on\n"
+    assert done.stderr == "interrupted: what was made is kept; run again to continue\n"
     assert not sign.exists()
 
 

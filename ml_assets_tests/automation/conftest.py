@@ -56,7 +56,7 @@ class World:
         """One evaluation, and a second one where files are too new to be told whole by one look."""
         found = self.evaluate(sensor)
         said = found.skip_message or ""
-        return self.evaluate(sensor) if "the next look tells" in said else found
+        return self.evaluate(sensor) if "the next check shows" in said else found
 
     def evaluate(self, sensor: str = "landing") -> Any:
         """One evaluation, with the cursor of the one before."""

@@ -225,7 +225,7 @@ def test_the_alarm_trains_a_model_that_says_why_and_then_it_is_quiet(world: Worl
     assert world.as_of() == "2024-04-22"
     store = open_snapshots(read_settings().snapshots)
     assert champion(read(store, "deliveries")) != before
-    assert "not the release any more" in world.says(SENSOR)
+    assert "no longer the release" in world.says(SENSOR)
     assert world.settle(LANDING) == [], "no week has come that the new release has not seen"
 
 

@@ -48,7 +48,7 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
     said = world.says()
     assert said == (
         "3 partitions (2024-01-01 to 2024-01-15) landed in the sources of deliveries;"
-        " all is published as it is there."
+        " everything that is there is published."
     )
 
 
@@ -85,7 +85,7 @@ def test_nothing_is_asked_for_while_a_run_is_at_work_whoever_started_it(plant: P
     run = world.instance.create_run_for_job(
         job, asset_selection=frozenset({key}), status=dg.DagsterRunStatus.STARTED
     )
-    assert world.says() == f"run {run.run_id[:8]} (by hand, started) is at work on deliveries."
+    assert world.says() == f"run {run.run_id[:8]} (by hand, started) is working on deliveries."
     world.instance.report_run_failed(run)
     assert world.asks_for()
 
@@ -160,7 +160,7 @@ def test_code_that_changed_is_not_the_landing_sensors_affair(plant: Plant):
     world.settle()
     features = world.folder / "features.py"
     features.write_text(features.read_text().replace('how="left"', 'how="inner"'))
-    assert "all is published" in world.says()
+    assert "everything that is there is published" in world.says()
 
 
 def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant: Plant):
@@ -187,9 +187,9 @@ def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant
     assert model.run_config["ops"]["deliveries__training_set"]["config"] == {"as_of": "2024-03-25"}
     assert not world.execute(model)  # the gate refuses
     assert world.as_of() == "2024-03-25"
-    assert "the model of 2024-03-25 stands refused: " in world.says()
+    assert "the model of 2024-03-25 remains refused: " in world.says()
     world.cursors.clear()
-    assert "stands refused" in world.says()  # it is in the ledger, not in a memory
+    assert "remains refused" in world.says()  # it is in the ledger, not in a memory
 
     now = datetime.now(UTC)
     ran = reliability(world.graph.spec, world.instance, now - timedelta(days=1), now)
@@ -214,10 +214,10 @@ def test_a_file_that_is_still_being_written_holds_up_its_partition_only(
     assert world.execute(request)
     world.settle()
     said = world.says()
-    assert "orders [2024-01-15] is left for now" in said
+    assert "orders [2024-01-15] is skipped for now" in said
     assert "does not end with a line break yet" in said
     orders.write_text(whole)
-    assert "the next look tells" in str(world.evaluate().skip_message)
+    assert "the next check shows" in str(world.evaluate().skip_message)
     (request,) = world.asks_for()
     assert request.tags["why"] == "sources [2024-01-15]: never made"
 
@@ -271,11 +271,11 @@ def test_a_table_of_many_partitions_is_taken_in_turn_by_turn_and_the_model_waits
         raw = [item.node.address for item in found[-1].data.due]
         weeks = [a for a in raw if (a.stage, a.source) == ("raw_snapshot", "orders")]
         assert len(weeks) == number
-    assert "; 2 partitions of orders not looked at yet" in found[0].seen
-    assert "; 1 partition of orders not looked at yet" in found[1].seen
+    assert "; 2 partitions of orders not checked yet" in found[0].seen
+    assert "; 1 partition of orders not checked yet" in found[1].seen
     assert "not looked at" not in found[2].seen
     for watch in found[:2]:
-        assert watch.model() == "the model waits until each partition has been looked at"
+        assert watch.model() == "the model waits until each partition has been checked"
     with pytest.raises(WindowError, match="no published partition"):  # it is asked about
         found[2].model()
 
@@ -289,15 +289,19 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
     assert world.published("feature_set") == WEEKS[1:3]
     assert world.says().startswith(
         "1 partition (2024-01-15 to 2024-01-15) landed in the sources of deliveries;"
-        " 2 more stay as they were read"
+        " 2 more stay as they were last read"
     )
 
     spec, orders = world.folder / "defs.yaml", world.sources / "orders" / "2024-01-15.csv"
     text, rows = spec.read_text(), orders.read_text()
     spec.write_text(text.replace("within: 0.2}", "within: 0.2}\n      settled: 1 day", 1))
     deliveries.deliver(orders, "".join(rows.splitlines(keepends=True)[:9]))
-    assert "all is published" in world.says()  # so old a partition is not looked at again
-    assert "all is published" in world.says("code_change")  # and to say so is no other code
+    assert (
+        "everything that is there is published" in world.says()
+    )  # so old a partition is not looked at again
+    assert "everything that is there is published" in world.says(
+        "code_change"
+    )  # and to say so is no other code
     deliveries.deliver(orders, rows)
 
     spec.write_text(text.replace("within: 0.2", "within: 0.3"))  # reads orders anew
@@ -335,7 +339,7 @@ def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_n
     open_online(str(file)).serve(race, [])
     assert world.settle() == ["online"]
     assert served() == first
-    assert "all is published" in world.says()
+    assert "everything that is there is published" in world.says()
 
     file.write_text("this is no database, and no online store answers from it")
     assert world.says().startswith(f"{COULD_NOT}The online store {file} cannot be used")

@@ -156,5 +156,5 @@ def test_the_sensor_is_there_where_somebody_is_to_be_told(settings: Settings) ->
     assert not definitions(replace(settings, events=())).sensors
     with pytest.raises(SettingsError, match="ML_ASSETS_EVENTS: expected addresses of webhooks"):
         definitions(replace(settings, events=("mailto://a@b.org",)))
-    with pytest.raises(SettingsError, match="no base64 of 24 bytes"):
+    with pytest.raises(SettingsError, match="not base64 of 24 bytes"):
         definitions(replace(settings, webhook_secret="short"))

@@ -59,7 +59,7 @@ def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: 
     job = world.defs.resolve_job_def("deliveries__refresh")
     started = dg.DagsterRunStatus.STARTED
     run = world.instance.create_run_for_job(job, tags=dict(request.tags), status=started)
-    waits = f"run {run.run_id[:8]} (schedule, started) makes the model of deliveries already."
+    waits = f"run {run.run_id[:8]} (schedule, started) already makes the model of deliveries."
     assert tick(world) == waits  # else it would publish and judge all of it a second time
     world.instance.report_run_failed(run)
     assert tick(world) == request
@@ -73,7 +73,7 @@ def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: 
     assert not world.execute(policy.with_replaced_attrs(job_name="deliveries__refresh"))
     found = tick(world)
     assert isinstance(found, str)
-    assert "stands refused" in found
+    assert "remains refused" in found
 
 
 def tick(world: World) -> dg.RunRequest | str:

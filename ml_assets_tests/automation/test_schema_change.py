@@ -52,13 +52,13 @@ def test_the_sensor_takes_every_partition_in_again_with_the_new_type(plant: Plan
 
     requests = world.asks_for()
     whys = [request.tags["why"] for request in requests]
-    assert all("its columns are declared otherwise (order: int64 -> float64)" in w for w in whys)
+    assert all("its declared columns changed (order: int64 -> float64)" in w for w in whys)
     assert sum(w.count(week) for w in whys for week in (WEEKS[0], WEEKS[-1])) == 2
     for request in requests:
         assert world.execute(request)
     world.settle()
 
-    assert "all is published" in world.says()
+    assert "everything that is there is published" in world.says()
     assert {type_of("validated_table/orders", week) for week in WEEKS} == {pl.Float64()}
     assert {type_of("feature_set", week) for week in WEEKS[1:]} == {pl.Float64()}
     assert type_of("raw_snapshot/raw_orders", WEEKS[0]) == pl.Int64(), "as it was read"
@@ -77,11 +77,11 @@ def test_run_says_how_much_is_made_again_before_it_begins(
     before, _, _ = said.partition("\n> ")
     assert (
         "make  deliveries/raw_snapshot/raw_orders [2024-01-01 .. 2024-01-15: 3 partitions]:"
-        " its columns are declared otherwise (order: int64 -> float64)" in before
+        " its declared columns changed (order: int64 -> float64)" in before
     )
     assert (
-        "deliveries/validated_table/orders: 3 partitions with 719 rows made again for other"
-        " columns, and 5 tables after them" in before
+        "deliveries/validated_table/orders: 3 partitions with 719 rows made again because their "
+        "columns changed, and 5 tables after them" in before
     )
     assert "took" in before and "ML_ASSETS_PRICES" not in before
     assert {type_of("feature_set", week) for week in WEEKS[1:3]} == {pl.Float64()}
@@ -97,7 +97,7 @@ def test_run_says_what_it_costs_in_time_and_money_with_the_training_that_follows
     spec.write_text(spec.read_text().replace("order: int64", "order: float64"))
     before, _, _ = world.cli("run", "deliveries", "--through", "raw_snapshot").partition("\n> ")
     took = re.search(
-        r"note  when they were made last, these tables took ([\d.]+) s \(([\d.]+)\),"
+        r"note  the last time, these tables took ([\d.]+) s \(([\d.]+)\),"
         r" and the last training ([\d.]+) s",
         before,
     )

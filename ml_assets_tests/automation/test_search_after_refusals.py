@@ -106,7 +106,7 @@ def test_two_refusals_in_a_row_ask_for_a_study_once_and_one_for_none(world: Worl
     (study,) = asks_for(world, 8)
     assert study.job_name == "deliveries__search"
     assert study.tags["trigger"] == "drift"
-    assert study.tags["why"].startswith("the gates refused 2 trainings in a row that drift had")
+    assert study.tags["why"].startswith("the gates refused 2 trainings in a row that drift")
     assert not searches(world, study), "nor does the winner meet such gates"
     now = _opened().now()
     record = now.record(now.address("hyperparameter_search"))

@@ -48,8 +48,8 @@ def test_a_cluster_that_would_refuse_a_training_is_told_before_there_is_one(chec
     [
         (b"{nope", "is not valid JSON: line 1"),
         ("{}".encode("utf-16"), "is not an expectation suite"),
-        (b"[" * 200_000, "it is nested more than 100 deep"),
-        (b"\xff\xff{}", "it is no UTF-8 text"),
+        (b"[" * 200_000, "it is nested more than 100 levels deep"),
+        (b"\xff\xff{}", "it is not UTF-8 text"),
         (None, "cannot be read: No such file or directory"),
     ],
 )

@@ -101,7 +101,7 @@ def test_list_tells_the_tables_of_now_or_then_and_the_states_by_name(
         (ships,) = then["tables"]
         assert (ships["rows"], ships["partition"]) == (3, WEEK)
         assert ships["bytes"] > 0
-    assert "nothing is made yet of that" in said("list", "harbour/feature_set", "--at", "main~2")
+    assert "nothing of that is made yet" in said("list", "harbour/feature_set", "--at", "main~2")
 
 
 def test_diff_names_what_changed_with_its_rows_and_nothing_that_did_not(
@@ -142,7 +142,7 @@ def test_a_name_of_nothing_is_told_with_what_a_name_is(said: Callable[..., str])
     said("tag", "tuesday", "--at", "main~1")
     for name in ("teusday", "main~99", "1969-01-01", "2126-13-45", "ffffff"):
         told = said("diff", name, code=1)
-        assert f"{name!r} is no name of a state" in told and "a day such as" in told
+        assert f"{name!r} is not the name of a state" in told and "a day such as" in told
         assert ("Did you mean 'tuesday'?" in told) == (name == "teusday")
 
 
@@ -160,7 +160,7 @@ def test_checkout_writes_the_tables_of_then_and_nothing_over_anything(
     assert len(pl.read_parquet(ships)) == 3
     told = json.loads((target / "state.json").read_text())
     assert len(told["files"]) == 4 and len(told["commit"]) == 64
-    assert "holds something already" in said("checkout", "main", "--into", str(target), code=1)
+    assert "is not empty" in said("checkout", "main", "--into", str(target), code=1)
     assert len(pl.read_parquet(ships)) == 3
     only = tmp_path / "only"
     assert "2 files" in said("checkout", "main", "harbour/feature_set", "--into", str(only))

@@ -233,7 +233,7 @@ sys.exit(code)
 def test_a_signal_that_asks_for_the_end_is_answered_in_words(number: int) -> None:
     command = [sys.executable, "-c", ASKED_TO_END, str(int(number))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = "interrupted: what was made stays; run again to go on\n"
+    said = "interrupted: what was made is kept; run again to continue\n"
     assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
 
 
@@ -243,7 +243,7 @@ def test_a_signal_that_comes_while_a_command_is_loaded_is_answered_in_words_too(
     for error in ("KeyboardInterrupt", "KeyError('x')"):
         command = [sys.executable, "-c", loading.format(error)]
         said.append(subprocess.run(command, capture_output=True, text=True, check=False).stderr)
-    assert said[0] == "interrupted: what was made stays; run again to go on\n"
+    assert said[0] == "interrupted: what was made is kept; run again to continue\n"
     assert "Traceback" in said[1] and "KeyError: 'x'" in said[1]
 
 
@@ -418,7 +418,7 @@ def test_a_column_that_the_spec_does_not_name_is_left_out_aloud(
 
 
 BROKEN = {
-    "no YAML": "type: [\nattributes: }",
+    "not YAML": "type: [\nattributes: }",
     "a wrong key": irises.SPEC.replace("batch_size", "batch_sise"),
 }
 

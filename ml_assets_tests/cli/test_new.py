@@ -293,7 +293,7 @@ def test_what_is_left_out_is_left_out_for_a_reason(
     assert "left out: make numbers of it in features.py" in said
     assert "left out: it is empty" in said
     assert main(["new", "prices", "--from", str(houses), "--label", "price"]) == 1
-    assert "or mend this one: 59 of 60 are numbers" in capsys.readouterr().err
+    assert "or repair this one: 59 of 60 are numbers" in capsys.readouterr().err
 
 
 def test_an_index_without_a_name_gets_one(
@@ -318,7 +318,7 @@ def test_an_index_without_a_name_gets_one(
         (["--label", "garden", "--key", "area"], "empty in 1 of 60 rows"),
         (["--label", "street"], "up to 50 classes"),
         (["--label", "garden", "--time", "rooms"], "read as float64, 0.0 for one"),
-        (["--label", "garden", "--key", "garden"], "it is no key"),
+        (["--label", "garden", "--key", "garden"], "it cannot be a key"),
         ([], "Add --label COLUMN"),
     ],
 )

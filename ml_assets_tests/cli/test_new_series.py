@@ -77,7 +77,7 @@ def test_what_lies_there_is_found_and_said(
     assert "series: 2, one for each station, of " in said
     assert "partitions: daily, 2024-01-01 to 2024-01-12, 12 of them" in said
     assert "no value: 'NA'" in said
-    assert "time is written without a zone: taken for UTC" in said
+    assert "time is written without a zone: read as UTC" in said
     spec = load_spec(room / "air")
     source = spec.sources["rows"]
     assert getattr(source, "path", "") == "air/air_{partition:%Y%m%d}.csv"
@@ -117,7 +117,7 @@ def test_a_pattern_names_the_files_of_a_folder_that_are_meant(room: Path, air: P
 def test_a_person_at_a_terminal_is_asked_for_what_no_flag_says(
     room: Path, air: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = {"Your data": str(air), "What is to be predicted": "pm25", "how much later": "6h"}
+    answers = {"Your data": str(air), "What should be predicted": "pm25", "How much later": "6h"}
     asked: list[str] = []
 
     def answer(question: str, **_: object) -> str:
@@ -161,10 +161,10 @@ def test_a_holdout_that_ends_early_is_told_by_the_run(
     assert main(["run", "air", "--through", "training_set"]) == 0
     said = capsys.readouterr().out
     assert (
-        "2024-01-12 of the holdout is not whole: it ends at 2024-01-12 07:00 with 28 rows, and the"
-        " partitions before it have 24 to 48"
+        "2024-01-12 of the holdout is not complete: it ends at 2024-01-12 07:00 with 28 rows, "
+        "and the partitions before it have 24 to 48"
     ) in said
-    assert said.count("is not whole") == 1
+    assert said.count("is not complete") == 1
     record = open_pipeline("air", read_settings()).now().record(Address("air", "training_set"))
     assert record
     assert len(record.attributes["partial"]) == 1
@@ -185,7 +185,7 @@ def test_a_shift_by_rows_is_found(
     )
     assert main(["run", "air", "--through", "feature_set"]) == 1
     said = capsys.readouterr()
-    assert "when an empty row lies at" in said.err
+    assert "when an empty row is at" in said.err
     assert "The function counts rows, not time" in said.err
     assert "'pm25_lag_3h' of" in said.err
 
@@ -205,7 +205,7 @@ def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air
     state = open_pipeline("air", read_settings()).now()
     newest = windows(state.spec.partitions, START + timedelta(days=DAYS))[-1].key
     rows = state.scan(Address("air", "feature_set").at(newest)).collect()
-    found = replay(state, newest, rows, random.Random(0))
+    found = replay(state, newest, rows.lazy(), random.Random(0))
     assert found.passed
     assert "the same, bit for bit; not tried whether it counts rows" in found.reason
     assert "a row has no temperature" in found.reason

@@ -34,7 +34,7 @@ def test_a_file_in_and_a_file_out_with_a_note_for_what_was_refused(
     found = pl.read_parquet(target)
     assert found.columns == ["order", "probability"]
     assert found["probability"].null_count() == 1
-    assert "note: line 2 is not predicted, its contract refuses it" in done.stderr
+    assert "note: line 2 is not predicted because its contract refuses it" in done.stderr
     assert f"3 rows to {target}" in done.stderr
     assert done.stdout == ""
 
@@ -57,7 +57,7 @@ def test_every_mistake_is_an_error_and_exits_1_without_output(
     assert missing.stderr.startswith(f"error: {tmp_path / 'none.csv'} cannot be read: No such file")
     unknown = released.streams("predict", "irises", "-", "--output", "x.xlsx", code=1, given="{}")
     assert unknown.stderr.startswith(
-        "error: --output x.xlsx: the extension '.xlsx' names no format"
+        "error: --output x.xlsx: the extension '.xlsx' is not a known format"
     )
 
 

@@ -45,7 +45,7 @@ def test_what_cannot_be_read_or_written_exits_1_and_says_why(
 ) -> None:
     assert "Did you mean" in released.cli("data", "read", "deliveries/featureset", code=1)
     said = released.cli("data", "read", KEY, "--output", str(tmp_path / "rows.xlsx"), code=1)
-    assert "names no format; use .csv, .jsonl" in said
+    assert "is not a known format; use .csv, .jsonl" in said
     lost = str(tmp_path / "no folder" / "rows.csv")
     assert "cannot be written" in released.cli("data", "read", KEY, "--output", lost, code=1)
     assert "'0' is not a number from 1 up" in released.cli(

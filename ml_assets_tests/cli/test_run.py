@@ -78,7 +78,7 @@ def test_where_nothing_was_due_the_table_says_so(capsys: pytest.CaptureFixture[s
         tell("skip  air/trained_model: same code, same inputs")
         tell("skip  drift_report: same periods, same release")
     assert capsys.readouterr().out.splitlines()[-3:] == [
-        "made     nothing: all of it is there",
+        "made     nothing: everything is up to date",
         "skipped  trained_model: same code, same inputs",
         "skipped  drift_report: same periods, same release",
     ]

@@ -292,7 +292,7 @@ def test_a_port_moves_all_three_and_passes_one_that_is_taken(tmp_path: Path) -> 
             assert ports == sorted({*ports} - {port + 1})
             wait_for(said["Reports"], server, world)
             told = log.read_text()
-            assert "pages of earlier runs lead to the ports of before" in told
+            assert "pages of earlier runs lead to the earlier ports" in told
             for name, setting in (("Dagster", "UI"), ("Reports", "REPORTS"), ("MLflow", "MLFLOW")):
                 assert f"ML_ASSETS_{setting}_URL={said[name]}" in told
             wait_for(f"{said['MLflow']}/health", server, world)

@@ -268,6 +268,8 @@ def later(seconds: float, do: Callable[[], object]) -> None:
 
 def damaged_checkpoint(work: Work) -> Harm | bool:
     """A byte of the newest checkpoint flips, and a rank dies: the one before it has to do."""
+    if len(ranks(work)) < 2:
+        return False
     saved = work.world.root.glob("state/objects/sessions/*-train-*/checkpoints/*/manifest.json")
     try:
         newest = max(saved, key=lambda file: file.stat().st_mtime).parent

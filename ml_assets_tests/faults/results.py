@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.jsonl"
+FOLDERS = re.compile(r"/[^\s:]*/(?:faults-[^/\s]+/[a-z]+-\d+(?=/)|\.venv/bin/|site-packages/)")
+"""Of this machine: a round's home, a program's, a package's."""
 SILENT = "(a signal came before it said a word)"
 _EXPLAINS = re.compile(
     r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space"
@@ -56,7 +58,7 @@ def remember(file: Path, played: Played) -> None:
     """Append a round, in one write: others may do so at the same time."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as results:
-        results.write(json.dumps(_set(played)) + "\n")
+        results.write(FOLDERS.sub("", json.dumps(_set(played))) + "\n")
 
 
 def _set(record: Played | Strike) -> dict[str, Any]:

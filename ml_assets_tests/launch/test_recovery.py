@@ -38,8 +38,8 @@ def after(*ended):
         ([(2, KILL, "again")] * 2 + [(1, KILL, "again")], 1, "retry 1 of 2"),
         ([(4, KILL, "again")] * 2 + [(2, KILL, "again")] * 2, 1, "1 instead of 2"),
         ([(2, KILL, "again")] * 2 + [(1, KILL, "again")] * 3, None, "tried 3 times"),
-        ([(2, 66, "stop")], None, "would not mend"),
-        ([(2, -15, "interrupted")], None, "would not mend"),
+        ([(2, 66, "stop")], None, "would not help"),
+        ([(2, -15, "interrupted")], None, "would not help"),
     ],
 )
 def test_each_story_has_a_next_step_with_a_reason(ended, procs, says):
@@ -90,7 +90,7 @@ def test_machines_may_be_lost_for_ever_where_each_attempt_saves():
     decision = next_attempt(ended, Budgets(losses=0))
     assert decision.go_on
     assert decision.world == EIGHT
-    assert "nobody's error" in decision.reason
+    assert "no error of the training" in decision.reason
 
 
 def test_what_does_not_start_has_a_budget_of_its_own():

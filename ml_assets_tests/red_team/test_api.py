@@ -40,7 +40,7 @@ def test_a_refused_model_goes_nowhere_and_the_gate_is_named(
         assert (status, "releases to production" in said["error"]) == (409, True)
     for model in (refused.candidate, before):
         status, said = put(eve, model or "", "archived")
-        assert (status, "only staging and canary can be left" in said["error"]) == (409, True)
+        assert (status, "a model can leave only staging and canary" in said["error"]) == (409, True)
     assert (refused.in_production, refused.ledger) == (before, ledger)
 
 

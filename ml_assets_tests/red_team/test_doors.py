@@ -47,7 +47,7 @@ def strict_again(second: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sce
 
 def test_a_model_that_was_never_released_is_not_rolled_back_to(strict_again: Scene) -> None:
     before = strict_again.in_production
-    assert "than is here now" in strict_again.materialize("released_model"), "by a run neither"
+    assert "than the present ones" in strict_again.materialize("released_model"), "by a run neither"
     with pytest.raises(EvidenceError, match="was never released to production"):
         rolled_back(strict_again.place, strict_again.candidate[:12])
     assert strict_again.in_production == before
@@ -81,7 +81,7 @@ def test_features_that_were_edited_for_a_training_and_put_back_do_not_release_it
     finally:
         features(scene).write_text(honest)
     said = scene.materialize("released_model")
-    assert "irises/feature_set: made by other code or another spec than is here now" in said
+    assert "irises/feature_set: made by other code or another spec than the present ones" in said
     assert scene.in_production == before != scene.candidate
 
 
@@ -138,7 +138,7 @@ def test_a_model_made_by_other_code_or_another_spec_is_not_released(
     edit, stage = EDITS[what]
     edit(folder)
     said = passed.materialize("released_model")
-    assert "than is here now" in said
+    assert "than the present ones" in said
     assert stage in said.split(": made by other code")[0]
     assert passed.in_production is None
 
@@ -148,12 +148,12 @@ def test_verify_says_that_the_code_has_moved_on_and_refuses_nothing(
 ) -> None:
     [whole] = verify_pipelines(released.world.settings, NAME, None)
     [code] = [check for check in whole.checks if check.name == "code"]
-    assert (code.outcome, code.reason) == ("ok", "made by the spec and the code that are here now")
+    assert (code.outcome, code.reason) == ("ok", "made by the present spec and code")
     _features(folder)
     [moved] = verify_pipelines(released.world.settings, NAME, None)
     [code] = [check for check in moved.checks if check.name == "code"]
     assert moved.holds and code.outcome == "note"
-    assert "than is here now: irises/feature_set" in code.reason
+    assert "than the present ones: irises/feature_set" in code.reason
 
 
 LENIENT = """

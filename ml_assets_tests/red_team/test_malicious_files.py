@@ -104,7 +104,7 @@ def test_init_from_a_file_that_only_has_the_name(released: Scene, bomb: bytes) -
     (released.world.pipelines / NAME / "defs.yaml").write_text(said)
     graph = pipeline_of(file.parent)
     store = released.store
-    with pytest.raises(StorageError, match="no whole safetensors file"):
+    with pytest.raises(StorageError, match="not a complete safetensors file"):
         given_models(None, graph.at(store.resolve()))  # pyright: ignore[reportArgumentType]  it warns of nothing
     file.unlink()
 
@@ -138,7 +138,7 @@ def test_the_training_program_scoring_a_model_that_somebody_offers(
     )["data_version"]
     shards = Ref(uri=str(released.objects.path("shards", NAME, data)), digest=data)
     launcher = LocalLauncher(tmp_path / "objects")
-    with pytest.raises(TrainingFailed, match="no whole safetensors file"):
+    with pytest.raises(TrainingFailed, match="not a complete safetensors file"):
         launcher.score(ScoreJob(NAME, planted, shards, "holdout"), lambda _: None)
     assert not (tmp_path / "touched").exists()
 
@@ -237,7 +237,7 @@ def test_what_a_person_answers_for_is_exported_with_that_word(
 def test_a_link_or_a_folder_in_an_exported_folder(exported: Path, tmp_path: Path) -> None:
     (exported / "weights.safetensors").rename(tmp_path / "w")
     (exported / "weights.safetensors").symlink_to(tmp_path / "w")
-    assert "is no plain file" in refusals(exported)
+    assert "is not a plain file" in refusals(exported)
 
 
 def test_export_is_whole_or_absent_and_takes_nobodys_place(
@@ -247,7 +247,7 @@ def test_export_is_whole_or_absent_and_takes_nobodys_place(
 
     assert export_release(released.place, exported).new is False
     (exported / "MODEL_CARD.md").write_text("mine")
-    with pytest.raises(MlAssetsError, match="is something else"):
+    with pytest.raises(MlAssetsError, match="holds something else"):
         export_release(released.place, exported)
     assert (exported / "MODEL_CARD.md").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["export"]

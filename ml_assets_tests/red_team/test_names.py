@@ -30,12 +30,12 @@ def test_at_the_stores_of_objects_and_files(released: Scene, tmp_path: Path, nam
         released.objects.path("models", name)
     with pytest.raises(StorageError, match="leads out"):
         inside(tmp_path, name)
-    with pytest.raises(StorageError, match="no digest"):
+    with pytest.raises(StorageError, match="not the digest"):
         Blobs(tmp_path).path(name)
     store = released.store
     with (
         store.open(store.resolve(), "key") as workspace,
-        pytest.raises(StorageError, match="no path of a snapshot"),
+        pytest.raises(StorageError, match="not a path of a snapshot"),
     ):
         workspace.put_bytes(name, b"x")
 
@@ -89,7 +89,7 @@ def test_at_the_command_line(released: Scene, name: str, capsys) -> None:
 
 def test_a_version_of_64_characters_that_climbs_is_no_commit(released: Scene) -> None:
     climbing = ("../" * 20 + "etc/").ljust(64, "x")
-    with pytest.raises(StorageError, match="is no commit or tag"):
+    with pytest.raises(StorageError, match="is neither a commit or tag"):
         read_table(f"{NAME}/feature_set", version=climbing, settings=released.world.settings)
 
 

@@ -79,7 +79,7 @@ def test_a_planted_model_that_reads_the_label_is_not_judged(released: Scene) -> 
     told["model"]["digest"] = digest
     result.write_text(json.dumps({**told, "session": there.name}))
     said = released.world.cli("run", NAME, code=3)
-    assert "reads 'species', which is no feature of irises" in said
+    assert "reads 'species', which is not a feature of irises" in said
     assert released.in_production != digest
 
 

@@ -45,7 +45,7 @@ def test_half_a_sign_in_a_key_ends_neither_the_log_nor_the_watch(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The door refuses it in JSON; whatever comes by another way is written down all the same."""
-    with pytest.raises(RowsRefused, match="half a sign"):
+    with pytest.raises(RowsRefused, match="half a character"):
         read_document(json.dumps({"rows": [{"order": NASTY}]}).encode())
     monkeypatch.setattr(traffic, "_LOOK_SECONDS", 0.01)
     log = log_of(tmp_path)

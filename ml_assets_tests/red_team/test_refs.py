@@ -72,7 +72,9 @@ def test_no_command_signs_a_commit_that_it_did_not_publish(refused: Scene) -> No
     tag(root, "x", forged)
 
     assert "'x' of the snapshot store" in world.cli("ops", "gc", code=1)
-    assert "is no name of a state" in world.cli("data", "tag", "mine", "--at", forged[:12], code=1)
+    assert "is not the name of a state" in world.cli(
+        "data", "tag", "mine", "--at", forged[:12], code=1
+    )
     world.cli("release", "history", NAME)
     world.cli("data", "list")
     with pytest.raises(UntrustedState, match="nobody signed"):

@@ -262,7 +262,7 @@ def test_verify_says_which_gates_of_now_a_release_was_not_held_to(released: Scen
         [found] = [check for check in whole.checks if check.name == "policy"]
         return found.outcome, found.reason
 
-    assert policy() == ("ok", "decided by the gates of the spec that lies here now")
+    assert policy() == ("ok", "decided by the gates of the present spec")
     spec = released.world.pipelines / NAME / "defs.yaml"
     added = (
         "    - {kind: bound, name: later, metric: log_loss, at_most: 0.5}\n    - {kind: champion}"
@@ -349,7 +349,7 @@ def test_an_mlflow_alias_that_was_moved_is_told_and_put_right(refused: Scene) ->
     )
     assert wrong in world.streams("status", NAME).stdout
     assert f"note     mlflow: {wrong}" in world.streams("release", "verify", NAME).stdout
-    assert "MLflow was told the stages" in world.streams("release", "history", NAME).stderr
+    assert "MLflow received the stages" in world.streams("release", "history", NAME).stderr
     assert "mlflow: its aliases lead to" in world.streams("release", "verify", NAME).stdout
     assert "MLflow shows" not in world.streams("status", NAME).stdout
 

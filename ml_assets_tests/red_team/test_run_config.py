@@ -153,5 +153,5 @@ def test_a_field_of_another_kind_is_told_when_it_is_declared() -> None:
     class Odd(RunConfig):
         names: list[str]
 
-    with pytest.raises(TypeError, match="no plain value"):
+    with pytest.raises(TypeError, match="not a plain value"):
         Odd.form()

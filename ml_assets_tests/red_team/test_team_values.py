@@ -77,7 +77,7 @@ def test_a_planted_pickle_is_not_run(tmp_path: Path) -> None:
 def test_what_data_cannot_hold_is_refused_with_a_remedy(value: object) -> None:
     (made, _), _ = assets_that_hand_on(value)
     with dg.instance_for_test() as instance:
-        assert "Nothing is pickled. Return that" in materialize([made], instance)
+        assert "Nothing is pickled. Return one of these" in materialize([made], instance)
 
 
 def test_no_name_of_a_partition_leads_out(tmp_path: Path) -> None:

@@ -209,9 +209,9 @@ def test_the_page_says_what_the_processes_are_worth_beside_one_by_itself():
     assert shown["efficiency"] == pytest.approx(9_000 / (5 * 3_000))
     assert shown["idle_share"] == pytest.approx(1 - 24 / 25)
     assert shown["scaling"] == (
-        "5 processes train 9,000 rows/s, 60% of 5 times the 3,000 rows/s of one by itself, which"
-        " the sanity step measured. Of a step 12.5% is communication, 1.0% waiting for data,"
-        " 4.0% idle (24 microbatches on 5 processes)."
+        "5 processes train 9,000 rows/s, 60% of 5 times the 3,000 rows/s of one alone, which the "
+        "sanity step measured. Of a step 12.5% is communication, 1.0% waiting for data, 4.0% "
+        "idle (24 microbatches on 5 processes)."
     )
     slower = scaling(PACE, Alone(rows_per_second=9_001.0, gpu=False), FIVE, {5}, gpu=False)
     assert str(slower["scaling"]).endswith("One process is faster: set training.processes to 1.")
@@ -221,8 +221,13 @@ def test_the_page_says_what_the_processes_are_worth_beside_one_by_itself():
 @pytest.mark.parametrize(
     ("alone", "worlds", "gpu", "why"),
     [
-        (None, {5}, False, "one process was not measured by itself"),
-        (Alone(rows_per_second=3_000.0, gpu=False), {5}, True, "by itself had another device"),
+        (None, {5}, False, "one process was not measured alone"),
+        (
+            Alone(rows_per_second=3_000.0, gpu=False),
+            {5},
+            True,
+            "was measured alone on another device",
+        ),
         (Alone(rows_per_second=3_000.0, gpu=False), {5, 4}, False, "their number changed"),
     ],
 )

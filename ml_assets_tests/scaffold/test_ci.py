@@ -116,7 +116,7 @@ def test_a_sound_pipeline_is_green(repository: Path, tmp_path: Path) -> None:
     root = shutil.copytree(repository, tmp_path / "checkout")
     red, said = ci(root)
     assert red == "", said
-    assert "[pass] steps: 10 steps left a whole model" in said
+    assert "[pass] steps: 10 steps left a complete model" in said
 
 
 @pytest.mark.daemon

@@ -55,7 +55,7 @@ def test_times_are_read_as_they_are_written(
     assert made(house, [f"{hour:{form}}" for hour in HOURS]) == 0
     out = capsys.readouterr().out
     assert said in out
-    assert "at is written without a zone: taken for UTC" in out
+    assert "at is written without a zone: read as UTC" in out
     assert dialect in (house / "PIPELINES" / "rain" / "defs.yaml").read_text()
     assert times_read(house).to_list() == HOURS
 
@@ -106,7 +106,7 @@ def test_one_day_of_another_form_makes_the_column_text_and_is_told(
 ) -> None:
     days = [f"{date(2023, 11, 20) + timedelta(days=n):%d/%m/%Y}" for n in range(60)]
     assert made(house, [*days, "12/31/2023"], "--key", "at") == 0
-    assert "at is taken for text: «12/31/2023» is no day" in capsys.readouterr().out
+    assert "at is read as text: «12/31/2023» is not a valid day" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["23-01-05", "31.12.23", "32.12.2023", "1.13.2023", "2023-1"])
@@ -127,7 +127,7 @@ def test_hours_that_the_clock_went_over_are_counted_and_a_zone_is_named_that_has
     ]
     assert made(house, times, "--timezone", "Europe/Berlin") == 1
     said = capsys.readouterr().err
-    assert "column 'at': «'26.03.2023 02:00'» is no time of Europe/Berlin" in said
+    assert "column 'at': «'26.03.2023 02:00'» does not exist in Europe/Berlin" in said
     assert "(and 1 more such value)" in said
     assert "name a zone whose clock never changes (Etc/GMT-1)" in said
     assert made(house, times, "--timezone", "Etc/GMT-1") == 0
@@ -142,7 +142,7 @@ def test_a_source_with_such_an_hour_is_refused_by_its_line(
     (house / "SOURCES" / "rain.csv").write_text("at,depth,wet\n2023-03-26 02:00,1.5,1\n")
     assert main(["run", "rain", "--through", "raw_snapshot"]) == 1
     said = capsys.readouterr().err
-    assert "line 2, column 'at': «'2023-03-26 02:00'» is no time of Europe/Berlin" in said
+    assert "line 2, column 'at': «'2023-03-26 02:00'» does not exist in Europe/Berlin" in said
 
 
 def test_hours_that_come_twice_are_counted_in_new_and_at_the_reading(

@@ -101,7 +101,7 @@ def test_what_does_not_fit_together_has_its_own_line_and_not_the_whole_spec(fold
     found = {mistake.key: mistake for mistake in mistakes}
     assert found["training.batch_size"].value == "24"
     assert lines[found["training.batch_size"].line - 1].strip() == "batch_size: 24"
-    assert "of no meaning for model.family 'lightgbm'" in found["training.batch_size"].rule
+    assert "it has no meaning for model.family 'lightgbm'" in found["training.batch_size"].rule
     assert "accuracy_floor" in lines[found["gates[0].metric"].line - 1]
     assert "the spec" not in found
     assert "{'" not in "\n".join(str(mistake) for mistake in mistakes)
@@ -125,9 +125,9 @@ def test_a_file_that_is_not_yaml_gives_its_line(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("name: näme".encode("utf-16"), "text in UTF-8; byte 0 is none of it"),
-        (b"[" * 200_000, "nested more than 100 deep"),
-        (b"a: " + b"{a: " * 120 + b"1" + b"}" * 120, "nested more than 100 deep"),
+        ("name: näme".encode("utf-16"), "text in UTF-8; byte 0 is not UTF-8"),
+        (b"[" * 200_000, "nested more than 100 levels deep"),
+        (b"a: " + b"{a: " * 120 + b"1" + b"}" * 120, "nested more than 100 levels deep"),
     ],
 )
 def test_what_is_no_text_or_too_deep_is_one_mistake(
@@ -158,7 +158,7 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
     assert found["training.microbatches"].remedy == "write 1 or more; without the key it is 24"
     edit(folder, ("family: mlp", "family: oak"), ("  owner: nobody here\n", ""))
     found = {one.key: one for one in check_spec(folder)[1]}
-    assert found["owner"].rule == "the key is needed"
+    assert found["owner"].rule == "the key is missing"
     assert found["model"].rule == "there is no family 'oak'"
     assert found["model"].remedy.startswith("use one of 'tabm', ")
 

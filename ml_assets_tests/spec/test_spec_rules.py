@@ -150,7 +150,10 @@ def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
         ({"columns": ["prices"]}, "no feature is called 'prices'. Did you mean 'price'?"),
         ({"columns": ["s*", "price"]}, "it has numeric and categorical columns: declare a tensor"),
         ({"columns": ["price"], "shape": [2, 3]}, r"shape [2, 3] holds 6 values of a row, and"),
-        ({"columns": ["shop"], "nulls": True}, "nulls is of numbers; of a category code 0 is null"),
+        (
+            {"columns": ["shop"], "nulls": True},
+            "nulls is for numbers; in a category, code 0 means null",
+        ),
     ],
 )
 def test_a_tensor_that_the_features_do_not_make_is_refused(tensor: Raw, said: str) -> None:
@@ -178,7 +181,7 @@ def test_what_has_no_meaning_for_boosted_trees_is_refused_even_at_its_default(fi
     said = refusal(
         lambda: PipelineSpec.model_validate(changed(BOOSTED, f"training.{field}", default))
     )
-    assert f"training.{field}: of no meaning for model.family 'lightgbm'" in said
+    assert f"training.{field}: it has no meaning for model.family 'lightgbm'" in said
 
 
 def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
@@ -215,7 +218,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("online", {}, "Field required"),
         ("online", {"entity": []}, "at least 1 item"),
         ("online", {"entity": ["price"]}, "['price'] are neither in features.key nor categorical"),
-        ("online", {"entity": ["shop"], "features": ["order"]}, "['order'] are no features"),
+        ("online", {"entity": ["shop"], "features": ["order"]}, "['order'] are not features"),
         ("online", {"entity": ["shop"], "look_back": -1}, "greater than or equal to 0"),
         # partitions
         ("partitions.start", ..., "partitions of cadence 'weekly' need a 'start' date"),
@@ -294,14 +297,18 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.momentum", 0.8, "remove momentum, or set optimizer: sgd"),
         ("training.optimizer", "adafactor", "which strategy shard cuts into shards: set strategy"),
         ("training.warmup", 1.0, "no step for schedule cosine to fall: set warmup below 1, or"),
-        ("training.strategy", "hybrid", "which 2 cannot be: set processes to 4, 6, 8 or 9"),
+        (
+            "training.strategy",
+            "hybrid",
+            "which is impossible with 2: set processes to 4, 6, 8 or 9",
+        ),
         ("training.processes", True, "valid integer"),
         ("training.betas", [0.9, 1.0], "less than 1"),
         ("training.max_steps", 0, "greater than 0"),
         (
             "training.ensemble",
             {"checkpoints": 2, "seeds": 2},
-            "checkpoints or of seeds: write one",
+            "checkpoints or seeds: write one",
         ),
         ("training.ensemble", {"checkpoints": 1}, "greater than or equal to 2"),
         ("training.ensemble", {"checkpoints": 4}, "more than keep_best 3 keeps: raise keep_best"),
@@ -314,8 +321,12 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("training.curriculum", {"column": "x", "until": 0.0}, "greater than 0"),
         ("training.communication_hook", "fp8", "'powersgd'"),
         ("training.communication_hook", "powersgd", "which strategy shard cuts into shards: set"),
-        ("training.communication_rank", 8, "it is of powersgd: set training.communication_hook"),
-        ("training.activation_checkpointing", "block", "nothing to compute again: remove it, and"),
+        (
+            "training.communication_rank",
+            8,
+            "it belongs to powersgd: set training.communication_hook",
+        ),
+        ("training.activation_checkpointing", "block", "nothing to recompute: remove it, and"),
         ("training.activation_checkpointing", "all", "'none', 'block' or 'selective'"),
         # evaluation and gates
         ("evaluation.baselines.1.by", [], "at least 1 item"),
@@ -358,10 +369,14 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("gates.2", SLICES | {"columns": ["shop", "hour"]}, "asks for shop, hour; evaluation"),
         ("gates.2", SLICES | {"margin": None}, "exactly one of 'margin', 'at_least' and"),
         ("gates.2", SLICES | {"at_least": 0.5}, "exactly one of 'margin', 'at_least' and"),
-        ("gates.2", SLICES | {"metric": "auc"}, "'margin' is of the loss"),
+        ("gates.2", SLICES | {"metric": "auc"}, "'margin' is for the loss"),
         ("gates.2", {"kind": "gap", "column": "shop", "at_most": 0.1}, "slices has []: add it"),
         ("gates.2", {"kind": "calibration", "at_most": 0}, "greater than 0"),
-        ("gates.2", ROBUST | {"missing": None, "shift": None}, "there is nothing to try"),
+        (
+            "gates.2",
+            ROBUST | {"missing": None, "shift": None},
+            "otherwise there is nothing to test",
+        ),
         ("gates.2", ROBUST | {"missing": 1.5}, "less than or equal to 1"),
         ("gates.2", {"kind": "holdout_budget", "at_most": 0}, "greater than 0"),
         ("gates.2", {"kind": "champion", "seeds": 1}, "a spread takes at least 2 models"),
@@ -371,7 +386,11 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("release", {"to": "archived"}, "'staging', 'canary' or 'production'"),
         ("release", {"to": "staging", "canary": {"periods": 1}}, "set 'to: production', or remove"),
         ("release", {"canary": {"periods": 0}}, "greater than 0"),
-        ("release", {"canary": {"gate": "leak_alarm"}}, "is no champion gate; gates has none: add"),
+        (
+            "release",
+            {"canary": {"gate": "leak_alarm"}},
+            "is not a champion gate; gates has none: add",
+        ),
         ("release", {"canary": "later"}, "'none'"),
     ],
 )
@@ -386,20 +405,20 @@ def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> Non
         ({"compile": True, "parallel": {"tensor": 2}}, "compile: not with parallel.tensor 2"),
         (
             {"compile": True, "activation_checkpointing": "selective"},
-            "a compiled block chooses by itself which products it keeps",
+            "a compiled block decides itself which products it keeps",
         ),
         ({"strategy": "replicate", "parallel": {"tensor": 2}}, "set strategy to shard"),
         ({"gradient_precision": "bf16", "processes": 1}, "one process sends no gradients"),
         ({**powersgd, "processes": 1}, "communication_hook: one process sends no gradients"),
         ({**powersgd, "precision": "fp16"}, "and fp16 changes the scale: set precision to bf16"),
         ({**powersgd, "gradient_precision": "bf16"}, "powersgd sends in fp32: remove"),
-        ({"cpu_offload": True, "strategy": "replicate"}, "replicate keeps all of it where it"),
+        ({"cpu_offload": True, "strategy": "replicate"}, "replicate keeps everything on each"),
         ({"cpu_offload": True, "parallel": {"tensor": 2}}, "cpu_offload: not with parallel.tensor"),
         ({"betas": [0.9, 0.95], "optimizer": "sgd"}, "betas and eps are for optimizer adamw and"),
         ({"ensemble": {"checkpoints": 2}}, "is the text of none of them: remove it"),
         ({"distill": {"from": "release"}}, "learn from: set training.init_from: release instead"),
-        ({"augmentation": {"noise": 0.1}}, "and a window is tokens: remove it"),
-        ({"curriculum": {"column": "x"}}, "curriculum: rows of columns are changed and weighed so"),
+        ({"augmentation": {"noise": 0.1}}, "and a window has tokens: remove it"),
+        ({"curriculum": {"column": "x"}}, "curriculum: it changes and weighs rows of columns"),
     ):
         raw = changed(spec, "training", {**spec["training"], **changes})
         assert said in refusal(lambda raw=raw: PipelineSpec.model_validate(raw))
@@ -421,15 +440,15 @@ TEACHER: Raw = {"from": "release"}
                 "label": {"column": "rent", "task": "regression"},
                 "training": {"distill": {**TEACHER, "temperature": 3.0}},
             },
-            "a number has none: remove temperature",
+            "a number does not have: remove temperature",
         ),
         (
             {"model": {"family": "lightgbm"}},
-            "training.distill: of no meaning for model.family 'lightgbm'",
+            "training.distill: it has no meaning for model.family 'lightgbm'",
         ),
         (
             {"model": {"family": "module", "module": "n.py:build", "loss": "n.py:loss"}},
-            "training.distill: of no meaning where model.loss is the team's own; remove one of",
+            "training.distill: it has no meaning with a model.loss of your own; remove one of",
         ),
     ],
 )
@@ -462,8 +481,8 @@ def test_holdouts_that_follow_each_other_need_an_order_and_room() -> None:
         ({"kind": "random"}, "holdouts one after the other: use a split of kind: time"),
         (
             {"kind": "time", "holdout": 0.2},
-            "4 holdouts of 0.2 and validation are 95% of the rows, and leave too few to train on:"
-            " at most 3 of them",
+            "4 holdouts of 0.2 and validation are 95% of the rows, and leave too few rows to "
+            "train on: ask for at most 3",
         ),
     ):
         wrong = changed(whole, "split", split)
@@ -494,7 +513,7 @@ def test_a_canary_needs_a_next_partition_and_a_champion_gate() -> None:
     )
     assert "release.canary waits for the next partition" in said
     other = changed(whole, "release", {"canary": {}})
-    assert "gate 'champion' is no champion gate; gates has ['not_worse']" in refusal(
+    assert "gate 'champion' is not a champion gate; gates has ['not_worse']" in refusal(
         lambda: PipelineSpec.model_validate(other)
     )
 
@@ -534,17 +553,17 @@ SOURCE: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
         (FILES, "partitioned", False, "holds {partition} but partitioned is false"),
         (FILES, "format", "xlsx", "'csv', 'parquet', 'jsonl' or 'binary'"),
         (FILES, "watermark", "placed", "Extra inputs are not permitted"),
-        (FILES, "path", "s3://bucket", "names a bucket and nothing in it"),
-        (FILES, "path", "s3://*/{partition}.csv", "given as it is"),
+        (FILES, "path", "s3://bucket", "names only a bucket"),
+        (FILES, "path", "s3://*/{partition}.csv", "cannot contain a pattern"),
         (FILES, "path", "s3://bucket/../{partition}.csv", "stays inside its folder"),
         (FILES, "path", "{shop}/{partition}.csv", "{shop}, which is neither {partition} nor"),
-        (FILES, "path", "{partition}/{version}.csv", "one of them cuts it"),
-        (FILES, "path", "{partition}/a**.csv", "** stands once, between two slashes"),
-        (FILES, "path", "{partition}/**", "** stands once, between two slashes"),
+        (FILES, "path", "{partition}/{version}.csv", "use only one of them"),
+        (FILES, "path", "{partition}/a**.csv", "** may be used once, between two slashes"),
+        (FILES, "path", "{partition}/**", "** may be used once, between two slashes"),
         (FILES, "path", "{partition}/[ab].csv", "wildcards are *, ? and **"),
         (FILES, "path", "a//{partition}.csv", "has an empty part"),
         (FILES, "format", "binary", "of a binary source are neither fields of its path nor"),
-        ({**FILES, "format": "parquet"}, "path", "{partition}.gz", "compressed by itself"),
+        ({**FILES, "format": "parquet"}, "path", "{partition}.gz", "has its own compression"),
         (REFERENCES, "columns", {"bytes": "int64"}, "declare the column path: string"),
         (REFERENCES, "columns.bytes", "string", "of a binary source are neither"),
         (EVENTS, "offset", "order", "declared in 'columns' as well"),
@@ -665,7 +684,7 @@ COLOURS: Raw = {"column": "colour", "task": "multiclass", "classes": ["red", "gr
             {"oversample": 0.1, "positive_weight": 2.0},
             "with training.positive_weight a rare class is lifted twice",
         ),
-        (SPEC["label"], {"oversample": 0.1, "order": "blocks"}, "would read all of the set"),
+        (SPEC["label"], {"oversample": 0.1, "order": "blocks"}, "would read the whole set"),
     ],
 )
 def test_a_rare_class_is_lifted_in_one_way_that_fits_the_label(
@@ -713,7 +732,7 @@ def test_a_shift_is_of_numbers_and_calibration_of_probabilities() -> None:
     )
     gates = [{"kind": "calibration", "at_most": 0.1}]
     number = changed(changed(SPEC, "label.task", "regression"), "gates", gates)
-    assert "is about probabilities, not for a regression task" in refusal(
+    assert "is about probabilities, which a regression task" in refusal(
         lambda: PipelineSpec.model_validate(number)
     )
 
@@ -743,10 +762,10 @@ def test_drift_without_partitions_says_how_rows_are_cut_and_has_an_alarm_that_ca
 
     assert DriftSpec().retrain is None
     assert "nulls" not in RetrainSpec().kinds, "lost values are mended, not learned"
-    with pytest.raises(ValueError, match="alarm_at 4 of 3 windows can never be"):
+    with pytest.raises(ValueError, match="alarm_at 4 of 3 windows can never happen"):
         DriftSpec(windows=3, alarm_at=4)
     watched = changed(changed(SPEC, "drift", {}), "partitions", {"cadence": "none"})
-    assert "so say how new rows are cut into periods" in refusal(
+    assert "so state how new rows are cut into periods" in refusal(
         lambda: PipelineSpec.model_validate(watched)
     )
 
@@ -762,7 +781,7 @@ def test_drift_without_partitions_says_how_rows_are_cut_and_has_an_alarm_that_ca
         ),
         ("evaluation.baselines", [{"kind": "constant"}], "use uniform, unigram, bigram, gzip"),
         ("split", {"kind": "random"}, "'entity' resamples what split.groups names"),
-        ("gates.0", ROBUST | {"name": "r"}, "spoils columns"),
+        ("gates.0", ROBUST | {"name": "r"}, "alters columns"),
         ("features.tokens.vocabulary", 70_000, "less than or equal to 65535"),
         ("features.tokens.context", 1, "greater than or equal to 2"),
         ("cluster", {"data_cache": "8Gi"}, "texts are one stream of tokens, mapped from the disk"),

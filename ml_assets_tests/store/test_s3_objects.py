@@ -160,9 +160,9 @@ def test_where_the_store_is_away_pages_that_are_here_are_shown(
 
 
 def test_what_lies_outside_of_the_cache_is_no_object(first: S3Objects, tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="lies elsewhere"):
+    with pytest.raises(StorageError, match="is elsewhere"):
         first.publish(Ref(uri=str(tmp_path / "models" / "x"), digest="0" * 64))
-    with pytest.raises(StorageError, match="no name of an object"):
+    with pytest.raises(StorageError, match="not the name of an object"):
         first.here("reports", "../x")
 
 

@@ -266,4 +266,6 @@ def test_a_split_with_too_few_of_a_class_leaves_the_model_as_it_is_aloud(
     spec = TrainingSpec(positive_weight=3.0)
     assert calibrator(tmp_path, data, spec)(lambda: constant) is None
     told = (tmp_path / "events.jsonl").read_text()
-    assert f"has {100 - positives} false, {positives} true rows, it takes 10 of each class" in told
+    assert (
+        f"has {100 - positives} false, {positives} true rows, and 10 of each class are needed"
+    ) in told

@@ -96,7 +96,7 @@ def test_a_file_that_is_not_beside_it_is_not_read(folder: Path, name: Any) -> No
     placed = {MetadataIndex("model.w"): _StorageInfo(name, 0, 1)}
     described = Metadata(state_dict_metadata={}, storage_data=placed)
     (folder / ".metadata").write_bytes(pickle.dumps(described))
-    with pytest.raises(StorageError, match=r"which is not beside it|no descr"):
+    with pytest.raises(StorageError, match=r"which is not beside it|not the descr"):
         Reader(folder).read_metadata()
 
 
@@ -105,5 +105,5 @@ def test_a_file_that_is_not_beside_it_is_not_read(folder: Path, name: Any) -> No
 )
 def test_what_describes_no_checkpoint_is_refused(folder: Path, content: bytes) -> None:
     (folder / ".metadata").write_bytes(content)
-    with pytest.raises(StorageError, match="no description of a checkpoint"):
+    with pytest.raises(StorageError, match="not the description of a checkpoint"):
         Reader(folder).read_metadata()

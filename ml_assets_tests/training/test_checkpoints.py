@@ -192,7 +192,7 @@ def test_a_full_disk_keeps_the_last_good_one_and_ends_with_a_code_of_its_own(
         assert first.run() != 0
         assert {e.exit_code for e in first.events() if isinstance(e, Failed)} == {74}
         said = wait_for_warning(first, "was not saved")
-        assert "No space left" in said and "is kept, training goes on" in said
+        assert "No space left" in said and "is kept, training continues" in said
         last = saved(first)[-1].manifest.step
         assert 0 < last < whole.result().step
         (disk / "filler").unlink()

@@ -198,7 +198,7 @@ def test_what_is_no_safetensors_is_refused_and_nothing_of_it_runs(tmp_path: Path
     left.unlink()
     file.write_bytes(bomb)
     ref = Ref(uri=str(file), digest=hashlib.sha256(bomb).hexdigest())
-    with pytest.raises(BadData, match="is no whole safetensors file"):
+    with pytest.raises(BadData, match="is not a complete safetensors file"):
         warm_start(network(MODELS[1], columns(), 0), ref, schema(columns()))
     assert not left.exists()
 
@@ -209,7 +209,7 @@ def test_a_torn_file_is_refused(tmp_path: Path, length: int) -> None:
     save_file(network(MODELS[1], columns(), 0).state_dict(), file)
     file.write_bytes(file.read_bytes()[:length])
     ref = Ref(uri=str(file), digest=file_digest(file))
-    with pytest.raises(BadData, match="is no whole safetensors file"):
+    with pytest.raises(BadData, match="is not a complete safetensors file"):
         warm_start(network(MODELS[1], columns(), 0), ref, schema(columns()))
 
 
@@ -228,7 +228,7 @@ def test_a_bare_file_gives_its_tensors_as_they_are(tmp_path: Path) -> None:
     save_file(old.state_dict(), file)
     said = warm_start(new, Ref(uri=str(file), digest=file_digest(file)), schema(was))
     assert (answers(old, was, rows(was)) == answers(new, was, rows(was))).all()
-    assert "are taken as they are" in said
+    assert "are used unchanged" in said
 
 
 def test_a_warm_training_begins_where_the_old_one_ended(sessions: Sessions, whole: Attempt) -> None:

@@ -61,7 +61,8 @@ def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
 
 
 def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
-    """What a right spec needs and this machine lacks; no mistake: it may be trained elsewhere."""
+    """Return what a right spec needs and this machine lacks; no mistake: it may be trained
+    elsewhere."""
     spec, _ = check_spec(folder)
     if spec is None:
         return ()
@@ -112,7 +113,8 @@ def _has_compiler() -> bool:
 
 
 def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
-    """What of a right spec may not be meant: numbers taken for words, drift that cannot alarm."""
+    """Return what of a right spec may not be meant: numbers taken for words, drift that cannot
+    alarm."""
     spec, _ = check_spec(folder)
     if spec is None:
         return ()
@@ -161,7 +163,8 @@ def world_and_room(spec: PipelineSpec, settings: Settings) -> tuple[World, Room]
 
 
 def cluster_trouble(settings: Settings) -> str | None:
-    """Why nothing could be trained on the cluster of the settings; None: it can, or there is none.
+    """Return why nothing could be trained on the cluster of the settings; None: it can, or there is
+    none.
 
     It is asked, and nothing is made there.
     """

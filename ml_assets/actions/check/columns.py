@@ -1,12 +1,14 @@
 """Checks a spec's columns without data: the team's functions are called on empty tables with the
 declared columns."""
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 
+from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.function import load_function
 from ml_assets.assets.raw_snapshot.text_values import TYPES
 from ml_assets.assets.validated_table.contract.suite import Expectation, contract_of
@@ -44,11 +46,18 @@ def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> lis
         if set(spec.features.columns) <= {*published}:
             return []
         rule = "the functions read columns that their tables have"
-        said = f"{one_line(str(error).splitlines()[0])}: mend the function, or declare the column"
+        said = (
+            f"{one_line(str(error).splitlines()[0])}: correct the function, or declare the column"
+        )
         key = "features.function"
         return [Mistake(file, line_of(file, key), key, repr(function), rule, said)]
     except (Exception, pl.exceptions.PanicException):  # whatever a team's function does
         return []
+    if refused := _refused_by_engine(folder, spec):
+        rule = f"{function} runs on its engine: it was tried on tables without rows"
+        key = "features.engine"
+        kind = spec.features.engine.kind if spec.features.engine else ""
+        return [Mistake(file, line_of(file, key), key, repr(kind), rule, refused)]
     there = {*returned, *published}
     rule = f"every column that the spec names is one that {function} returns"
     found: list[Mistake] = []
@@ -75,16 +84,41 @@ def number_words(folder: Path, spec: PipelineSpec) -> Iterator[str]:
             if name in spec.features.categorical and _are_numbers(values):
                 few = ", ".join(map(repr, values[:3]))
                 yield (
-                    f"features.categorical has {name!r}, and its values in {source.contract} are"
-                    f" numbers ({few}): to the model each is a word, and none is larger than"
-                    f" another\n    remedy: where size counts, cast {name!r} to Float64 in"
-                    f" {spec.features.function.partition(':')[0]} and name it under"
-                    " features.numeric"
+                    f"features.categorical has {name!r}, and its values in {source.contract} are "
+                    f"numbers ({few}): the model treats each as a category, without an order\n"
+                    f"    remedy: if their size matters, cast {name!r} to Float64 in "
+                    f"{spec.features.function.partition(':')[0]} and name it under "
+                    "features.numeric"
                 )
 
 
 def _returned(folder: Path, spec: PipelineSpec) -> pl.Schema:
     """What the feature function returns for tables without rows."""
+    build = load_function(folder, spec.features.function, spec.name)
+    return build(*_empty(folder, spec)).lazy().collect_schema()
+
+
+def _refused_by_engine(folder: Path, spec: PipelineSpec) -> str:
+    """Why the engine cannot run the function, which polars can; empty: it can, or there is none."""
+    features = spec.features
+    if features.engine is None:
+        return ""
+    build = load_function(folder, features.function, spec.name)
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            on_engine(build, features, features.engine, Path(scratch))(*_empty(folder, spec))
+        except MlAssetsError as error:
+            return str(error)
+        except Exception as error:  # whatever a team's function asks of frames of the engine
+            return (
+                f"{type(error).__name__}: {one_line(str(error))}. Write it with what narwhals'"
+                " lazy frames can do, or remove features.engine."
+            )
+    return ""
+
+
+def _empty(folder: Path, spec: PipelineSpec) -> tuple[dict[str, pl.LazyFrame], Window]:
+    """The tables that the feature function reads, without rows, and the newest window."""
     window = Window(None, None, None)
     if spec.partitions.cadence != "none":
         last = windows(spec.partitions, datetime.now(UTC))[-1]
@@ -96,8 +130,7 @@ def _returned(folder: Path, spec: PipelineSpec) -> pl.Schema:
     for name, table in spec.tables.items():
         made = load_function(folder, table.function, spec.name)
         tables[name] = made({read: tables[read] for read in table.reads}, window).collect().lazy()
-    build = load_function(folder, spec.features.function, spec.name)
-    return build(tables, window).lazy().collect_schema()
+    return tables, window
 
 
 def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:

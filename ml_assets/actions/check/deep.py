@@ -141,7 +141,7 @@ rows are those of the validation split each time, so there is no chance in it.""
 
 @dataclass(frozen=True)
 class FewSteps:
-    """What a few steps of a training came to."""
+    """The result of a few steps of a training."""
 
     passed: bool
     reason: str
@@ -168,14 +168,15 @@ def train_few_steps(pipeline: Pipeline, steps: int) -> FewSteps:
         try:
             held = whole_model(adopt_model(session.objects, result.model))
         except (StorageError, OSError) as error:
-            return FewSteps(False, f"{result.step} steps left no whole model: {error}")
+            return FewSteps(False, f"{result.step} steps left no complete model: {error}")
     said = converges(losses)
-    whole = f"{result.step} steps left a whole model of {held:,} bytes"
+    whole = f"{result.step} steps left a complete model of {held:,} bytes"
     return FewSteps(not said, f"{result.step} steps do not converge: {said}" if said else whole)
 
 
 def converges(losses: Sequence[float]) -> str:
-    """Why validation losses do not converge; empty where they do, or there are too few to tell."""
+    """Return why validation losses do not converge; empty where they do, or there are too few to
+    tell."""
     if len(losses) < 2:
         return ""
     first, last = losses[0], losses[-1]

@@ -33,7 +33,7 @@ _NO_INTERVAL = (
 
 @dataclass(frozen=True)
 class StateSize:
-    """What a checkpoint holds, and how it was counted."""
+    """Holds what a checkpoint holds, and how it was counted."""
 
     parameters: int
     bytes: int

@@ -53,14 +53,14 @@ _LATER = "see the runs with ml-assets models experiments, and add to one with ml
 
 
 class FreshRequest(Frozen):
-    """What a fresh training was asked for with, and the salt that its session is named by."""
+    """Holds what a fresh training was asked for with, and the salt that its session is named by."""
 
     salt: str
     as_of: str | None
     epochs: int | None
 
     def command(self, pipeline: str) -> str:
-        """What takes it up again, from wherever it is asked."""
+        """Return what takes it up again, from wherever it is asked."""
         more = [
             f" --{name} {value}"
             for name, value in (("as-of", self.as_of), ("epochs", self.epochs))
@@ -91,7 +91,7 @@ class FreshTraining:
             return None, "the fresh training that was interrupted is dropped" if kept else ""
         if kept is not None and (kept.as_of, kept.epochs) == (as_of, epochs):
             drop = f"ml-assets run {self._pipeline} --no-fresh drops it"
-            return kept.salt, f"the fresh training that was interrupted goes on ({drop})"
+            return kept.salt, f"the fresh training that was interrupted continues ({drop})"
         if fresh:
             asked = FreshRequest(salt=uuid4().hex, as_of=as_of, epochs=epochs)
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class FreshTraining:
             return asked.salt, ""
         if kept is not None:
             again = kept.command(self._pipeline)
-            return None, f"a fresh training was interrupted, and waits: {again} goes on with it"
+            return None, f"a fresh training was interrupted, and waits: {again} continues it"
         return None, ""
 
     def made(self, model: StageRecord | None) -> None:
@@ -116,7 +116,7 @@ class FreshTraining:
 
 
 def study_is_over(state: PipelineState) -> str:
-    """Why the study that was published is not asked again."""
+    """Return why the study that was published is not asked again."""
     record = state.record(state.address(SEARCH_STAGE))
     told = record.attributes if record else {}
     best = "the spec's own setting" if told.get("trial") is None else f"trial {told['trial']}"
@@ -127,11 +127,12 @@ def study_is_over(state: PipelineState) -> str:
 
 
 def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
-    """What it takes to make tables again, and a training after them: by when each was made last."""
+    """Return what it takes to make tables again, and a training after them: by when each was made
+    last."""
     prices = pipeline.settings.prices
     hour = prices.node_hour(price_class(spot=False), 0)
     took = last_took(data_steps(pipeline.store, pipeline.name, prices), tables)
-    said = f"when they were made last, these tables took {took / 1e6:,.1f} s"
+    said = f"the last time, these tables took {took / 1e6:,.1f} s"
     said += f" ({in_words(of_time(took, hour))})" if hour is not None else ""
     trained = next((row for row in rows(pipeline) if row.seconds is not None), None)
     if trained is not None:
@@ -142,7 +143,7 @@ def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
 
 @dataclass(frozen=True)
 class Request:
-    """What ``ml-assets run`` was asked for."""
+    """The request to ``ml-assets run``."""
 
     pipeline: str
     as_of: str | None = None

@@ -36,9 +36,9 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         DRIFT_STAGE,
-        description="The newest periods of feature_set, the release's predictions on them and its"
-        " losses where labels have matured, against what this release was trained on and against"
-        " the same season of before.",
+        description="The newest periods of feature_set, the release's predictions on them "
+        "and its losses where labels have matured, against what this release was trained "
+        "on and against the same season earlier.",
         kinds={"polars", "numpy"},
         deps=[asset_key(declared, "released_model"), asset_key(declared, "feature_set")],
         check_specs=[

@@ -23,7 +23,8 @@ _BOUNDS: dict[str, Statistic] = {
 
 
 def blind_spots(pipeline: Pipeline) -> list[str]:
-    """What cannot alarm, each in a sentence with its remedy; empty where drift is not watched."""
+    """Return what cannot alarm, each in a sentence with its remedy; empty where drift is not
+    watched."""
     drift = pipeline.spec.drift
     if drift is None:
         return []
@@ -37,7 +38,7 @@ def blind_spots(pipeline: Pipeline) -> list[str]:
 
 
 def when_enough(pipeline: Pipeline, split: str) -> str:
-    """When a split of the spec will have periods enough to be back-tested, in words."""
+    """Return when a split of the spec will have periods enough to be back-tested, in words."""
     declared, drift = pipeline.spec.split, pipeline.spec.drift
     if drift and (drift.every or drift.rows):
         return f"make drift.{'every' if drift.every else 'rows'} smaller than {drift.size}"
@@ -67,7 +68,7 @@ def _too_few(pipeline: Pipeline) -> list[str]:
     sides = (("train", split.train, _OF_TRAINING), ("holdout", split.holdout, "predictions"))
     return [
         f"drift of {what} cannot alarm: split.{name} is {counted(count, 'partition')}, and it takes"
-        f" {FEWEST_PERIODS} to know how much they differ by themselves\n"
+        f" {FEWEST_PERIODS} to know how much they differ without drift\n"
         f"    remedy: {when_enough(pipeline, name)}"
         for name, count, what in sides
         if count < FEWEST_PERIODS

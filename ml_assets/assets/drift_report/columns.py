@@ -47,7 +47,8 @@ taken off) differs by itself: a classifier would tell every period by it."""
 
 @dataclass(frozen=True)
 class BackTest:
-    """What unchanged data did so far: the training periods, each against the others. [columns]"""
+    """Holds what unchanged data did so far: the training periods, each against the others.
+    [columns]"""
 
     periods: int
     psi: Floats
@@ -64,7 +65,7 @@ class BackTest:
 
 @dataclass(frozen=True)
 class Reference:
-    """What new rows are held to: counts, and what chance and the periods do to them."""
+    """Holds what new rows are held to: counts, and what chance and the periods do to them."""
 
     columns: BinColumns
     counts: Counts
@@ -85,7 +86,7 @@ class Reference:
 
 
 def back_test(profile: Profile, alpha: float) -> BackTest:
-    """How far each period was from all others together, beyond what chance does.
+    """Return how far each period was from all others together, beyond what chance does.
 
     The bound is mean + t sd sqrt(1 + 1/P) of the periods' distances (a prediction interval), t of
     P - 1 degrees and at most ``SPREADS``; the noise of the rows is taken off first.

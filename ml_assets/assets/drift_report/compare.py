@@ -99,7 +99,7 @@ class Comparison:
     @property
     def not_judged(self) -> dict[DriftKind, str]:
         """Kind -> why it is not: nobody knows how much its periods differ by themselves."""
-        few = f"at least {FEWEST_PERIODS} are needed to know how much they differ by themselves"
+        few = f"at least {FEWEST_PERIODS} are needed to know how much they differ without drift"
         found: dict[DriftKind, str] = {}
         if not self._features.back.periods:
             many = counted(len(self.baseline.features.periods), "period")
@@ -189,7 +189,7 @@ class Comparison:
 def judge_loss(
     held: Sequence[PeriodLoss], new: PeriodLoss, alpha: float, floor: float
 ) -> Finding | None:
-    """Whether the rise of the mean loss is beyond chance, and large enough to matter.
+    """Return whether the rise of the mean loss is more than by chance, and large enough to matter.
 
     The interval is Student's, with the blocks of the new period for its degrees; it holds the
     errors of both sides and the spread that the holdout's own periods have beyond those.

@@ -38,7 +38,7 @@ class Domain:
     reference: Mapping[str | None, pl.DataFrame]
     """Rows of each training period that has any."""
     excess: float
-    """Highest AUC above one half to expect of a period like those, beyond chance."""
+    """Highest AUC above one half to expect of a period like those, more than by chance."""
     alpha: float
     floor: float
 
@@ -67,7 +67,8 @@ class Domain:
         return replace(bare, excess=_prediction(roots, alpha))
 
     def judge(self, new: pl.DataFrame, season: pl.DataFrame | None) -> Finding | None:
-        """How well new rows are told from training rows; None where there is nothing to tell by."""
+        """Return how well new rows are told from training rows; None where there is nothing to tell
+        by."""
         if not self.bins or not self.reference or len(new) < 2 * _STEPS:
             return None
         sample = self._sample()

@@ -38,7 +38,7 @@ class Measure(Frozen):
 
     @property
     def is_blind(self) -> bool:
-        """Whether hardly anything could exceed the bound.
+        """Return whether hardly anything could exceed the bound.
 
         A null rate that was high may rise to a higher one and still matter: the effect sees it.
         """
@@ -66,7 +66,7 @@ class Finding(Frozen):
 
     @property
     def is_blind(self) -> bool:
-        """Whether none of its statistics could alarm."""
+        """Return whether none of its statistics could alarm."""
         return all(measure.is_blind for measure in self.measures) and not self.drifted
 
     @property
@@ -83,7 +83,7 @@ class JudgedPeriod(Frozen):
 
 
 class KindVerdict(Frozen):
-    """What the windows say of one kind of drift, all together."""
+    """Holds what the windows say of one kind of drift, all together."""
 
     kind: DriftKind
     alarm: bool

@@ -93,7 +93,9 @@ def _over_time(report: DriftReport) -> list[Picture]:
         reference=Reference((0.0, 1.0), (last, 1.0)),
         wide=True,
     )
-    words = "Above the dashed line a period drifted; at most 5 is drawn. Each period is held to"
+    words = (
+        "Above the dashed line a period drifted; at most 5 is drawn. Each period is compared with"
+    )
     return [Picture("Drift over time", f"{words} the release of its time.", chart)]
 
 

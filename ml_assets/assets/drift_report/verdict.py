@@ -53,7 +53,7 @@ _SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
 def conclude(
     windows: Sequence[JudgedPeriod], spec: DriftSpec, waiting: dict[DriftKind, str]
 ) -> tuple[KindVerdict, ...]:
-    """What the windows say of each kind.
+    """Return what the windows say of each kind.
 
     Args:
         windows: oldest first; a kind is judged by the newest ones that have it.
@@ -95,8 +95,8 @@ def summary(report: DriftReport) -> str:
     span = report.newest.period
     if report.alarm and not drifting:
         return (
-            f"{span}: no drift now; the alarm of {report.alarm.period} stands until another model"
-            f" is released: {report.alarm.reason}"
+            f"{span}: no drift now; the alarm of {report.alarm.period} remains until another "
+            f"model is released: {report.alarm.reason}"
         )
     if report.alarm:
         return f"{span}: drift in {', '.join(drifting)}. {report.alarm.reason}"
@@ -113,7 +113,7 @@ def summary(report: DriftReport) -> str:
 
 
 def not_judged(report: DriftReport) -> dict[str, list[DriftKind]]:
-    """Why something could not be judged -> the kinds for which that is so."""
+    """Return why something could not be judged -> the kinds for which that is so."""
     found: dict[str, list[DriftKind]] = {}
     for one in report.outcomes:
         if one.value is None and one.reason != _NOTHING:
@@ -152,14 +152,14 @@ def decide(
         return Wait("no period has been judged yet")
     if report.model != release:
         return Wait(
-            f"the last report is about model {report.model[:12]}, which is not the release any more"
+            f"the last report is about model {report.model[:12]}, which is no longer the release"
         )
     alarm = report.alarm
     if alarm is None:
         return Wait(summary(report))
     if not set(alarm.kinds) & set(spec.kinds):
         kinds = ", ".join(alarm.kinds)
-        return Wait(f"an alarm in {kinds} asks for no training ({alarm.reason}): mend the source")
+        return Wait(f"an alarm in {kinds} asks for no training ({alarm.reason}): repair the source")
     kept = f"the alarm of {alarm.period} is kept ({alarm.reason})"
     ends = max(begun) + spec.cooldown if begun else now
     if now < ends:
@@ -254,14 +254,14 @@ def _blind(
 _BECAUSE: dict[Cause, str] = {
     "effect": "because drift.bounds asks for that much",
     "chance": "because chance alone goes that far in so few rows. Judge longer partitions",
-    "periods": "because the periods that it is held to differ that much by themselves. ",
+    "periods": "because the periods that it is compared with differ that much without drift. ",
 }
 """What sets a bound that hardly anything exceeds."""
-_OF_FEATURES = "Give the model its difference to what is usual, or name it in drift.leave_out"
-_HELD_OUT = "More of them tell that better: raise split.holdout"
+_OF_FEATURES = "Give the model its difference from the usual value, or name it in drift.leave_out"
+_HELD_OUT = "More periods measure that better: raise split.holdout"
 _HELPS: dict[DriftKind, str] = {
     **dict.fromkeys(("features", "nulls", "categories", "domain"), _OF_FEATURES),
-    "labels": "More of them tell that better: raise split.train",
+    "labels": "More periods measure that better: raise split.train",
     **dict.fromkeys(("predictions", "performance"), _HELD_OUT),
 }
 """What helps where periods differ."""

@@ -56,7 +56,7 @@ class DriftWindows:
     cut: Mapping[str, pl.DataFrame] | None = None
     """Period -> its rows, where they are slices of a table that is read whole."""
     changed: frozenset[str] = frozenset()
-    """Periods that the release was judged on, whose content is another one now."""
+    """Periods that the release was judged on, whose content has other content now."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class DriftWindows:
         return self.periods[-1]
 
     def work(self, pipeline: Pipeline, run: str) -> Work:
-        """What a report on them is made from."""
+        """Return what a report on them is made from."""
         seasons = {
             record.partition: record for records in self.seasons.values() for record in records
         }
@@ -136,7 +136,7 @@ class DriftWindows:
 
 
 def drift_windows(state: PipelineState) -> DriftWindows | str:
-    """What can be judged at a commit; else why nothing can, in words.
+    """Return what can be judged at a commit; else why nothing can, in words.
 
     Raises:
         StorageError: the baseline is not the one that was certified.
@@ -205,7 +205,7 @@ def _slice_windows(
     cut = whole_slices(new, declared, len(seen))
     if not cut:
         came = f"{counted(len(new), 'row')} came" if len(new) else "no row has come"
-        each = f" they are no whole period of {spec.size} yet" if len(new) else ""
+        each = f" they are not a whole period of {spec.size} yet" if len(new) else ""
         return f"{came} since model {baseline.model[:12]} was trained{':' if each else ''}{each}"
     label = declared.label.column
     without = {name: part[label].null_count() / len(part) for name, part in cut.items()}

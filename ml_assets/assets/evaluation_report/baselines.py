@@ -62,7 +62,7 @@ def score_baseline(spec: Fitted, train: Rows, holdout: Rows, label: LabelSpec) -
 def score_rule(
     spec: FunctionBaseline, rule: Rule, train: Rows, holdout: Rows, label: LabelSpec
 ) -> np.ndarray:
-    """What a function of the team's predicts for the holdout, [n, outputs] float64.
+    """Return what a function of the team's predicts for the holdout, [n, outputs] float64.
 
     It returns a Series or an array with a number for each row; of several classes a DataFrame or
     an array with a column for each.

@@ -153,7 +153,7 @@ class Pair:
 
 
 def of_two_models(seeds: SeedSpread, deviation: float) -> Variance:
-    """What chance in the seeds adds to the difference of two models: each brings its own.
+    """Return what chance in the seeds adds to the difference of two models: each brings its own.
 
     The deviation was seen on rows of one holdout, so it holds some of their chance too: the sum is
     a little too large, never too small.

@@ -191,7 +191,7 @@ def read_baseline(store: SnapshotStore, origin: Origin) -> Baseline | None:
 
 
 def where_read(state: PipelineState, data: StageRecord) -> Commits:
-    """Where each partition of a training set can still be read.
+    """Return where each partition of a training set can still be read.
 
     That is the state's commit where it is the same there: house-keeping may have deleted the one
     that the training set itself was made at.

@@ -89,7 +89,7 @@ class Profile(Frozen):
 
 @dataclass(frozen=True)
 class BinColumns:
-    """What the bins of a profile are, for arithmetic on all columns at once."""
+    """Holds what the bins of a profile are, for arithmetic on all columns at once."""
 
     bins: tuple[Bins, ...]
 
@@ -128,7 +128,7 @@ class BinColumns:
 
 
 def is_closed(bins: Bins) -> bool:
-    """Whether all words of the column are known, so that a new one is noticed."""
+    """Return whether all words of the column are known, so that a new one is noticed."""
     return isinstance(bins, CategoryBins) and not bins.open
 
 
@@ -176,7 +176,7 @@ def count(frame: pl.DataFrame, bins: Sequence[Bins], period: str | None) -> Peri
 
 
 def labels(bins: Bins) -> tuple[str, ...]:
-    """What the bins are called."""
+    """Return what the bins are called."""
     if isinstance(bins, CategoryBins):
         return (*bins.words, "others", "new", "null")
     if not bins.edges:

@@ -170,7 +170,7 @@ class Evaluator:
         return {one.name: score_texts(one, train, holdout, tokens) for one in asked}
 
     def samples(self, scored: Scored) -> tuple[TextSample, ...]:
-        """What a language model goes on with, where the holdout's first texts end."""
+        """Return what a language model goes on with, where the holdout's first texts end."""
         tokens = self.schema.preprocessing.tokens
         ids = scored.result.samples
         if tokens is None or not ids:

@@ -90,7 +90,7 @@ def of_metric(
 
 
 def gaps(gate: Gap, holdout: Holdout, predictions: np.ndarray, seed: int) -> tuple[Estimate, ...]:
-    """What each two groups differ by, from the one with less to the one with more."""
+    """Return what each two groups differ by, from the one with less to the one with more."""
     parts = parts_of(holdout, [gate.column], gate.min_rows)
     if gate.metric is None:
         model = judged(holdout.truth, predictions)

@@ -23,7 +23,7 @@ def read_report(state: PipelineState) -> EvaluationReport:
 
 
 def read_changes(report: StageRecord) -> ReleaseChanges | None:
-    """What the model of a report's record changed; None where no release came before it."""
+    """Return what the model of a report's record changed; None where no release came before it."""
     found = report.attributes.get("changes")
     return ReleaseChanges.model_validate(found) if found else None
 
@@ -33,13 +33,14 @@ def changes_since(
     state: PipelineState,
     report: EvaluationReport,
 ) -> ReleaseChanges | None:
-    """What a candidate changes; None where no release came before it, or none that can be read."""
+    """Return what a candidate changes; None where no release came before it, or none that can be
+    read."""
     data = require_record(state, state.address("training_set"))
     now = Candidate(state.spec.model_dump(mode="json"), data, report)
     try:
         before = last_release(state)
     except (StorageError, ValidationError) as error:
-        log.warning(f"the last release cannot be compared with: {error}")
+        log.warning(f"no comparison with the last release is possible: {error}")
         return None
     return changes(before, now, before.report.model) if before and before.report else None
 
@@ -48,7 +49,7 @@ def last_release(state: PipelineState) -> Candidate | None:
     """The model released last, with its spec, data and report as they were then.
 
     Raises:
-        StorageError: something of it is not there any more.
+        StorageError: something of it is no longer there.
         ValidationError: another version wrote it.
     """
     released = state.record(state.address("released_model"))

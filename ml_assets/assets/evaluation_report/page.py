@@ -58,7 +58,7 @@ LINEAGE_LINES = 600
 
 @dataclass(frozen=True)
 class Background:
-    """What led to a report: the training, the data, the decisions and releases before."""
+    """Holds what led to a report: the training, the data, the decisions and releases before."""
 
     story: TrainingStory
     preprocessing: Preprocessing

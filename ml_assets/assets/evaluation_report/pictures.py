@@ -211,7 +211,7 @@ def slice_picture(report: EvaluationReport) -> list[Picture]:
 
 
 def importance_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
-    """How much worse the model is without each feature, the most important first."""
+    """Return how much worse the model is without each feature, the most important first."""
     if not report.importance:
         return []
     ranked = sorted(report.importance, key=lambda one: -one.loss_rise.value)

@@ -26,7 +26,7 @@ class Quality:
 
 
 def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
-    """What the report shows of the predictions themselves."""
+    """Return what the report shows of the predictions themselves."""
     match spec.label.task:
         case "binary" | "multiclass":
             rows = report.calibration[0].rows if report.calibration else 0
@@ -49,8 +49,8 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
             )
         case "language_model":
             return Quality(
-                "How it goes on with texts it never saw",
-                "The first tokens are of a text of the holdout, the rest is drawn by the model.",
+                "How it continues texts it never saw",
+                "The first tokens are from a text of the holdout; the model generated the rest.",
                 [],
                 sample_table(report),
             )
@@ -65,7 +65,7 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
 
 
 def sample_table(report: EvaluationReport) -> Table:
-    """What was given of a text, and what the model made of it."""
+    """Return what was given of a text, and what the model made of it."""
     rows = [(one.given, one.drawn) for one in report.samples]
     return Table("Samples", "", ("given", "drawn"), rows)
 
@@ -224,4 +224,8 @@ def _position_picture(seen: Ranking | None) -> list[Picture]:
         Axis("position", 1.0, float(max(2, len(places)))),
         Axis("mean gain", 0.0),
     )
-    return [Picture("Gain by position", "What stands there, and in the best order.", chart)]
+    return [
+        Picture(
+            "Gain by position", "The gain at each position, beside that of the best order.", chart
+        )
+    ]

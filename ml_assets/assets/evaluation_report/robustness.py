@@ -72,7 +72,7 @@ def spoil(
 def rises(
     gate: Robustness, holdout: Holdout, own: np.ndarray, perturbed: Perturbed, seed: int, draws: int
 ) -> tuple[Estimate, ...]:
-    """How much the mean loss of the sample rises in each case of a gate.
+    """Return how much the mean loss of the sample rises in each case of a gate.
 
     Args:
         own: [n, outputs] predictions of the holdout as it is.

@@ -16,8 +16,7 @@ from ml_assets.assets.evaluation_report.evaluator import Evaluator
 from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.trained_model.training_job import remember_session, teller
-from ml_assets.assets.training_set.encoded_set import known_shards
-from ml_assets.assets.training_set.shards import write_labelled
+from ml_assets.assets.training_set.encoded_set import encode_splits
 from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.window import (
     feature_order,
@@ -42,7 +41,6 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.split import WindowSplit
-from ml_assets.store.disk import scratch_in
 from ml_assets.store.pipeline_context import PipelineState
 
 
@@ -58,7 +56,7 @@ class EarlierRows:
 
 @dataclass(frozen=True)
 class RolledOrigins:
-    """What came of all origins, and what it cost."""
+    """Holds what came of all origins, and what it cost."""
 
     reports: OriginReports
     inputs: tuple[InputVersion, ...]
@@ -129,16 +127,7 @@ class RollingOrigin:
     def _judged(self, rows: EarlierRows) -> tuple[OriginReport, TrainResult]:
         """A model trained on earlier rows, on the holdout behind them, beside the baselines."""
         pipeline, spec = self.state.pipeline, self.state.spec
-        folder = pipeline.objects.folder("shards", pipeline.name)
-        data = write_labelled(
-            rows.splits,
-            spec.features,
-            spec.label,
-            folder,
-            known=known_shards(self.state),
-            scratch=scratch_in(pipeline.scratch),
-        ).ref
-        pipeline.objects.publish(data)
+        data = encode_splits(self.state, rows.splits).ref
         data = pipeline.objects.own(data, "shards", pipeline.name)  # with shards of before
         cluster, code = spec.cluster, pipeline.network
         job = TrainJob(

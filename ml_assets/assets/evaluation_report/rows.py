@@ -50,7 +50,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Truth:
-    """What came true of the rows that a model is judged on, and what its metrics need to know."""
+    """Holds what came true of the rows that a model is judged on, and what its metrics need to
+    know."""
 
     task: Task
     labels: np.ndarray

@@ -60,8 +60,8 @@ def require_features(spec: PipelineSpec, model: Ref, manifest: ModelManifest) ->
     columns = (*(one.name for one in (*read.numeric, *read.categorical)), *read.null_flags)
     if other := next((name for name in columns if name not in features), None):
         raise EvidenceError(
-            f"{spec.name}: the model {model.digest[:12]} reads {other!r}, which is no feature of"
-            f" {spec.name}. It is not judged. Train anew: ml-assets run {spec.name} --fresh"
+            f"{spec.name}: the model {model.digest[:12]} reads {other!r}, which is not a feature "
+            f"of {spec.name}. It is not judged. Train again: ml-assets run {spec.name} --fresh"
         )
 
 
@@ -75,7 +75,7 @@ class Scored:
     """The same of the validation split, where it was scored along."""
 
     def measured(self) -> Measured:
-        """What the clock said; not the same twice."""
+        """Return what the clock said; not the same twice."""
         return Measured(
             latency_ms=self.result.latency_ms,
             rows_per_second=self.result.rows_per_second,

@@ -88,13 +88,13 @@ class Seeds:
 
 
 def seeds_asked(pipeline: Pipeline) -> int:
-    """How many models the gates want to see differ in the seed alone; 0: none."""
+    """Return how many models the gates want to see differ in the seed alone; 0: none."""
     gates = [gate for gate in pipeline.spec.gates if isinstance(gate, AgainstChampion)]
     return max((gate.seeds for gate in gates), default=0)
 
 
 def known_spread(state: PipelineState) -> SeedSpread | None:
-    """What an earlier report of this spec measured."""
+    """Return what an earlier report of this spec measured."""
     path = Address(state.name, "evaluation_report").file(spread_file(state.pipeline))
     if not state.store.exists(state.commit, path):
         return None

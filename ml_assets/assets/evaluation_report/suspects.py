@@ -31,8 +31,8 @@ class Scores:
 
 
 def has_suspects(spec: PipelineSpec) -> bool:
-    """Whether a row has a label that may be wrong: of a ranking only a query has a loss, and the
-    bytes of a text are counted."""
+    """Return whether a row has a label that may be wrong: of a ranking only a query has a loss, and
+    the bytes of a text are counted."""
     return spec.label.task not in ("ranking", "language_model")
 
 

@@ -67,7 +67,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
         build = feature_function(pipeline)
         warn = warning_once(context.log, spec.features.function)
 
-        def rows_of(state: PipelineState, partition: str | None) -> "pl.DataFrame":
+        def rows_of(state: PipelineState, partition: str | None) -> "pl.LazyFrame":
             reads.records(state, partition)  # whole and sound, before a row is made
             return build_rows(reads, state, partition, build, warn)
 
@@ -100,7 +100,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
 def publish_rows(
     state: PipelineState,
     work: Work,
-    rows: "pl.DataFrame",
+    rows: "pl.LazyFrame",
     checks: tuple[CheckOutcome, ...],
     encode: Callable[[Draft], Mapping[str, Any]],
 ) -> Made:
@@ -144,7 +144,7 @@ def build_rows(
     partition: str | None,
     build: "FeatureFunction",
     on_unnamed: Callable[[Sequence[str]], None],
-) -> "pl.DataFrame":
+) -> "pl.LazyFrame":
     """Call the feature function on the published tables and check what it returns."""
     from ml_assets.assets.feature_set.function import build_features
 

@@ -60,7 +60,8 @@ def on_engine(
 
 
 def decode_times(build: FeatureFunction) -> dict[str, float]:
-    """What reading and decoding files took since this was asked before; empty: there are none."""
+    """Return what reading and decoding files took since this was asked before; empty: there are
+    none."""
     return {"decode_seconds": build.taken()} if isinstance(build, WithDecoded) else {}
 
 
@@ -89,7 +90,7 @@ class WithDecoded:
 
         Raises:
             SpecError: a row refers to no file, or the function returns something else.
-            SourceError: a file is gone, or is another one now.
+            SourceError: a file is gone, or has other content now.
         """
         rows = self._build(tables, window).collect()
         began = time.perf_counter()
@@ -112,7 +113,7 @@ class WithDecoded:
             )
         referred = rows.select(where)
         if referred.null_count().sum_horizontal().item():
-            raise SpecError(f"Some feature rows have no {where}: which file is to be decoded?")
+            raise SpecError(f"Some feature rows have no {where}: it says which file to decode.")
         found = [np.empty((0, self._spec.width))]
         with ThreadPoolExecutor(_READERS, "files") as pool:
             for part in referred.iter_slices(_AT_ONCE):

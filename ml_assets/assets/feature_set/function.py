@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -15,8 +15,15 @@ from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.team_modules import import_file
 from ml_assets.spec.window import Window
+from ml_assets.store.table_files import in_order
 
+Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
 FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
+
+
+def writes_a_file(build: Callable[..., Any]) -> bool:
+    """Whether an engine runs a feature function, and its rows are those of a file."""
+    return getattr(build, "writes_a_file", False)
 
 
 def load_function(folder: Path, function: str, pipeline: str) -> Callable[..., Any]:
@@ -41,8 +48,10 @@ def build_features(
     window: Window,
     spec: PipelineSpec,
     on_unnamed: Callable[[Sequence[str]], None] | None = None,
-) -> pl.DataFrame:
+) -> pl.LazyFrame:
     """Call the feature function, for training and for serving alike, and check what it returns.
+
+    The rows are there: in memory, or in a file of the engine that made them.
 
     Args:
         on_unnamed: told the columns that the function made and the spec does not name; what it
@@ -51,17 +60,24 @@ def build_features(
     Raises:
         SpecError: see ``check_features``.
     """
-    built = with_outcomes(build(tables, window).collect(), spec, window)
-    checked = check_features(built, spec.features, spec.label, groups_of(spec.split))
+    made = build(tables, window)
+    in_file = writes_a_file(build)
+    built = with_outcomes(made if in_file else made.collect().lazy(), spec, window)
+    wanted = (spec.features, spec.label, groups_of(spec.split))
+    if in_file:
+        checked = check_features(built, *wanted)
+    else:
+        checked = check_features(built.collect(), *wanted).lazy()
     if on_unnamed is not None:
         given = {name for table in tables.values() for name in table.collect_schema().names()}
-        on_unnamed([name for name in built.columns if name not in {*checked.columns, *given}])
+        named = {*checked.collect_schema().names(), *given}
+        on_unnamed([name for name in built.collect_schema().names() if name not in named])
     return checked
 
 
 def check_features(
-    frame: pl.DataFrame, spec: FeaturesSpec, label: LabelSpec, groups: Sequence[str] = ()
-) -> pl.DataFrame:
+    frame: Rows, spec: FeaturesSpec, label: LabelSpec, groups: Sequence[str] = ()
+) -> Rows:
     """The declared columns of a feature frame, in order and with their types.
 
     Returns the key, ``decision_at`` (UTC), a ranking's query, the groups of the split, the label,
@@ -76,40 +92,48 @@ def check_features(
     columns = list(
         dict.fromkeys([*spec.key, spec.decision_at, *query, *groups, label.column, *features])
     )
-    missing = [column for column in columns if column not in frame.columns]
+    schema = frame.lazy().collect_schema()
+    missing = [column for column in columns if column not in schema]
     if missing:
-        raise SpecError("The feature function's rows lack " + _suggest(missing, frame.columns))
-    _check_types(frame, spec)
+        raise SpecError("The feature function's rows lack " + _suggest(missing, schema.names()))
+    _check_types(schema, spec)
     checked = frame.select(columns).with_columns(
         *(pl.col(name).cast(pl.Float64) for name in spec.numeric),
         *(pl.col(name).cast(pl.String) for name in spec.columns[len(spec.numeric) :]),
     )
     check_keys(checked, spec.key, "the feature rows")
-    if checked[spec.decision_at].null_count():
-        raise LeakError(f"{spec.decision_at!r} is null in some rows: when is the decision made?")
-    if label.query and checked[label.query].null_count():
+    if _nulls(checked, spec.decision_at):
+        raise LeakError(
+            f"{spec.decision_at!r} is null in some rows: give each row the time of its decision"
+        )
+    if label.query and (alone := _nulls(checked, label.query)):
         raise SpecError(
-            f"The query {label.query!r} is null in"
-            f" {counted(checked[label.query].null_count(), 'row')}: which others do they compete"
-            " with? Fill it, or leave these rows out."
+            f"The query {label.query!r} is null in {counted(alone, 'row')}: it says which rows"
+            " compete. Fill it, or leave these rows out."
         )
     return checked
 
 
-def check_keys(frame: pl.DataFrame, key: Sequence[str], what: str) -> None:
+def _nulls(frame: pl.DataFrame | pl.LazyFrame, column: str) -> int:
+    return frame.lazy().select(pl.col(column).null_count()).collect(engine="streaming").item()
+
+
+def check_keys(frame: pl.DataFrame | pl.LazyFrame, key: Sequence[str], what: str) -> None:
     """Hold rows to their key: its columns are there, never null, and no key is there twice.
 
     Raises:
         SpecError: they are not; the message shows one example.
     """
-    missing = [column for column in key if column not in frame.columns]
+    names = frame.lazy().collect_schema().names()
+    missing = [column for column in key if column not in names]
     if missing:
-        raise SpecError(
-            f"In {what}, the key's columns are missing: {_suggest(missing, frame.columns)}"
-        )
-    if frame.select(pl.any_horizontal(pl.col(*key).is_null()).any()).item():
+        raise SpecError(f"In {what}, the key's columns are missing: {_suggest(missing, names)}")
+    if in_order(frame, key):
+        return
+    keys = frame.lazy().select(key).collect()
+    if keys.select(pl.any_horizontal(pl.all().is_null()).any()).item():
         raise SpecError(f"In {what}, a key {list(key)} has a null.")
-    twice = frame.group_by(key).len().filter(pl.col("len") > 1)
+    twice = keys.group_by(key).len().filter(pl.col("len") > 1)
     if len(twice):
         example = twice.drop("len").row(0)
         are = "is" if len(twice) == 1 else "are"
@@ -128,15 +152,15 @@ def _suggest(missing: list[str], columns: list[str]) -> str:
     return f"{', '.join(parts)}. Return them, or take them out of the spec."
 
 
-def _check_types(frame: pl.DataFrame, spec: FeaturesSpec) -> None:
-    decision = frame.schema[spec.decision_at]
+def _check_types(schema: pl.Schema, spec: FeaturesSpec) -> None:
+    decision = schema[spec.decision_at]
     if decision != pl.Datetime("us", "UTC"):
         raise SpecError(
             f"The column {spec.decision_at!r} of the features has type {decision}; expected"
             " Datetime('us', 'UTC'). Cast it in the feature function."
         )
     for name in spec.numeric:
-        dtype = frame.schema[name]
+        dtype = schema[name]
         if not (dtype.is_numeric() or dtype == pl.Boolean or dtype == pl.Null):
             raise SpecError(
                 f"The numeric feature {name!r} has type {dtype}. Cast it to a number, or declare"

@@ -1,8 +1,9 @@
 """Checks whether features saw the future: rows computed without it have to be the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Self
 
 import polars as pl
 
@@ -10,13 +11,15 @@ from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding
 
+PART = 2_048
+"""Rows of files that are compared at a time."""
 TOLERANCE = 1e-9
 """Relative: sums in another order differ by less."""
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """What was taken from the tables before the features were made again."""
+    """Holds what was taken from the tables before the features were made again."""
 
     moment: datetime | None
     """Rows known then or later are gone; None: no row is."""
@@ -57,44 +60,97 @@ def moment_to_hide_from(decisions: pl.Series, known: Sequence[pl.Series]) -> dat
     return both.sort(pl.col("rows") * pl.col("events"), -apart, descending=True)["at"][0]
 
 
+def side_by_side(
+    rows: pl.LazyFrame, again: pl.LazyFrame, key: Sequence[str]
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Rows of two files in the order of their keys, a part of them at a time; no key in two parts.
+
+    Yields:
+        Some rows of the one, and those of the other that lie in the same span of keys.
+    """
+    others = again.collect_batches(chunk_size=PART, maintain_order=True, engine="streaming")
+    waiting = again.collect_schema().to_frame()
+    for part in rows.collect_batches(chunk_size=PART, maintain_order=True, engine="streaming"):
+        beside = _up_to(part, key)
+        found: list[pl.DataFrame] = []
+        while True:
+            found.append(waiting.filter(beside))
+            waiting = waiting.filter(~beside)
+            if len(waiting) or (more := next(others, None)) is None:
+                break
+            waiting = more
+        yield part, pl.concat(found)
+    yield rows.collect_schema().to_frame(), pl.concat([waiting, *others])
+
+
+def _up_to(part: pl.DataFrame, key: Sequence[str]) -> pl.Expr:
+    """Whether a key is not after the last of a part."""
+    last = part.select(key).row(-1, named=True)
+    before = pl.lit(True)
+    for name in reversed(key):
+        before = (pl.col(name) < last[name]) | ((pl.col(name) == last[name]) & before)
+    return before
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """In what the rows of a part differ from those made again."""
+
+    compared: int
+    """How many of them were decided by then."""
+    changed: pl.DataFrame
+    """Key, and for each column whether it differs; of the rows where one does."""
+    gone: pl.DataFrame
+    """Keys."""
+    new: pl.DataFrame
+
+    @classmethod
+    def of(
+        cls, rows: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, hidden: Hidden
+    ) -> Self:
+        """Compare one part."""
+        key = list(spec.key)
+        then = rows.filter(pl.col(spec.decision_at) <= hidden.moment) if hidden.moment else rows
+        gone = then.join(again, on=key, how="anti", maintain_order="left")
+        if hidden.moment:  # a row may be the very event that is known when it is decided
+            gone = gone.filter(pl.col(spec.decision_at) < hidden.moment)
+        new = again.join(rows, on=key, how="anti", maintain_order="left")
+        both = then.join(again, on=key, how="inner", suffix="__again", maintain_order="left")
+        differs = (_differs(name, number=name in spec.numeric) for name in _compared(spec))
+        changed = both.select(*key, *differs).filter(pl.any_horizontal(_compared(spec)))
+        return cls(len(then), changed, gone.select(key), new.select(key))
+
+
 def compare(
-    rows: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, hidden: Hidden
+    parts: Iterable[tuple[pl.DataFrame, pl.DataFrame]], spec: FeaturesSpec, hidden: Hidden
 ) -> LeakFinding:
     """Hold the rows that were decided by then to what they are without the future.
 
     Args:
-        rows: feature rows as they were made.
-        again: the same, made of tables without what is hidden.
+        parts: feature rows as they were made, and the same, made of tables without what is hidden;
+            no key is in two parts.
     """
-    key = list(spec.key)
-    then = rows.filter(pl.col(spec.decision_at) <= hidden.moment) if hidden.moment else rows
-    gone = then.join(again, on=key, how="anti", maintain_order="left")
-    if hidden.moment:  # a row may be the very event that is known when it is decided
-        gone = gone.filter(pl.col(spec.decision_at) < hidden.moment)
-    new = again.join(rows, on=key, how="anti", maintain_order="left")
-    both = then.join(again, on=key, how="inner", suffix="__again", maintain_order="left")
-    changed = both.select(
-        *key,
-        *(_differs(name, number=name in spec.numeric) for name in _compared(spec)),
+    found = [_Apart.of(rows, again, spec, hidden) for rows, again in parts]
+    changed, gone, new = (
+        pl.concat([getattr(one, name) for one in found]) for name in ("changed", "gone", "new")
     )
     counts = {name: int(changed[name].sum()) for name in _compared(spec)}
     columns = sorted((n for n in counts if counts[n]), key=lambda name: -counts[name])
-    rows_changed = changed.filter(pl.any_horizontal(_compared(spec)))
-    value = len(rows_changed) + len(gone) + len(new)
+    value = len(changed) + len(gone) + len(new)
     if not value:
-        said = f"{counted(len(then), 'row')} decided by then are the same without {hidden}"
-        return _finding(True, 0, said, ())
+        rows = counted(sum(one.compared for one in found), "row")
+        return _finding(True, 0, f"{rows} decided by then are the same without {hidden}", ())
     reasons = [
-        *([_told_columns(columns, counts, rows_changed.select(key))] if columns else []),
-        *([_told_rows("gone", gone.select(key))] if len(gone) else []),
-        *([_told_rows("new", new.select(key))] if len(new) else []),
+        *([_told_columns(columns, counts, changed.select(spec.key))] if columns else []),
+        *([_told_rows("gone", gone)] if len(gone) else []),
+        *([_told_rows("new", new)] if len(new) else []),
     ]
     return _finding(
         False,
         value,
         f"without {hidden}, {'; '.join(reasons)}. A feature may use only what was known before"
         f" {spec.decision_at!r} (see features.history), and no row may depend on its outcome",
-        (*columns, *(str(row) for row in gone.select(key).head(5).rows())),
+        (*columns, *(str(row) for row in gone.head(5).rows())),
     )
 
 

@@ -7,17 +7,24 @@ from datetime import datetime
 import polars as pl
 
 from ml_assets.adapters.check_outcome import CheckOutcome
-from ml_assets.assets.feature_set.function import FeatureFunction, build_features, load_function
+from ml_assets.assets.feature_set.function import (
+    FeatureFunction,
+    build_features,
+    load_function,
+    writes_a_file,
+)
 from ml_assets.assets.feature_set.future import (
     Hidden,
     cannot_be_made,
     compare,
     moment_to_hide_from,
     nothing_to_hide,
+    side_by_side,
 )
 from ml_assets.assets.feature_set.leak_check_results import outcome, refusal
 from ml_assets.assets.feature_set.reads import Reads, table_reads
 from ml_assets.errors import LeakError
+from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address
@@ -32,7 +39,7 @@ class PastTables:
     moment: datetime | None
 
     def read(self, reads: Reads, partition: str | None) -> Mapping[str, pl.LazyFrame]:
-        """What a function would have read: table name -> rows, the look-back included."""
+        """Return what a function would have read: table name -> rows, the look-back included."""
         return {
             name: pl.concat([self._table(reads, name, address) for address in addresses])
             for name, addresses in reads.addresses(partition).items()
@@ -66,9 +73,10 @@ class FutureGuard:
         state: PipelineState,
         address: Address,
         build: FeatureFunction,
-        rows: pl.DataFrame,
+        rows: pl.LazyFrame,
     ) -> tuple[tuple[CheckOutcome, ...], LeakError | None]:
-        """What the guard says of a partition before it is published: its check, and its error."""
+        """Return what the guard says of a partition before it is published: its check, and its
+        error."""
         if address.partition not in self.examined:
             return (), None
         pipeline = self.reads.pipeline
@@ -84,16 +92,17 @@ def examine_future(
     state: PipelineState,
     partition: str | None,
     build: FeatureFunction,
-    rows: pl.DataFrame,
+    rows: pl.LazyFrame,
 ) -> LeakFinding:
-    """Whether the rows of a partition are the same without what was not known at a decision.
+    """Return whether the rows of a partition are the same without what was not known at a decision.
 
     Costs what it costs to make the partition once more.
     """
     spec = reads.pipeline.spec
     columns = tuple(f"{n}.{c}" for n, source in spec.sources.items() for c in source.after_event)
     known = list(_known_times(reads, state, partition))
-    moment = moment_to_hide_from(rows[spec.features.decision_at], known) if known else None
+    decided = rows.select(spec.features.decision_at).collect().to_series()
+    moment = moment_to_hide_from(decided, known) if known else None
     if moment is None and not columns:
         return nothing_to_hide(
             "not judged: no event of the tables is known after a decision"
@@ -108,7 +117,20 @@ def examine_future(
         again = build_features(build, tables, reads.window(partition), spec)
     except Exception as error:  # a team's function may raise anything
         return cannot_be_made(error, hidden)
-    return compare(rows, again, spec.features, hidden)
+    return compare_rows(build, rows, again, spec.features, hidden)
+
+
+def compare_rows(
+    build: FeatureFunction,
+    rows: pl.LazyFrame,
+    again: pl.LazyFrame,
+    spec: FeaturesSpec,
+    hidden: Hidden,
+) -> LeakFinding:
+    """Compare rows that a function made with those it made again: those of files in parts."""
+    if writes_a_file(build):
+        return compare(side_by_side(rows, again, spec.key), spec, hidden)
+    return compare([(rows.collect(), again.collect())], spec, hidden)
 
 
 def sampled(keys: Sequence[str | None], count: int) -> frozenset[str | None]:

@@ -19,7 +19,7 @@ from ml_assets.store.pipeline_context import PipelineState
 class JudgedRows:
     """The rows of a partition, or why it is not published."""
 
-    rows: tuple[PipelineState, pl.DataFrame] | None
+    rows: tuple[PipelineState, pl.LazyFrame] | None
     """With the state that they are made from."""
     checks: tuple[CheckOutcome, ...]
     error: MlAssetsError | None = None

@@ -36,7 +36,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class Trailing:
-    """What a column's values were in the time before the decision; see ``trailing``."""
+    """Holds what a column's values were in the time before the decision; see ``trailing``."""
 
     column: str
     name: str

@@ -17,9 +17,9 @@ _LABEL_SUMMARY: Mapping[Task, str | None] = {
 """What the mean of the labels is called; classes have none."""
 
 
-def label_rate(rows: pl.DataFrame, pipeline: Pipeline) -> dict[str, float]:
+def label_rate(rows: pl.LazyFrame, pipeline: Pipeline) -> dict[str, float]:
     """Share of positives (of a number: the mean) of the labels, and the share of rows without."""
-    label = rows[pipeline.spec.label.column]
+    label = rows.select(pipeline.spec.label.column).collect().to_series()
     rates = {"unlabelled_share": label.null_count() / max(1, len(label))}
     name = _LABEL_SUMMARY[pipeline.spec.label.task]
     if name and label.count():
@@ -27,9 +27,10 @@ def label_rate(rows: pl.DataFrame, pipeline: Pipeline) -> dict[str, float]:
     return rates
 
 
-def class_shares(rows: pl.DataFrame, pipeline: Pipeline) -> dict[str, float]:
+def class_shares(rows: pl.LazyFrame, pipeline: Pipeline) -> dict[str, float]:
     """Class -> its share of the labelled rows (multiclass)."""
-    label = rows[pipeline.spec.label.column].drop_nulls().cast(pl.String)
+    labels = rows.select(pl.col(pipeline.spec.label.column).drop_nulls().cast(pl.String))
+    label = labels.collect().to_series()
     return {
         name: int((label == name).sum()) / max(1, len(label))
         for name in pipeline.spec.label.classes

@@ -112,7 +112,7 @@ def make_feature_rows(
         given = tables.read(names, spec.features.look_back, number)
         window = deciding(tables.window(number), spec.label, unknown=True)
         frame = build_features(build, given, window, spec)
-        made.append(frame.join(part, on=spec.features.key, how="semi"))
+        made.append(frame.join(part.lazy(), on=spec.features.key, how="semi").collect())
     return FeatureRows(pl.concat(made), tuple(notes))
 
 
@@ -139,7 +139,7 @@ class Tables:
     def read(
         self, names: Sequence[str], look_back: int, number: int | None
     ) -> dict[str, pl.LazyFrame]:
-        """What a function gets to make one partition: each table with its look-back.
+        """Return what a function gets to make one partition: each table with its look-back.
 
         Raises:
             WindowError: a partition that is looked back at is not published, or there is none.

@@ -26,7 +26,7 @@ def deciding(window: Window, label: LabelSpec, *, unknown: bool = False) -> Wind
     return replace(window, start=window.start - label.ahead, end=end)
 
 
-def with_outcomes(rows: pl.DataFrame, spec: PipelineSpec, window: Window) -> pl.DataFrame:
+def with_outcomes(rows: pl.LazyFrame, spec: PipelineSpec, window: Window) -> pl.LazyFrame:
     """The rows whose outcomes fall into the window, with the label; null where it is not known.
 
     Args:
@@ -38,7 +38,8 @@ def with_outcomes(rows: pl.DataFrame, spec: PipelineSpec, window: Window) -> pl.
     label, decided = spec.label, spec.features.decision_at
     if label.ahead is None or label.of is None:
         return rows
-    missing = [name for name in (*spec.features.key, label.of) if name not in rows.columns]
+    names = rows.collect_schema().names()
+    missing = [name for name in (*spec.features.key, label.of) if name not in names]
     if missing:
         raise SpecError(
             f"The feature function's rows lack {missing}: the label {label.column!r} is the value"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 CHECK_NAME = "parity"
-RowsOf = Callable[[PipelineState, str | None], "pl.DataFrame"]
+RowsOf = Callable[[PipelineState, str | None], "pl.LazyFrame"]
 """Makes the feature rows of a partition."""
 PARTITIONS = 3
 """Partitions of a step that are replayed: the newest, and others by draw. Each is made again."""
@@ -47,7 +47,7 @@ class Replays:
     """Those that the step makes, oldest first."""
     rows_of: RowsOf
     _found: dict[str | None, CheckOutcome] | None = None
-    _made: "dict[str | None, tuple[PipelineState, pl.DataFrame]]" = field(default_factory=dict)
+    _made: "dict[str | None, tuple[PipelineState, pl.LazyFrame]]" = field(default_factory=dict)
 
     def checks(self, partition: str | None) -> tuple[CheckOutcome, ...]:
         """The verdict on a partition, if it was drawn."""
@@ -55,7 +55,7 @@ class Replays:
         return (found[partition],) if partition in found else ()
 
     def refusal(self, address: Address) -> FeaturesDiffer | None:
-        """Why the partition is not published; None: nothing differs."""
+        """Return why the partition is not published; None: nothing differs."""
         failed = {key: check for key, check in self._examined().items() if not check.passed}
         if not failed:
             return None
@@ -63,7 +63,7 @@ class Replays:
             return FeaturesDiffer(f"{address}: {failed[address.partition].reason}")
         return FeaturesDiffer(f"{address}: held back, because [{next(iter(failed))}] differs")
 
-    def rows(self, address: Address) -> "tuple[PipelineState, pl.DataFrame]":
+    def rows(self, address: Address) -> "tuple[PipelineState, pl.LazyFrame]":
         """The feature rows of a partition, and the state that they are made from."""
         if address.partition in self._made:
             return self._made.pop(address.partition)
@@ -82,7 +82,7 @@ class Replays:
         return self._found
 
 
-def _replayed(state: PipelineState, partition: str | None, rows: "pl.DataFrame") -> CheckOutcome:
+def _replayed(state: PipelineState, partition: str | None, rows: "pl.LazyFrame") -> CheckOutcome:
     from ml_assets.assets.feature_set.replay import replay
 
     found = replay(state, partition, rows, Random(f"{state.commit}{partition}"))

@@ -23,7 +23,8 @@ PortableFunction = Callable[[Mapping[str, Frame], Window], Frame]
 
 
 class Engine(Protocol):
-    """What makes a portable function's history: the functions of ``history.py`` for its frames."""
+    """Makes a portable function's history: the functions of ``history.py`` for its
+    frames."""
 
     @property
     def trailing_mean(self) -> Callable[..., Frame]:
@@ -81,7 +82,8 @@ def on_its_engine(
     engine = ENGINE.get(None)
     if engine is None:
         raise SpecError(
-            f"The history of a {type(rows).__name__} is asked for, and no engine runs. It takes"
-            " polars' DataFrames, and in a function that @portable decorates the frames it gets."
+            f"This is the history of a {type(rows).__name__}, and no engine runs. History takes "
+            "polars' DataFrames, or, in a function decorated with @portable, the frames that it "
+            "gets."
         )
     return getattr(engine, function.__name__.lstrip("_"))(rows, events, *wanted, **options)

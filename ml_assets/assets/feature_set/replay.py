@@ -53,21 +53,21 @@ class Parity:
         what = f"{counted(self.rows, 'row')} decided on at {self.moment:%Y-%m-%d %H:%M:%S} UTC"
         if self.difference:
             return (
-                f"of {what}, replayed with what was known then, {self.difference}. The function"
-                " uses what was not known yet, or other rows of its partition, or rows in no fixed"
-                " order."
+                f"of {what}, replayed with what was known then, {self.difference}. The function "
+                "uses what was not known yet, or other rows of its partition, or depends on the "
+                "order of rows."
             )
         if self.counting:
             return (
-                f"of {what}, {self.counting}. The function counts rows, not time: over a gap it"
-                " takes the values of another hour. Use lag and trailing of"
-                " ml_assets.assets.feature_set.history, or polars' windows by time."
+                f"of {what}, {self.counting}. The function counts rows, not time: across a gap it "
+                "takes the values of another hour. Use lag and trailing of "
+                "ml_assets.assets.feature_set.history, or polars' windows by time."
             )
         same = f"{what}, replayed with what was known then: the same, bit for bit"
         return f"{same}; {self.untried}" if self.untried else same
 
 
-def replay(state: PipelineState, partition: str | None, rows: pl.DataFrame, draw: Random) -> Parity:
+def replay(state: PipelineState, partition: str | None, rows: pl.LazyFrame, draw: Random) -> Parity:
     """Make the rows of one moment, drawn from those of a partition, as they would be made online.
 
     Args:
@@ -77,11 +77,12 @@ def replay(state: PipelineState, partition: str | None, rows: pl.DataFrame, draw
         SpecError: the feature function does not return what the spec declares.
         WindowError: a table that it reads is not published.
     """
-    if rows.is_empty():
-        return Parity(0, None, "")
     spec = state.spec.features
-    moment = rows[draw.randrange(len(rows))][spec.decision_at].item()
-    batch = rows.filter(pl.col(spec.decision_at) == moment).head(MOST_ROWS)
+    decided = rows.select(spec.decision_at).collect().to_series()
+    if decided.is_empty():
+        return Parity(0, None, "")
+    moment = decided[draw.randrange(len(decided))]
+    batch = rows.filter(pl.col(spec.decision_at) == moment).head(MOST_ROWS).collect()
     again = _rows_at(state, partition, batch, moment)
     differs = difference(batch, again, spec)
     if differs:
@@ -140,7 +141,7 @@ def _rows_at(
     build = feature_function(state.pipeline)
     window = deciding(tables.window(number), spec.label, unknown=True)
     made = build_features(build, given, window, spec)
-    return made.join(batch, on=key, how="semi")
+    return made.join(batch.lazy(), on=key, how="semi").collect()
 
 
 def _landed(

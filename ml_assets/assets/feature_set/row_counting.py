@@ -20,7 +20,7 @@ _NEWEST, _BEFORE = "__newest", "__before"
 
 @dataclass(frozen=True)
 class Series:
-    """How the rows of a source follow each other."""
+    """Describes how the rows of a source follow each other."""
 
     time: str
     """The column of its key that says when."""
@@ -91,7 +91,7 @@ def counted_rows(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, a
         where = quoted(f"({', '.join(str(row[column]) for column in key)})")
         return (
             f"{name!r} of {where} is {quoted(repr(row[name]))}, and"
-            f" {quoted(repr(row[f'{name}__again']))} when an empty row lies at {at} before it"
+            f" {quoted(repr(row[f'{name}__again']))} when an empty row is at {at} before it"
         )
     return ""
 

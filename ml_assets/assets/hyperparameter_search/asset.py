@@ -41,8 +41,8 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         SEARCH_STAGE,
-        description="Trainings by other settings of the spec, side by side, judged by the"
-        " validation split; the best one, and what was learned. Made when somebody asks for it.",
+        description="Trainings by other settings of the spec, side by side, judged by the "
+        "validation split; the best one, and what was learned. Made on request.",
         kinds={"optuna", "mlflow"},
         deps=[asset_key(declared, "training_set")],
     )
@@ -87,7 +87,7 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
 
 
 def study_plan(pipeline: Pipeline, data: StageRecord, given: "Given") -> "StudyPlan":
-    """What is trained: on a laptop as many trials side by side as it has cores.
+    """Return what is trained: on a laptop as many trials side by side as it has cores.
 
     Raises:
         SpecError: the pipeline has no search.
@@ -163,9 +163,9 @@ def _place(pipeline: Pipeline, context: AssetStep) -> str:
     place = pipeline.settings.studies
     if "://" not in place and launches_jobs(context.instance):
         raise SettingsError(
-            f"ML_ASSETS_STUDIES is the folder {place}, and this step runs in a pod, whose disk goes"
-            " with it: a study that is interrupted would begin anew. Set ML_ASSETS_STUDIES to a"
-            " database, postgresql+psycopg://host/name, in the Secret of the pods."
+            f"ML_ASSETS_STUDIES is the folder {place}, and this step runs in a pod, whose disk is "
+            "lost with it: an interrupted study would start again. Set ML_ASSETS_STUDIES to a "
+            "database, postgresql+psycopg://host/name, in the Secret of the pods."
         )
     return place
 

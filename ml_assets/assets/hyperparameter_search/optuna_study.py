@@ -34,7 +34,7 @@ _MOST_KNOWN = 25
 
 @dataclass(frozen=True)
 class TrainingPart:
-    """Which part of a training a member of a population takes."""
+    """Says which part of a training a member of a population takes."""
 
     round: int
     """From 0."""
@@ -102,7 +102,7 @@ class Sampler:
 
     @property
     def known(self) -> tuple[Proposal, ...]:
-        """What was proposed before this process came, in the order of the numbers."""
+        """Return what was proposed before this process came, in the order of the numbers."""
         return tuple(one for one in self._known if one is not None)
 
     @property
@@ -215,9 +215,10 @@ class Sampler:
 
     def _of_another_space(self, number: int) -> StorageError:
         return StorageError(
-            f"The memory of study {self._study.study_name} holds trial {number} with values that"
-            " search.yaml does not allow: somebody else wrote there. Delete the study's journal (or"
-            " its rows in the database of ML_ASSETS_STUDIES): what was trained is found again."
+            f"The memory of study {self._study.study_name} holds trial {number} with values that "
+            "search.yaml does not allow: something else wrote there. Delete the study's journal "
+            "(or its rows in the database of ML_ASSETS_STUDIES): finished trainings are found "
+            "again."
         )
 
     def _proposal(self, trial: "Trial") -> Proposal:
@@ -265,7 +266,7 @@ def sampler(method: Method, search: SearchSpec, seed: int) -> "BaseSampler":
                     warn_independent_sampling=False,
                 )
         case "population":
-            raise ValueError("a population proposes by itself: see population.py")
+            raise ValueError("a population proposes its own settings: see population.py")
         case "tpe":
             explored = search.then.after if search.then else 0
             startup = 1 if explored else min(10, max(1, search.trials // 4))
@@ -294,7 +295,7 @@ def pruner(prune: Prune | None) -> "BasePruner":
 
 
 def distribution(one: Parameter, *, grid: bool = False) -> "BaseDistribution":
-    """What Optuna draws from."""
+    """Return what Optuna draws from."""
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,

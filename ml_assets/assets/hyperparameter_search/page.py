@@ -31,7 +31,7 @@ from ml_assets.store.pipeline_context import Pipeline
 MOST_LINES = 200
 """Trials that are drawn: the best of those that finished, then the others."""
 _ROWS = 100
-_FEW = "Which parameters matter is told from four trials on that were trained to their end."
+_FEW = "Which parameters matter is estimated once four trials were trained to their end."
 _SHORT = 8
 
 
@@ -129,7 +129,8 @@ def _learning(study: Study, shown: Sequence[Trial]) -> Picture:
         wide=True,
     )
     rounds = (
-        "Each piece is a round of a member, which goes on from its own weights or from better ones."
+        "Each piece is a round of a member, which continues from its own weights or from better "
+        "ones."
     )
     words = "Grey lines end where a trial was pruned." if best.round is None else rounds
     return Picture("How they learned", words, drawn)
@@ -228,7 +229,8 @@ def time_said(hours: float) -> str:
 
 
 def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
-    """What the holdout says of the model that was trained by the winner; nothing: there is none."""
+    """Return what the holdout says of the model that was trained by the winner; nothing: there is
+    none."""
     state = pipeline.now()
     model = state.record(state.address("trained_model"))
     report = state.record(state.address("evaluation_report"))
@@ -248,7 +250,8 @@ def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
 
 
 def against_champion(against: ChampionComparison, apart: Interval, study: Study) -> str:
-    """How the model by the winner compares with the champion, and whether seeds could do as much.
+    """Return how the model by the winner compares with the champion, and whether seeds could do as
+    much.
 
     Args:
         apart: the mean loss of the former minus that of the latter.
@@ -320,7 +323,7 @@ def study_page(
 
 
 def asset_pictures(study: Study) -> list[Picture | Table]:
-    """What the asset page shows: all pictures, and the best trials."""
+    """Return what the asset page shows: all pictures, and the best trials."""
     search = searched_by(study)
     table = trials_table(study, search)
     best = Table(table.title, "The best first.", table.head, table.rows[:_SHORT])

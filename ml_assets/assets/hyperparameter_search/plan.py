@@ -17,7 +17,7 @@ from ml_assets.spec.training import Boosted
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study trains: the spec, its training set, and what is searched."""
+    """Holds what a study trains: the spec, its training set, and what is searched."""
 
     spec: PipelineSpec
     search: SearchSpec
@@ -28,7 +28,7 @@ class StudyPlan:
     """Processes of each trial; None: as many as the spec says."""
 
     def fits(self, values: Values) -> bool:
-        """Whether the spec takes these values together."""
+        """Return whether the spec takes these values together."""
         try:
             with_values(self.spec, values)
         except ValidationError:

@@ -140,7 +140,7 @@ class StudyRun:
         """What an earlier process began, then new settings until the study has enough."""
         known = sampler.known
         if known:
-            self._tell(f"the study goes on, begun before: ({len(known)} of {self._trainings})")
+            self._tell(f"the study continues: ({len(known)} of {self._trainings})")
         for proposal in known:
             if not proposal.own:  # that is trained without a study, too
                 self._spent += used_by(self._objects, train_session(self._plan.job(proposal)))

@@ -68,7 +68,7 @@ def tied(study: Study) -> tuple[Trial, ...]:
 
 
 def verdict(study: Study) -> tuple[str, ...]:
-    """What to make of the best trial, a sentence each."""
+    """Return what to make of the best trial, a sentence each."""
     best, own, margin = study.best, study.own, luck(study)
     said: list[str] = []
     if all(one.own for one in study.finished):
@@ -82,7 +82,7 @@ def verdict(study: Study) -> tuple[str, ...]:
         if margin is not None:
             beyond = gain > margin
             word = "more than" if beyond else "no more than"
-            end = "" if beyond else ": another seed may turn it round"
+            end = "" if beyond else ": another seed may reverse it"
             said.append(f"That is {word} two seeds of one setting differ ({margin:.5f}){end}.")
     if margin is None:
         said.append("How much seeds matter was not measured: set search.seeds to 2 or more.")
@@ -136,7 +136,7 @@ def _group(one: Parameter, value: Value) -> str:
 
 
 def place(one: Parameter, value: Value) -> float:
-    """Where a value lies in its range, from 0 to 1, on the scale that it is searched by."""
+    """Return where a value lies in its range, from 0 to 1, on the scale that it is searched by."""
     if one.kind == "choice":
         names = [str(v) for v in one.values]
         known = names.index(str(value)) if str(value) in names else 0
@@ -175,7 +175,7 @@ def boundaries(study: Study, search: SearchSpec, spec: PipelineSpec) -> tuple[Bo
             crowd = len(few) >= _FEWEST_BEST and max(near) <= 2 * _EDGE
             if (on_edge or crowd) and (said := _beyond(one, path, spec, low_end=low_end)):
                 who = (
-                    "The best trial lies"
+                    "The best trial is"
                     if on_edge
                     else f"The best {counted(len(few), 'trial')} crowd"
                 )

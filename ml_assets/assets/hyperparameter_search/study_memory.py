@@ -41,9 +41,9 @@ def opened(search: SearchSpec, pruner: "BasePruner", study: str, place: str) -> 
     except Exception as error:  # Optuna raises whatever a damaged journal makes it stumble over
         where = place if "://" not in place else "the database of ML_ASSETS_STUDIES"
         raise StorageError(
-            f"The memory of study {study} in {where} cannot be read ({type(error).__name__}:"
-            f" {quoted(error)}): it was cut off, or somebody else wrote there. Delete the study's"
-            " journal (or its rows in the database): what was trained is found again."
+            f"The memory of study {study} in {where} cannot be read ({type(error).__name__}: "
+            f"{quoted(error)}): it was cut off, or something else wrote there. Delete the study's "
+            "journal (or its rows in the database): finished trainings are found again."
         ) from error
     return found
 
@@ -88,14 +88,14 @@ def answering() -> Iterator[None]:
         yield
     except StorageInternalError as error:
         raise StoreAway(
-            "The database of ML_ASSETS_STUDIES went away in the midst of a study"
-            f" ({type(error.__cause__ or error).__name__}). The trials that ran have saved: run the"
-            " same command again when it answers, and the study goes on."
+            "The database of ML_ASSETS_STUDIES was lost during a study "
+            f"({type(error.__cause__ or error).__name__}). Running trials saved their state: run "
+            "the same command again when it answers, and the study continues."
         ) from error
 
 
 def open_storage(place: str, study: str) -> "BaseStorage":
-    """Where Optuna remembers a study: a journal of its own in a folder, or a database.
+    """Return where Optuna remembers a study: a journal of its own in a folder, or a database.
 
     Raises:
         SettingsError: the database cannot be used.

@@ -22,7 +22,7 @@ from ml_assets.store.objects import LocalObjects
 
 @dataclass(frozen=True)
 class Hours:
-    """What was held, as the cost account counts it."""
+    """Holds what was held, as the cost account counts it."""
 
     machine: float = 0.0
     gpu: float = 0.0
@@ -34,7 +34,7 @@ class Hours:
         return Hours(self.machine - other.machine, self.gpu - other.gpu)
 
     def spends(self, budget: Budget | None) -> str:
-        """Which budget this is all of; empty: none."""
+        """Return which budget this is all of; empty: none."""
         if budget is None:
             return ""
         if budget.machine_hours is not None and self.machine >= budget.machine_hours:
@@ -48,13 +48,13 @@ NOTHING = Hours()
 
 
 def usages_of(objects: LocalObjects, session: str) -> Sequence[AttemptUsage]:
-    """What the attempts of a session used that have ended, oldest first."""
+    """Return what the attempts of a session used that have ended, oldest first."""
     folder = objects.path("sessions", session)
     return session_usages(SessionFolder(folder)) if (folder / "attempts").is_dir() else ()
 
 
 def used_by(objects: LocalObjects, session: str) -> Hours:
-    """What they held, all together."""
+    """Return what they held, all together."""
     found = Hours()
     for usage in usages_of(objects, session):
         held = usage.held
@@ -97,7 +97,7 @@ class Running:
 
     @property
     def named(self) -> str:
-        """What people call it."""
+        """Return what people call it."""
         whose = named(self.proposal.own, self.proposal.number)
         return f"{whose} by seed {self.job.training.seed}" if self.repeat else whose
 
@@ -113,7 +113,7 @@ class Running:
             self.began, self.lost = None if taken else event.time, used() - self.held
 
     def share(self, step: int, told: Mapping[str, float]) -> float:
-        """How much of the training is done at an evaluation, above 0 and at most 1."""
+        """Return how much of the training is done at an evaluation, above 0 and at most 1."""
         if isinstance(self.job.model, Boosted):
             return min(1.0, step / self.job.model.rounds)
         done = min(1.0, told.get("epoch", 0.0) / self.job.training.epochs)
@@ -129,7 +129,7 @@ class Running:
         ]
 
     def came_to(self, result: TrainResult, metric: str) -> float:
-        """What is lowered, of the weights that a training ended with.
+        """Return what is lowered, of the weights that a training ended with.
 
         Raises:
             TrainingFailed: it told no such metric.
@@ -137,14 +137,15 @@ class Running:
         told = {**self.story.metrics.get(result.best_step, {}), **result.metrics}
         if (loss := lost(metric, told)) is None:
             raise TrainingFailed(
-                f"the training told no {metric} of step {result.best_step}: the validation split"
-                " has rows of one class alone. Make it longer, or write metric: validation_loss"
+                f"the training reported no {metric} for step {result.best_step}: the validation "
+                "split has rows of one class alone. Make it longer, or write metric: "
+                "validation_loss"
             )
         return loss
 
 
 def how(one: Running, outcome: Outcome, metric: str) -> tuple[TrialEnd, str, float | None]:
-    """How a training ended, why where it failed, and what it came to where it finished.
+    """Return how a training ended, why where it failed, and what it came to where it finished.
 
     Raises:
         BaseException: it is no trial's fault: everything stops.
@@ -162,7 +163,7 @@ def how(one: Running, outcome: Outcome, metric: str) -> tuple[TrialEnd, str, flo
 
 
 def again(one: Running, told: Sequence[Event]) -> MlAssetsError:
-    """How a trial ended that an earlier process saw end without a result."""
+    """Return how a trial ended that an earlier process saw end without a result."""
     if one.pruned:
         return TrainingInterrupted("it was pruned")
     reasons = [event.reason for event in told if isinstance(event, Failed)]

@@ -36,8 +36,8 @@ def as_declared(noted: Noted, source: SourceSpec) -> CheckOutcome:
         False,
         False,
         _named(changes),
-        f"{changes_in_words(changes)}. Columns are taken by their names, so nothing is wrong with"
-        " the table; the origin writes them in another order than before.",
+        f"{changes_in_words(changes)}. Columns are matched by name, so the table is right; its "
+        "origin writes them in another order than before.",
     )
 
 

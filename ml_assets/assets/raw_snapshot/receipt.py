@@ -1,4 +1,5 @@
-"""What to read of a source, and what was read: its span of time, and its receipt as an input."""
+"""Describes what to read of a source, and what was read: its span of time, and its receipt as an
+input."""
 
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows
@@ -17,7 +18,7 @@ def window_of(pipeline: Pipeline, partition: str | None) -> PartitionWindow | No
 
 
 def receipt_version(source: str, partition: str | None, receipt: dict[str, object]) -> InputVersion:
-    """What was read, as the input of a raw snapshot: the outside world has no commit.
+    """Return what was read, as the input of a raw snapshot: the outside world has no commit.
 
     The version of a table at which its rows were read is told and decides nothing: a commit that
     left the rows of a partition as they were makes it no other partition.

@@ -93,7 +93,8 @@ def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
 
 
 def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
-    """What is wrong with a table's column names, one sentence each; close names are suggested."""
+    """Return what is wrong with a table's column names, one sentence each; close names are
+    suggested."""
     counts = Counter(found)
     missing = [name for name in declared if name not in counts]
     unknown = [name for name in counts if name not in declared]
@@ -134,12 +135,12 @@ class Typed:
         if not self.bad:
             return self.frame
         message = (
-            f"{where} holds values that are not of the declared type:"
-            f"{listed(self.problems(place))}\n"
-            "Correct them at the origin, or change 'columns' of this source in defs.yaml (for CSV,"
-            " list a text that means no value in 'null_values', say in 'timezone' which one times"
-            " without a zone are of, and in 'dialect' whether the day or the month comes first in a"
-            " date)."
+            f"{where} holds values that are not of the declared "
+            f"type:{listed(self.problems(place))}\n"
+            "Correct them at the origin, or change 'columns' of this source in defs.yaml (for "
+            "CSV, list a text that means no value in 'null_values', give in 'timezone' the zone "
+            "of times without one, and in 'dialect' whether the day or the month comes first in "
+            "a date)."
         )
         retyped = [bad.column for bad in self.bad if bad.all]
         if retyped:

@@ -43,7 +43,7 @@ class Sources:
     def look(
         self, name: str, source: SourceSpec, known: Sequence[PartitionWindow] | None
     ) -> reading.Looked:
-        """Which partitions the source has, whole, and what each would be read as."""
+        """Return which partitions the source has, whole, and what each would be read as."""
         seen = reading.Seen(self.seen) if self.seen else None
         urls, now = self.settings.sql_url, self.now()
         return reading.look(name, source, self.settings.sources, urls, known, seen, now)

@@ -43,7 +43,7 @@ _ORDERS: Mapping[DateOrder, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How values are written as text."""
+    """Describes how values are written as text."""
 
     zone: str | None = None
     """The zone of times that are written without one; None: such a time is none."""
@@ -86,7 +86,8 @@ def parse_text(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> 
 
 
 def clock_times(text: pl.Series, written: TextFormat) -> pl.Series:
-    """What a clock on the wall showed, of times that are written without a zone; else null."""
+    """Return what a clock on the wall showed, of times that are written without a zone; else
+    null."""
     return _dated(text, written.dates, _plain)
 
 
@@ -151,7 +152,7 @@ def _why_never(zone: str, clock: datetime) -> str:
     steady = _steady(zone, clock)
     keeps = f", or name a zone whose clock never changes ({steady})" if steady else ""
     return (
-        f"is no time of {zone}: the clocks went forward over it. Write times with their"
+        f"does not exist in {zone}: the clocks went forward over it. Write times with their"
         f" offset, such as +02:00{keeps}"
     )
 
@@ -170,7 +171,7 @@ def note_twice(text: pl.Series, values: pl.Series, written: TextFormat) -> None:
     note(
         f"{counted(len(twice), 'time')} of {text.name!r} {came} twice in {written.zone},"
         f" {twice[0]:%Y-%m-%d %H:%M} for one: the clocks went back."
-        f" {'Each is' if len(twice) > 1 else 'It is'} taken for the first of the two. Write times"
+        f" {'Each is' if len(twice) > 1 else 'It is'} read as the first of the two. Write times"
         " with their offset, such as +02:00, to say which one is meant."
     )
 

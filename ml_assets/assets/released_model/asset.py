@@ -24,8 +24,9 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         STAGE,
-        description=f"The model in `{spec.release.entrance}`. It verifies the decision in the"
-        " ledger against the evidence as it is now, whatever path led here, and fails closed.",
+        description=f"The model in `{spec.release.entrance}`. It verifies the decision in the "
+        "ledger against the present evidence, however the run was started, and fails "
+        "closed.",
         kinds={"mlflow"},
         deps=[asset_key(declared, "trained_model"), asset_key(declared, "evaluation_report")],
     )
@@ -83,4 +84,4 @@ def project(
         log.warning(said)
     done = project_stages(store, tracking, pipeline)
     if isinstance(done, Unavailable):
-        log.warning(f"MLflow is behind, the next command repairs it: {done.reason}")
+        log.warning(f"MLflow is behind; the next command repairs it: {done.reason}")

@@ -41,8 +41,8 @@ _OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY, HANDOVER, HANDOVER_SIGNATURE}
 AUTHORSHIP = "integrity and authorship"
 UNSIGNED = "integrity: digests and chain; authorship: not claimed, no signing key is set"
 PASSED_ALONE = (
-    "a decision is proved, not that the model went to a stage: moves are not in a folder. Ask the"
-    " ledger: ml-assets release verify PIPELINE"
+    "this proves the decision, not that the model went to a stage: a folder does not hold moves. "
+    "Ask the ledger: ml-assets release verify PIPELINE"
 )
 _M = TypeVar("_M", bound=BaseModel)
 _MOST_BYTES = 16 << 20
@@ -60,7 +60,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is stored about a release besides its model, byte for byte."""
+    """Holds what is stored about a release besides its model, byte for byte."""
 
     envelope: bytes
     """The envelope of the certificate."""
@@ -104,7 +104,7 @@ def write_bundle(
     if target.exists():
         if _is_this(target, small, trusted):
             return False
-        raise SettingsError(f"{target} is there already and is something else; give another --to.")
+        raise SettingsError(f"{target} exists already and holds something else; give another --to.")
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         draft.mkdir(parents=True)
@@ -181,7 +181,7 @@ class _Bundle:
         for name in names:
             file = self._folder / name
             if file.is_symlink() or not file.is_file():
-                raise StorageError(f"{file} is no plain file.")
+                raise StorageError(f"{file} is not a plain file.")
         known = {CERTIFICATE, LINE, CARD, MANIFEST}
         lost, weights = sorted(known - set(names)), sorted(set(names) - known - _OPTIONAL)
         if lost:
@@ -209,7 +209,7 @@ class _Bundle:
                     " Export the release again: ml-assets release export PIPELINE"
                 )
             if there and not named and name != HANDOVER:
-                raise EvidenceError(f"{name} is there, and nobody signed {CERTIFICATE}.")
+                raise EvidenceError(f"{name} is there, but {CERTIFICATE} is not signed.")
         if not named:
             self._certificate = open_envelope(content, self._trusted)
             return "none: no signing key was set"
@@ -226,7 +226,7 @@ class _Bundle:
         if entry.overrides is not None:
             overridden = _parsed(LedgerEntry, OVERRIDDEN, self._read(OVERRIDDEN))
         elif (self._folder / OVERRIDDEN).exists():
-            raise StorageError(f"{OVERRIDDEN} is there, and nothing was overridden.")
+            raise StorageError(f"{OVERRIDDEN} is there, but nothing was overridden.")
         require_about(self._held, entry, content, overridden)
         refused = "" if overridden else why_not(entry)
         if refused:
@@ -254,14 +254,14 @@ class _Bundle:
     def _card(self) -> str:
         assert self._manifest is not None  # as above
         if self._read(CARD) != model_card(self._held, self._manifest).encode():
-            raise StorageError(f"{CARD} says something else than what is signed.")
+            raise StorageError(f"{CARD} says something other than what is signed.")
         return f"{CARD} says what is signed"
 
     def _baseline(self) -> str:
         named = self._held.provenance.baseline if self._held.provenance else None
         if named is None:
             if (self._folder / BASELINE_FILE).exists():
-                raise StorageError(f"{BASELINE_FILE} is there, and the certificate names none.")
+                raise StorageError(f"{BASELINE_FILE} is there, but the certificate names none.")
             return "none: the certificate names none"
         if file_digest(self._folder / BASELINE_FILE) != named:
             raise StorageError(f"{BASELINE_FILE} is not the one that was certified.")
@@ -270,14 +270,14 @@ class _Bundle:
     def _handover(self) -> str:
         """It is about this model, and signed where the certificate is, by a key that counts."""
         if not (self._folder / HANDOVER).exists():
-            return "none: an older version exported it, and nobody signed it"
+            return "none: an older version exported it, unsigned"
         content = self._read(HANDOVER)
         said = _parsed(Handover, HANDOVER, content)
         about, held = (said.pipeline, said.model), (self._held.pipeline, self._held.model)
         if about != held:
             raise StorageError(f"{HANDOVER} is about model {said.model[:12]} of {said.pipeline}.")
         if not self._key:
-            return "about this model; nobody signed it: what else it says proves nothing"
+            return "about this model, but not signed: the rest of its content proves nothing"
         told = self._read(HANDOVER_SIGNATURE)
         read = _parsed(_Signed, HANDOVER_SIGNATURE, told)
         _require_as_written(HANDOVER_SIGNATURE, told, read)
@@ -293,7 +293,7 @@ class _Bundle:
             return Check("proves", "note", AUTHORSHIP)
         if not (self._folder / KEY).exists():
             return Check("proves", "note", UNSIGNED)
-        said = "integrity only: no key was given to hold it to (--key PUBLIC)"
+        said = "integrity only: no key was given to verify it with (--key PUBLIC)"
         return Check("proves", "note", said)
 
     @property
@@ -323,7 +323,7 @@ def _parsed(model: type[_M], name: str, content: bytes) -> _M:
 def _require_as_written(name: str, content: bytes, said: BaseModel) -> None:
     """A byte that says nothing was not there when it was exported."""
     if content != canonical_json(said):
-        raise StorageError(f"{name} is not written as it was exported: it was altered.")
+        raise StorageError(f"{name} is not as it was exported: it was altered.")
 
 
 def _is_this(folder: Path, small: dict[str, bytes], trusted: Collection[str]) -> bool:

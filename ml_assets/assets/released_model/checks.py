@@ -78,7 +78,7 @@ def _check_result(
 
 
 def gate_numbers(result: GateResult) -> dict[str, float]:
-    """What was held to what, and the interval of the estimate, as far as a gate has them."""
+    """Return what was held to what, and the interval of the estimate, as far as a gate has them."""
     found = {"value": result.value, "bound": result.bound}
     if result.interval is not None:
         seen = result.interval

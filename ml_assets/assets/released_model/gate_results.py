@@ -36,7 +36,8 @@ from ml_assets.store.pipeline_context import PipelineState
 
 
 def decide_now(state: PipelineState, run: str) -> Decision:
-    """What the gates decide on the stored report, by the evidence as it is; not yet written down.
+    """Return what the gates decide on the stored report, by the evidence as it is; not yet written
+    down.
 
     Raises:
         EvidenceError: the report is about another model than the one to release.
@@ -57,7 +58,8 @@ def decide_now(state: PipelineState, run: str) -> Decision:
 
 
 def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:
-    """What the declared gates say of the stored report, and one more of what was made elsewhere.
+    """Return what the declared gates say of the stored report, and one more of what was made
+    elsewhere.
 
     Args:
         champion: digest of the model that holds the stage now.
@@ -74,7 +76,7 @@ def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult
 def results_after(
     entries: Sequence[LedgerEntry], state: PipelineState, champion: str | None, recalled: str | None
 ) -> tuple[GateResult, ...]:
-    """What they say of the report of a state, where the ledger has these lines.
+    """Return what they say of the report of a state, where the ledger has these lines.
 
     Args:
         champion: digest of the model that holds the stage after them.

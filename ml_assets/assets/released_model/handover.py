@@ -34,13 +34,13 @@ def handover_of(pipeline: Pipeline, release: LoadedRelease) -> Handover:
     """The document of a release; its golden vectors are predicted now, on this machine.
 
     Raises:
-        StorageError: its records are not kept any more.
+        StorageError: its records are no longer kept.
     """
     model, entry = release.model.digest, release.entry
     origin = find_origin(pipeline.store, pipeline.name, model)
     if origin is None:
         raise StorageError(
-            f"{pipeline.name}: no commit has the report of model {model[:12]} any more. Release a"
+            f"{pipeline.name}: no commit has the report of model {model[:12]}. Release a"
             f" model again: ml-assets run {pipeline.name} --fresh"
         )
     then = pipeline.at(origin.commit)
@@ -130,10 +130,10 @@ class GoldenVectors:
             return
         row = int(np.argmin(near)) if same else 0
         raise StorageError(
-            f"Model {model[:12]} does not say of its golden vectors what the program that judged it"
-            f" says: row {row + 1} of {len(self.rows)} is {found[row].tolist()}, expected"
-            f" {self.predictions[row].tolist()}. It does not serve. Is another version of torch"
-            " installed here?"
+            f"Model {model[:12]} does not predict its golden vectors as the program that judged "
+            f"it did: row {row + 1} of {len(self.rows)} is {found[row].tolist()}, expected "
+            f"{self.predictions[row].tolist()}. It is not served. Another version of torch may be "
+            "installed here."
         )
 
 

@@ -38,9 +38,9 @@ def require_made_here(origin: PipelineState) -> None:
     other = other_code(pipeline, origin.store, origin.commit, records)
     if other:
         raise EvidenceError(
-            f"{', '.join(other)}: made by other code or another spec than is here now"
-            " (functions, contracts, split, label, evaluation, the package's own). Make them by"
-            f" what lies here: ml-assets run {origin.name}"
+            f"{', '.join(other)}: made by other code or another spec than the present ones "
+            "(functions, contracts, split, label, evaluation, the package's own). Make them with "
+            f"the present ones: ml-assets run {origin.name}"
         )
 
 
@@ -68,15 +68,15 @@ def require_own_sources(
         if read is None or read != named.get(address.source):
             wrong.add(
                 f"{record.key}{f' [{record.partition}]' if record.partition else ''} was read from"
-                f" {read or 'nobody knows where'}, the spec and the settings name"
+                f" {read or 'an unknown place'}, but the spec and the settings name"
                 f" {named.get(address.source)}"
             )
     if wrong:
         some, more = sorted(wrong)[:3], len(wrong) - 3
         raise EvidenceError(
-            f"{'; '.join(some)}{f'; and {more} more' if more > 0 else ''}. Deliver them where the"
-            " settings look (ML_ASSETS_SOURCES, ML_ASSETS_SQL_<NAME>, the spec's path), and run"
-            " again: they are read anew."
+            f"{'; '.join(some)}{f'; and {more} more' if more > 0 else ''}. Deliver them where the "
+            "settings look (ML_ASSETS_SOURCES, ML_ASSETS_SQL_<NAME>, the spec's path), and run "
+            "again: they are read again."
         )
     return named
 
@@ -84,7 +84,7 @@ def require_own_sources(
 def other_code(
     pipeline: Pipeline, store: SnapshotStore, origin: CommitId, behind: Iterable[StageRecord]
 ) -> Sequence[str]:
-    """What other code, or another part of the spec, made than lies here: a key for each.
+    """Return what other code, or another part of the spec, made than lies here: a key for each.
 
     A raw snapshot is what was read, whatever would read it now. A run may ask for other epochs: the
     gates judge that model as any other.
@@ -149,7 +149,7 @@ def records_behind(store: SnapshotStore, origin: CommitId, pipeline: str) -> Seq
 def _made(store: SnapshotStore, commit: CommitId, address: Address) -> StageRecord:
     record = read_record(store, commit, address)
     if record is None:
-        raise StorageError(f"Nothing says what made {address}: its record is not kept.")
+        raise StorageError(f"The record of {address} is missing, so what made it is unknown.")
     return record
 
 
@@ -167,4 +167,4 @@ def _version(
         record = read_record(store, commit, address)
         if record is not None and record.data_version == version.version:
             return record
-    raise StorageError(f"Nothing says where {address} was read from: its record is not kept.")
+    raise StorageError(f"The record of {address} is missing, so its origin is unknown.")

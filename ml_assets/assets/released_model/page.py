@@ -43,7 +43,7 @@ STAGE = "released_model"
 
 @dataclass(frozen=True)
 class ShownRelease:
-    """What a materialization says of the model in a stage."""
+    """Holds what a materialization says of the model in a stage."""
 
     metadata: dict[str, Any]
     data_version: str

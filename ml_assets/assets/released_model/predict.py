@@ -52,7 +52,7 @@ PREDICTED_AT = "predicted_for"
 
 @dataclass(frozen=True)
 class Predictions:
-    """What the release says of the rows, and what there is to know about it."""
+    """Holds what the release says of the rows, and what there is to know about it."""
 
     frame: pl.DataFrame
     """One row for each row asked for, in their order: the key and the probabilities, which are
@@ -143,7 +143,9 @@ class Predictor:
         left_out = len(sound.rows) - len(made.rows)
         if left_out:
             them = "it" if left_out == 1 else "them"
-            notes.append(f"{counted(left_out, 'row')}: the feature function makes none of {them}")
+            notes.append(
+                f"{counted(left_out, 'row')}: the feature function returns nothing for {them}"
+            )
         if made.rows.is_empty():
             raise RowsRefused(f"{rows.where}: no row can be predicted.\n" + "\n".join(notes))
         scored = made.rows.select(key).hstack(self._score(made.rows))
@@ -196,7 +198,7 @@ class Predictor:
 
 
 def score(pipeline: Pipeline, release: LoadedModel, features: pl.DataFrame) -> NDArray[np.float64]:
-    """What a model says of feature rows, by the program that trained and judged it."""
+    """Return what a model says of feature rows, by the program that trained and judged it."""
     with ephemeral_launcher(pipeline.settings, "predict") as session:
         shards = session.objects.folder("shards", pipeline.name)
         data = write_rows_to_score(features, release.manifest, shards)
@@ -229,9 +231,9 @@ def without_history(
     if not missing:
         return ()
     return (
-        f"{counted(missing, 'row')} without any history: {', '.join(made[:3])}"
-        f"{' and the others' if len(made) > 3 else ''} are missing there, and it is predicted"
-        " without them",
+        f"{counted(missing, 'row')} without any history: "
+        f"{', '.join(made[:3])}{' and the others' if len(made) > 3 else ''} are missing, so it is "
+        "predicted without them",
     )
 
 
@@ -263,12 +265,12 @@ def numbers_outside(features: pl.DataFrame, seen: Sequence[Column]) -> tuple[str
             example = f"{beyond[0]:g}, where {low:g} to {high:g} were seen"
             found.append(f"{column.name} of {counted(len(beyond), 'row')} ({example})")
     more = f", and {counted(len(found) - _NAMED, 'more column')}" if len(found) > _NAMED else ""
-    told = "outside the range of the training set, so the model has learned nothing of them"
+    told = "outside the range of the training set, so the model has learned nothing about them"
     return (f"{told}: {', '.join(found[:_NAMED])}{more}",) if found else ()
 
 
 def feature_columns(manifest: ModelManifest) -> Columns:
-    """What a model reads of a row."""
+    """Return what a model reads of a row."""
     preprocessing = manifest.preprocessing
     numeric: Columns = {column.name: "float64" for column in preprocessing.numeric}
     return {**numeric, **{column.name: "string" for column in preprocessing.categorical}}
@@ -320,7 +322,7 @@ def _refusals(
     """A note for each row that its contract keeps back."""
     found = numbered.join(refused.select(*key, REASON), on=key, how="inner")
     return [
-        f"{rows.at(row)} is not predicted, its contract refuses it: {why}"
+        f"{rows.at(row)} is not predicted because its contract refuses it: {why}"
         for row, why in found.select(_ROW, REASON).sort(_ROW).iter_rows()
     ]
 

@@ -212,8 +212,8 @@ def promote(
 def certified(
     store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
 ) -> Verified | Refused:
-    """What is verified needs a certificate of its own, signed by a trusted key: so does a word
-    against a refusal. No recall may have reached it."""
+    """Return what is verified needs a certificate of its own, signed by a trusted key: so does a
+    word against a refusal. No recall may have reached it."""
     if isinstance(verified, Refused):
         return verified
     try:
@@ -235,7 +235,7 @@ def _gates_stand(entries: Sequence[LedgerEntry], canary: Evidence) -> Verified |
     line = decision_line(entries, canary.model)
     if line is None or line.decision is None:
         return Refused(
-            (f"No gates decided on model {_short(canary.model)}: nothing speaks for it.",)
+            (f"No gates decided on model {_short(canary.model)}: there is no evidence for it.",)
         )
     now = line.decision.evidence.model_copy(update={"policy": canary.policy})
     return verify(entries, now)
@@ -267,7 +267,7 @@ _ABOUT = (
     (
         "champion",
         "the champion it was compared with",
-        "Evaluate again against the champion of now, and run the gates.",
+        "Evaluate again against the current champion, and run the gates.",
     ),
 )
 """Field of the evidence -> what to call it, and what to do where it moved."""
@@ -279,8 +279,8 @@ def _put_out(entries: Sequence[LedgerEntry], model: str) -> tuple[str, ...]:
         return ()
     if line.kind == "abort":
         return (
-            f"This model was taken out (ledger line {line.seq}: {line.reason}). It does not come"
-            " back: another model has to take its place.",
+            f"This model was taken out of its stage (ledger line {line.seq}: {line.reason}). It "
+            "cannot come back: another model has to take its place.",
         )
     return (
         f"{line.author} rolled back from this model to {_short(line.model)} (ledger line"

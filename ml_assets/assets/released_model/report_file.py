@@ -76,7 +76,8 @@ def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
 
 
 def decision_numbers(report: EvaluationReport, decision: Decision) -> dict[str, float]:
-    """What MLflow plots of a decision: the holdout's metrics, and each gate's value and bound."""
+    """Return what MLflow plots of a decision: the holdout's metrics, and each gate's value and
+    bound."""
     found: dict[str, float | None] = {}
     for name, seen in report.metrics.items():
         found |= {f"holdout/{name}": seen.value}
@@ -87,7 +88,7 @@ def decision_numbers(report: EvaluationReport, decision: Decision) -> dict[str, 
 
 
 def decision_tags(decision: Decision) -> dict[str, str]:
-    """What MLflow finds a run by: the decision, and what each gate said."""
+    """Return what MLflow finds a run by: the decision, and what each gate said."""
     said = [("ml_assets.decision", decision.passed, decision.reason)]
     said += [(f"gate.{gate.name}", gate.passed, gate.reason) for gate in decision.gates]
     return {name: f"{'pass' if passed else 'fail'}: {reason}" for name, passed, reason in said}
@@ -153,7 +154,7 @@ def report_ways(pipeline: Pipeline, record: StageRecord, model: StageRecord) -> 
 
 
 def training_story(objects: LocalObjects, session: str) -> TrainingStory:
-    """What a session's own events tell of it."""
+    """Return what a session's own events tell of it."""
     story = TrainingStory()
     for event in session_events(session_here(objects, session)):
         story.take(event)

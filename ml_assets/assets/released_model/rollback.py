@@ -77,7 +77,7 @@ class AlreadyBack:
 def way_back(
     entries: Sequence[LedgerEntry], release: ReleaseSpec, to: str | None = None
 ) -> Way | Refused:
-    """Which model a rollback brings back.
+    """Return which model a rollback brings back.
 
     Args:
         to: the beginning of its digest; None: the newest one that was in the stage before, and
@@ -93,7 +93,7 @@ def way_back(
         back = find_model(entries, to)
         why = (
             f"Model {back[:12]} was never released to {release.to}: there is nothing to go back to."
-            " What passes its gates is released by a run, which asks for more."
+            " A model that passes its gates is released by a run, which checks more."
         )
         return Way(away, back) if decided_move(entries, back, release.to) else Refused((why,))
     before = dict.fromkeys(e.model for e in reversed(moves(entries, release.to)))
@@ -162,15 +162,15 @@ def _overtaken(there: LedgerEntry | None, way: Way, release: ReleaseSpec) -> Ref
     now = f"{there.model[:12]}, by line {there.seq} of {there.author}" if there else "none"
     return Refused(
         (
-            f"Somebody else was first: this rollback leads away from {way.away[:12]} in"
-            f" {release.to}, and there is {now} now. Nothing was moved; look, and ask again.",
+            f"Another move came first: this rollback was to replace {way.away[:12]} in "
+            f"{release.to}, where {now} is now. Nothing was moved; check, and ask again.",
         )
     )
 
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """What somebody wants back, and why."""
+    """Holds what somebody wants back, and why."""
 
     author: str
     reason: str
@@ -206,14 +206,14 @@ def return_to(
     origin = find_origin(pipeline.store, pipeline.name, way.back)
     if origin is None:
         raise StorageError(
-            f"The records of model {way.back[:12]} are not in the snapshot store any more, so"
-            " nobody can tell what it was made from. Name another model: ml-assets release history"
-            f" {pipeline.name}"
+            f"The records of model {way.back[:12]} are no longer in the snapshot store, so what "
+            "it was made from is unknown. Name another model: ml-assets release history "
+            f"{pipeline.name}"
         )
     model = _verified(pipeline, way.back, origin)
     tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
     if since := model.refused_since:
-        tell(f"refused since: ledger line {since.seq}, {since.reason}. You answer for it.")
+        tell(f"refused since: ledger line {since.seq}, {since.reason}. You are responsible for it.")
     with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
         beside.submit(tracking.ensure_database)
         tell(f"tried: it predicts {try_out(pipeline, model)} rows of the newest features")
@@ -226,7 +226,7 @@ def return_to(
         tell(said)
     told = project_stages(pipeline.store, tracking, pipeline.name)
     if isinstance(told, Unavailable):
-        tell(f"MLflow is behind, the next command repairs it: {told.reason}")
+        tell(f"MLflow is behind; the next command repairs it: {told.reason}")
     return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
 
 
@@ -250,9 +250,9 @@ def try_out(pipeline: Pipeline, model: LoadedModel) -> int:
     predictions = score(pipeline, model, rows)
     if len(predictions) != len(rows) or not np.isfinite(predictions).all():
         raise StorageError(
-            f"Model {model.model.digest[:12]} gives no number for some of"
-            f" {counted(len(rows), 'row')} of the newest features: it is not fit to serve, and"
-            " nothing was moved."
+            f"Model {model.model.digest[:12]} gives no number for some of "
+            f"{counted(len(rows), 'row')} of the newest features: it cannot be served, and "
+            "nothing was moved."
         )
     return len(rows)
 

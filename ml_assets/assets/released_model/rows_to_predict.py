@@ -50,7 +50,7 @@ class RowsAsSent:
         return max((len(values) for values in self.cells.values()), default=0)
 
     def at(self, row: int) -> str:
-        """Where a person finds a row."""
+        """Return where a person finds a row."""
         if self.kind != "csv":
             return f"row {row + 1}"
         return f"line {line_of(self.text, row, self.source.dialect if self.source else COMMAS)}"
@@ -86,7 +86,7 @@ def parse_rows(content: bytes, where: str, source: FilesSource | None = None) ->
         RowsRefused: it is none of them, or holds no row.
     """
     if not content.strip():
-        raise RowsRefused(f"{where} is empty: hand in at least one row. {_KINDS}")
+        raise RowsRefused(f"{where} is empty: give at least one row. {_KINDS}")
     try:
         if content[:4] == b"PAR1":
             rows = of_frame(read_parquet(content, where), where)
@@ -101,7 +101,7 @@ def parse_rows(content: bytes, where: str, source: FilesSource | None = None) ->
     except (SourceError, pl.exceptions.PolarsError) as error:
         raise RowsRefused(f"{where} cannot be read: {error} {_KINDS}") from error
     if not len(rows):
-        raise RowsRefused(f"{where} has columns but no rows: hand in at least one row.")
+        raise RowsRefused(f"{where} has columns but no rows: give at least one row.")
     return rows
 
 
@@ -148,7 +148,7 @@ def check_keys(rows: RowsAsSent, frame: pl.DataFrame, key: Sequence[str], taken_
 
 def refuse(where: str, taken_for: str, problems: Sequence[str]) -> None:
     """Raise the one error that lists every mistake."""
-    raise RowsRefused(f"{where}, taken for {taken_for}, cannot be predicted:{listed(problems)}")
+    raise RowsRefused(f"{where}, read as {taken_for}, cannot be predicted:{listed(problems)}")
 
 
 _KINDS = "Parquet, CSV with a header, JSON lines, or one row as a JSON object can be read."

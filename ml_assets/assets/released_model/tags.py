@@ -72,17 +72,17 @@ def unnamed_releases(store: SnapshotStore, pipeline: str) -> list[str]:
     except StorageError as error:
         failed = [str(error)]
     return [
-        f"The model moved; its state has no name yet, and house-keeping gives it one: {said}"
+        f"The model was moved; its state has no name yet, and house-keeping adds it: {said}"
         for said in failed
     ]
 
 
 def planted_names(store: SnapshotStore) -> list[str]:
-    """Which tags name what no key that counts signed; they are left out of all history."""
+    """Return which tags name what no key that counts signed; they are left out of all history."""
     vouched = {commit.id for commit in store.history()}
     return [
-        f"The tag {tag!r} names commit {commit[:12]}, which no key that counts signed: nothing"
-        f" reads it, and house-keeping waits. Take it away: ml-assets data untag {tag}"
+        f"The tag {tag!r} names commit {commit[:12]}, which no trusted key signed: nothing reads "
+        f"it, and house-keeping waits. Remove it: ml-assets data untag {tag}"
         for tag, commit in sorted(store.tags().items())
         if commit not in vouched
     ]
@@ -102,7 +102,7 @@ def take_away(store: SnapshotStore, name: str) -> CommitId:
         raise StorageError(f"There is no tag {name!r}; ml-assets data list shows which there are.")
     found = _RELEASE.fullmatch(name)
     if found and _is_right(store, found["pipeline"], int(found["number"]), commit):
-        raise StorageError(f"{name!r} is the name of a release, which the ledger tells of.")
+        raise StorageError(f"{name!r} is the name of a release in the ledger.")
     store.untag(name)
     return commit
 
@@ -120,7 +120,7 @@ def _is_right(store: SnapshotStore, pipeline: str, number: int, commit: CommitId
 
 
 def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
-    """Which tags of releases name another state than the one that the ledger tells of."""
+    """Return which tags of releases name another state than the one that the ledger tells of."""
     head, found = store.resolve(MAIN), list[str]()
     entries = read(store, pipeline, head)
     releases = dict(enumerate(moves(entries), 1))
@@ -144,21 +144,21 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
 
 
 def release_name(pipeline: str, number: int) -> str:
-    """What people call the state in which a model moved to a stage, the ``number``-th time."""
+    """Return what people call the state in which a model moved to a stage, the ``number``-th
+    time."""
     return f"{pipeline}-release-{number}"
 
 
 _REMEDY = (
-    "Find out who wrote it, and put the store back from a backup; where the ledger is whole (its"
-    " head is the one that you noted), take the name away: ml-assets data untag TAG."
+    "Find out who wrote it, and restore the store from a backup; if the ledger is complete (its "
+    "head is the one that you noted), remove the name: ml-assets data untag TAG."
 )
 
 
 def _taken(tag: str, commit: CommitId, told: int) -> str:
     return (
-        f"The tag {tag!r} names commit {commit[:12]}, and the ledger tells of"
-        f" {counted(told, 'move')}: it was put back to an earlier state, or somebody made the tag."
-        f" {_REMEDY}"
+        f"The tag {tag!r} names commit {commit[:12]}, and the ledger has {counted(told, 'move')}: "
+        f"it was put back to an earlier state, or somebody made the tag. {_REMEDY}"
     )
 
 

@@ -26,11 +26,11 @@ STAGE = "trained_model"
 
 
 class TrainingConfig(RunConfig):
-    """What this run trains other than the spec says."""
+    """Holds what this run trains other than the spec says."""
 
     fresh: str | None = Field(
         default=None,
-        description="A salt: train again from nothing, under a session of its own.",
+        description="A salt: train again from scratch, in a new session.",
     )
     epochs: int | None = Field(
         default=None,
@@ -38,13 +38,15 @@ class TrainingConfig(RunConfig):
     )
     experiment: str | None = Field(
         default=None,
-        description="What the run belongs to, for people who compare runs; no result hangs on it.",
+        description="The experiment that the run belongs to, for people who compare runs; it "
+        "changes no result.",
     )
     hypothesis: str | None = None
     goal: str | None = None
     registered: str | None = Field(
         default=None,
-        description="The digest of a registered model: it becomes the candidate, none is trained.",
+        description="The digest of a registered model: it becomes the candidate, and none is "
+        "trained.",
     )
 
 

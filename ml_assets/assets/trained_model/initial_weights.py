@@ -47,7 +47,7 @@ Given = Mapping[str, GivenModel]
 
 
 def given_models(log: RunLog, state: PipelineState) -> Given:
-    """What the spec's ``init_from`` and ``distill`` name at this moment.
+    """Return what the spec's ``init_from`` and ``distill`` name at this moment.
 
     Raises:
         SpecError: it names a file that is not there.
@@ -77,7 +77,7 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
         if getattr(training, key) is not None and key not in found:
             named, instead = words.split("|")
             where = f"{state.name} has none in {state.spec.release.to} yet"
-            log.warning(f"{named}, and {where}: this training {instead}")
+            log.warning(f"{named}, but {where}: this training {instead}")
     return found
 
 

@@ -147,7 +147,7 @@ class EventSinks:
         if isinstance(told, Unavailable):
             self._reachable = False
             self.context.log.warning(
-                f"MLflow lacks what this training told; the next run delivers it: {told.reason}"
+                f"MLflow lacks events of this training; the next run delivers them: {told.reason}"
             )
             return
         self.mlflow_run = told
@@ -156,12 +156,12 @@ class EventSinks:
     def _say(self, sent: Logged | Unavailable | None) -> None:
         """A warning when MLflow goes away, not at each message."""
         if isinstance(sent, Unavailable) and self._reachable:
-            self.context.log.warning(f"MLflow is not reachable, work goes on: {sent.reason}")
+            self.context.log.warning(f"MLflow is not reachable; work continues: {sent.reason}")
         if sent is not None:
             self._reachable = not isinstance(sent, Unavailable)
 
     def pictures(self) -> dict[str, Any]:
-        """What was told so far, as an asset page shows it."""
+        """Return what was told so far, as an asset page shows it."""
         label, first = self.pipeline.spec.label, self.story.first_rows
         shown = training_pictures(self.story, label.task, label.classes, LIVE_POINTS)
         small = glance(losses_at_a_glance(self.story))

@@ -207,7 +207,8 @@ def scaling(
     *,
     gpu: bool,
 ) -> dict[str, float | str]:
-    """What the processes of a training are worth beside one by itself; nothing of a single one.
+    """Return what the processes of a training are worth beside one by itself; nothing of a single
+    one.
 
     Args:
         pace: see ``pace_numbers``.
@@ -230,7 +231,7 @@ def scaling(
     if len(worlds) > 1:
         return {"idle_share": idle, "scaling": f"{said}; their number changed. Of a step {shares}."}
     if alone is None or alone.gpu != gpu:
-        why = "was not measured by itself" if alone is None else "by itself had another device"
+        why = "was not measured alone" if alone is None else "was measured alone on another device"
         return {"idle_share": idle, "scaling": f"{said}; one process {why}. Of a step {shares}."}
     efficiency = together / (count * alone.rows_per_second)
     faster = (
@@ -241,7 +242,7 @@ def scaling(
         "efficiency": efficiency,
         "idle_share": idle,
         "scaling": f"{said}, {efficiency:.0%} of {count} times the {alone.rows_per_second:,.0f}"
-        f" rows/s of one by itself, which the sanity step measured. Of a step {shares}.{faster}",
+        f" rows/s of one alone, which the sanity step measured. Of a step {shares}.{faster}",
     }
 
 

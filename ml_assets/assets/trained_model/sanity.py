@@ -64,7 +64,7 @@ def require_sane(
 
 
 def refusal(pipeline: str, failed: tuple[SanityCheck, ...]) -> str:
-    """What an operator reads."""
+    """Return what an operator reads."""
     lines = "\n".join(f"  {check.name}: {check.reason}" for check in failed)
     number = counted(len(failed), "sanity check")
     return f"{pipeline}: training does not begin, for {number} failed:\n{lines}"

@@ -118,14 +118,14 @@ class Training:
             return None
         log = self.context.log
         log.info(
-            f"A Job of an older program ({older.program}) still trains this: it is followed to its"
-            " end, and its model counts as that program's. The next run trains by the one that is"
-            " here."
+            f"A Job of an older program ({older.program}) still trains this: it is followed to "
+            "its end, and its model is recorded as that program's. The next run trains with the "
+            "program here."
         )
         try:
             return self._train(older)
         except TrainingFailed as error:
-            log.warning(f"{error}\n  It is trained by the program that is here instead.")
+            log.warning(f"{error}\n  It is trained with the program here instead.")
             return None
 
 

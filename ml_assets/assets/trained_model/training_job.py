@@ -106,7 +106,7 @@ def train_job(pipeline: Pipeline, data: StageRecord, fresh: str | None, given: G
 
 
 def data_ref(pipeline: Pipeline, record: StageRecord) -> Ref:
-    """Where a training set lies, from its record.
+    """Return where a training set lies, from its record.
 
     Raises:
         StorageError: the record leads out of the object store.

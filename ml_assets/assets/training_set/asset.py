@@ -27,7 +27,7 @@ STAGE = "training_set"
 
 
 class TrainingSetConfig(RunConfig):
-    """Which window to train on."""
+    """The window to train on."""
 
     as_of: str | None = Field(
         default=None,

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from ml_assets.adapters.step import RunLog
 from ml_assets.assets.training_set.shards import (
+    NO_ROWS,
     Known,
     Written,
     load_schema,
@@ -87,7 +88,8 @@ class EncodedSet:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What the record says: where the set lies, its window, its rows, what guards found."""
+        """Return what the record says: where the set lies, its window, its rows, what guards
+        found."""
         holdout = self.window.holdout if self.window else ("",)
         return {
             "uri": self.ref.uri,
@@ -112,7 +114,7 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
     Raises:
         WindowError: partitions are missing, ``as_of`` is not one, or a split has no row.
     """
-    pipeline, spec = state.pipeline, state.spec
+    pipeline = state.pipeline
     window = resolve_window(state, as_of)
     inputs = window_inputs(state, window)
     tell_unknown(log, state, window)
@@ -120,22 +122,35 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
     for said in partial:
         log.warning(said)
     rows = keep_apart(log, pipeline, read_splits(state, window))
+    written = encode_splits(state, rows, embargo_rows(state, window))
+    log.info(shards_in_words(written))
+    schema = load_schema(written.ref)
+    findings = examine_set(pipeline, rows, schema, window)
+    return EncodedSet(window, inputs, written.ref, schema, findings, rows, written, partial)
+
+
+def encode_splits(
+    state: PipelineState, rows: Mapping[Split, SplitRows], beside: SplitRows = NO_ROWS
+) -> Written:
+    """Encode labelled rows into the object store; shards that are there are not made again.
+
+    Args:
+        beside: rows of no split, of which shards are made, too.
+    """
+    pipeline, spec = state.pipeline, state.spec
     written = write_labelled(
         rows,
         spec.features,
         spec.label,
         pipeline.objects.folder("shards", pipeline.name),
-        beside=embargo_rows(state, window),
+        beside=beside,
         known=known_shards(state),
         scratch=scratch_in(pipeline.scratch),
     )
     for shard in written.fresh:  # each by itself: a set that is there does not tell what it lacks
         pipeline.objects.publish(shard_ref(written.ref, shard))
     pipeline.objects.publish(written.ref)
-    log.info(shards_in_words(written))
-    schema = load_schema(written.ref)
-    findings = examine_set(pipeline, rows, schema, window)
-    return EncodedSet(window, inputs, written.ref, schema, findings, rows, written, partial)
+    return written
 
 
 def known_shards(state: PipelineState) -> Known:
@@ -178,7 +193,7 @@ def encode_ahead(log: RunLog, draft: Draft) -> dict[str, Any]:
 
 
 def shards_in_words(written: Written) -> str:
-    """How many shards there are, and how many of them were there."""
+    """Return how many shards there are, and how many of them were there."""
     old = written.shards - written.encoded - written.ahead
     ahead = f", {written.ahead:,} encoded with their partitions" if written.ahead else ""
     return (
@@ -217,7 +232,7 @@ def examine_set(
     schema: ShardSchema,
     window: SplitPlan | None,
 ) -> tuple[LeakFinding, ...]:
-    """What every leak guard says of the rows of a set, and of how they were encoded."""
+    """Return what every leak guard says of the rows of a set, and of how they were encoded."""
     fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label)
     scratch = scratch_in(pipeline.scratch)
     return (*examine(rows, pipeline.spec, embargo_of(pipeline, window), scratch), fitted)

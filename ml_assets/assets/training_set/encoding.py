@@ -56,7 +56,7 @@ def encode_rows(
 def decode_rows(
     numeric: NDArray[np.float32], categorical: NDArray[np.int32], preprocessing: Preprocessing
 ) -> pl.DataFrame:
-    """What a person reads, from what the network reads: the way back of ``encode_rows``.
+    """Return what a person reads, from what the network reads: the way back of ``encode_rows``.
 
     A null comes back as null where the training split had nulls in its column, else as the mean; a
     value beyond the clip as the clip; a word never seen as null.
@@ -77,7 +77,7 @@ def decode_rows(
 
 
 def label_array(frame: pl.DataFrame, label: LabelSpec) -> NDArray[np.generic]:
-    """What the program learns, [rows]; see ``ShardFiles`` for what it is of each task.
+    """Return what the program learns, [rows]; see ``ShardFiles`` for what it is of each task.
 
     Raises:
         SpecError: a label is not what the spec declares.

@@ -23,7 +23,7 @@ from ml_assets.spec.program import CategoricalColumn, LabelScale, NumericColumn,
 
 @dataclass(frozen=True)
 class Fitted:
-    """How rows become numbers, and what the labels of the training split are."""
+    """Describes how rows become numbers, and what the labels of the training split are."""
 
     preprocessing: Preprocessing
     label_scale: LabelScale | None

@@ -65,7 +65,7 @@ def find_proxies(
             passed=True,
             value=None,
             bound=bound,
-            reason="not judged: a text is no single feature"
+            reason="not judged: a text is not a single feature"
             if features.tokens
             else f"not judged: too few rows of validation, or too alike ({len(judged):,})",
         )
@@ -80,10 +80,10 @@ def find_proxies(
     said = f"the best features alone, by {_WORDS[measure]}: {told}"
     if bad:
         said = (
-            f"{told}. No single feature should tell so much of the label ({_WORDS[measure]}: at"
-            f" most {bound:g}). Find out when each value is written down: a column that is filled"
-            " in after the event belongs under after_event of its source. Name a feature that may"
-            " tell so much in leaks.target_proxy.except_for"
+            f"{told}. No single feature should reveal so much of the label ({_WORDS[measure]}: at "
+            f"most {bound:g}). Find out when each value becomes known: a column that is filled in "
+            "after the event belongs under after_event of its source. Name a feature that may "
+            "reveal so much in leaks.target_proxy.except_for"
         )
     return LeakFinding(
         name="no_target_proxy",

@@ -56,7 +56,7 @@ class RowHashes:
 
 
 def buckets_for(splits: Sequence[SplitRows]) -> int:
-    """How many buckets keep each within what is held at once."""
+    """Return how many buckets keep each within what is held at once."""
     return min(MOST, max(1, -(-max(len(rows) for rows in splits) // BUCKET)))
 
 

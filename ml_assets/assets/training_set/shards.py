@@ -90,7 +90,7 @@ class Written:
 
     @property
     def encoded(self) -> int:
-        """How many had to be encoded."""
+        """Return how many had to be encoded."""
         return len(self.fresh)
 
 
@@ -141,7 +141,7 @@ def write_scoring_set(
     wanted = _columns(manifest.preprocessing)
     missing = [name for name in wanted if name not in rows.columns]
     if missing:
-        return NotComparable(f"its features {missing} are not in the feature set any more")
+        return NotComparable(f"its features {missing} are no longer in the feature set")
     if (manifest.task, manifest.classes) != (label.task, label.classes):
         return NotComparable("it was trained to predict something else")
     return _write_holdout(rows, manifest, label, folder)
@@ -159,8 +159,8 @@ def write_rows_to_score(rows: pl.DataFrame, manifest: ModelManifest, folder: Pat
     missing = [name for name in wanted if name not in rows.columns]
     if missing:
         raise RowsRefused(
-            f"The model reads {missing}, which the feature set does not have any more. Release a"
-            " model that was trained on the features of now: ml-assets run"
+            f"The model reads {missing}, which the feature set no longer has. Release a model "
+            "that was trained on the current features: ml-assets run"
         )
     query = "__query" if manifest.task == "ranking" else None
     label = LabelSpec(column="__label", task=manifest.task, classes=manifest.classes, query=query)
@@ -184,8 +184,8 @@ def load_schema(ref: Ref) -> ShardSchema:
     """
     if not Path(ref.uri).is_dir():
         raise StorageError(
-            f"The training set {ref.uri} is not kept any more: house-keeping removes those of"
-            " passed releases by age. `ml-assets release prove` makes it again from its snapshots."
+            f"The training set {ref.uri} is no longer kept: house-keeping removes those of past "
+            "releases by age. `ml-assets release prove` makes it again from its snapshots."
         )
     file = Path(ref.uri) / SCHEMA_FILE
     content = file.read_bytes() if file.is_file() else b""

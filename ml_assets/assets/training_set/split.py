@@ -45,7 +45,7 @@ def plan_time_split(
     need = spec.train + spec.validation + spec.holdout + 2 * spec.embargo
     if as_of not in order:
         raise WindowError(
-            f"as_of {as_of!r} is no partition of the feature set; the last one is {order[-1]!r}."
+            f"as_of {as_of!r} is not a partition of the feature set; the last one is {order[-1]!r}."
         )
     place = list(order).index(as_of)
     if place + 1 < need:

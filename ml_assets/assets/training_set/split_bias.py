@@ -61,7 +61,7 @@ def find_bias(
         differ = f"{counted(len(past), 'column', 'differ')}"
         said = (
             f"{differ} from train by an effect above {bound:g}: {told}."
-            f"{' Perhaps a unit changed: mend the source then. Else choose' if far else ' Choose'}"
+            f"{' If a unit changed, correct the source. Else choose' if far else ' Choose'}"
             " another split, or name columns that may differ in leaks.split_bias.except_for"
         )
     return LeakFinding(

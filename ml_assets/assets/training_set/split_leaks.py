@@ -209,7 +209,7 @@ def find_shared_rows(
                 )
                 named = tuple(str(key) for key in keys.head(10).rows())
     passed = worst <= guard.at_most
-    said = f"{worst:.2%} of the rows of a split are in an earlier one, beyond chance"
+    said = f"{worst:.2%} of the rows of a split are in an earlier one, more than by chance"
     if not passed:
         said = (
             f"{where} with the same features and label, under other keys: {worst:.1%} more than"

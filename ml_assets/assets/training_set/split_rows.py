@@ -21,7 +21,7 @@ class Part:
 
     @cached_property
     def count(self) -> int:
-        """How many rows there are."""
+        """Return how many rows there are."""
         return self.rows.select(pl.len()).collect().item()
 
 

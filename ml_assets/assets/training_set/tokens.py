@@ -92,7 +92,7 @@ def token_arrays(
 
 
 def texts_of(ids: Sequence[Sequence[int]], tokens: Tokens) -> list[str]:
-    """What a person reads of each row of tokens."""
+    """Return what a person reads of each row of tokens."""
     made = _opened(tokens)
     return [made.decode([one for one in row if one > 0]) for row in ids]
 

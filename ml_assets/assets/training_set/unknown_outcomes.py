@@ -17,7 +17,8 @@ def tell_unknown(log: RunLog, state: PipelineState, window: SplitPlan | None) ->
 
 
 def unknown_outcomes(state: PipelineState, window: SplitPlan | None) -> str:
-    """How many rows of the window have no label, the first of them, and why; empty: all have one.
+    """Return how many rows of the window have no label, the first of them, and why; empty: all have
+    one.
 
     Args:
         window: the partitions of each split; None: the table is read whole.

@@ -77,7 +77,7 @@ def require_as_of(pipeline: Pipeline, as_of: str) -> None:
     order = feature_order(pipeline)
     if as_of not in order:
         raise WindowError(
-            f"--as-of {as_of!r} is no partition of {pipeline.name}/feature_set, which has"
+            f"--as-of {as_of!r} is not a partition of {pipeline.name}/feature_set, which has"
             f" {order[0]} to {order[-1]}.{did_you_mean(as_of, order)}"
         )
 
@@ -121,7 +121,7 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, S
 
 
 def partial_partitions(state: PipelineState, window: SplitPlan | None) -> tuple[str, ...]:
-    """What is to be said of partitions of the holdout that hold only a part of their time.
+    """Return what is to be said of partitions of the holdout that hold only a part of their time.
 
     They are told by the times of their rows and by their number, against train and validation.
     """
@@ -149,7 +149,7 @@ def partial_partitions(state: PipelineState, window: SplitPlan | None) -> tuple[
             edge = f"begins at {first:%Y-%m-%d %H:%M}" if late else f"ends at {last:%Y-%m-%d %H:%M}"
             others_have = f"{rows[0]:,} to {rows[-1]:,}"
             said.append(
-                f"{key} of the holdout is not whole: it {edge} with {counted(count, 'row')},"
+                f"{key} of the holdout is not complete: it {edge} with {counted(count, 'row')},"
                 f" and the partitions before it have {others_have}"
             )
     return tuple(said)
@@ -222,7 +222,7 @@ def keep_apart(
         return rows
     kept = keep_entities_apart(rows, split)
     told = ", ".join(f"{len(rows[n]) - len(kept[n]):,} of {len(rows[n]):,} of {n}" for n in kept)
-    log.info(f"rows left out, for another split has their {list(split.groups)}: {told}")
+    log.info(f"rows left out, because another split has their {list(split.groups)}: {told}")
     return kept
 
 

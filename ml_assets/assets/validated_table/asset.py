@@ -160,10 +160,10 @@ def _rejected(address: Address, found: "Audit", kept: str) -> DataRejected:
     failed = [r for r in found.results if not r.passed and r.severity == "critical"]
     listed = "\n".join(f"    {result.check_name}: {result.reason}" for result in failed)
     return DataRejected(
-        f"{address}: {counted(len(failed), 'critical expectation')} failed;"
-        " nothing was published.\n"
+        f"{address}: {counted(len(failed), 'critical expectation')} failed; nothing was "
+        "published.\n"
         f"{listed}\n"
-        f"    The rows are kept at {kept} (main): ml-assets data quarantine show"
-        f" {address.pipeline} {address.source}. Mend the source, or change what"
-        " the contract says of it: severity warning lets rows pass, mostly keeps a few back."
+        f"    The rows are kept at {kept} (main): ml-assets data quarantine show "
+        f"{address.pipeline} {address.source}. Correct the source, or change the contract: "
+        "severity warning lets rows pass, mostly allows some to fail."
     )

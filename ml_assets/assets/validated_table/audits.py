@@ -21,7 +21,7 @@ BETWEEN = ("training_set", "feature_set", "derived_table")
 
 
 class AuditOutcome(Frozen):
-    """What the record of a published table says of its audit."""
+    """Holds what the record of a published table says of its audit."""
 
     expectations: int
     failed: tuple[str, ...] = Field(default=(), strict=False)
@@ -92,7 +92,7 @@ def _audited(version: InputVersion, record: StageRecord | None) -> Audited:
             outcome = _outcome(record.attributes)
             failed, warned = outcome.failed, outcome.warned
         except ValidationError:
-            failed = ("its contract: the record does not tell how the audit ended",)
+            failed = ("its contract: the record does not say how the audit ended",)
     return Audited(
         key=version.key,
         partition=version.partition,

@@ -27,7 +27,7 @@ class Newest:
 
 @dataclass(frozen=True)
 class Freshness:
-    """Whether a source is as recent as declared."""
+    """Says whether a source is as recent as declared."""
 
     fresh: bool
     reason: str
@@ -47,19 +47,19 @@ def judge_freshness(newest: Newest, now: datetime, spec: FreshnessSpec) -> Fresh
     """Hold the newest row to the bound; where there is none, the source is not fresh."""
     future = (
         f" {counted(newest.future, 'row', 'are')} from the future (after {now:%Y-%m-%d %H:%M} UTC)"
-        " and do not count: look at the clock of the source."
+        " and do not count: check the clock of the source."
         if newest.future
         else ""
     )
     bound = duration_text(spec.within)
     if newest.time is None:
-        said = f"There is no row up to now; one of the last {bound} was expected."
+        said = f"There is no row yet; one of the last {bound} was expected."
         return Freshness(False, said + future, newest)
     age = now - newest.time
     where = f" (partition {newest.partition})" if newest.partition else ""
     said = (
-        f"The newest row is of {newest.time:%Y-%m-%d %H:%M} UTC{where}, {_age(age)} ago; within"
-        f" {bound} was expected."
+        f"The newest row is of {newest.time:%Y-%m-%d %H:%M} UTC{where}, {_age(age)} ago; one "
+        f"within {bound} was expected."
     )
     return Freshness(age <= spec.within, said + future, newest)
 

@@ -85,9 +85,9 @@ def as_declared_now(rows: pl.LazyFrame, raw: StageRecord, source: SourceSpec) ->
     new = [name for name in source.columns if name not in was]
     if new:
         raise SchemaChanged(
-            f"{where} was read when its source declared no column {', '.join(map(repr, new))}, and"
-            " is not read again: its source has it no more. Deliver it again, or begin after it"
-            " (partitions.start).",
+            f"{where} was read when its source declared no column {', '.join(map(repr, new))}, "
+            "and is not read again: its source no longer has it. Deliver it again, or begin "
+            "after it (partitions.start).",
             {"removed": new},
         )
     frame = rows.collect()
@@ -123,7 +123,7 @@ def releases(
     run: str,
     found: Audit,
 ) -> tuple[RowsReleased, ...]:
-    """Who released rows of this partition, ever; this run too where a person asked for it.
+    """Return who released rows of this partition, ever; this run too where a person asked for it.
 
     Raises:
         EvidenceError: the run's tags say who released them or why, and not both.
@@ -137,9 +137,9 @@ def releases(
     if not all(map(says, said.values())):
         missing = next(tag for tag, value in said.items() if not says(value))
         raise EvidenceError(
-            f"{address}: rows are released by somebody, for a reason; the run has no tag {missing}."
-            f" Ask for it by ml-assets data quarantine release {address.pipeline} {address.source}"
-            " --author NAME --reason WHY."
+            f"{address}: releasing rows needs an author and a reason; the run has no tag "
+            f"{missing}. Use ml-assets data quarantine release {address.pipeline} "
+            f"{address.source} --author NAME --reason WHY."
         )
     kept = int(record.attributes.get("quarantined", 0)) if record else 0
     if state.exists(address.rejected):

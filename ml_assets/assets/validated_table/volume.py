@@ -55,7 +55,7 @@ def judge_volume(rows: int, before: Mapping[str, int], spec: VolumeSpec) -> Expe
 
 
 def volume_words(spec: VolumeSpec) -> str:
-    """What a partition is held to: ``the partition before``."""
+    """Return what a partition is held to: ``the partition before``."""
     if spec.every == 1 and spec.periods == 1:
         return "the partition before"
     back = "partitions before" if spec.every == 1 else f"partitions {spec.every} apart before"
@@ -64,7 +64,7 @@ def volume_words(spec: VolumeSpec) -> str:
 
 def _reason(rows: int, before: Mapping[str, int], change: float | None, spec: VolumeSpec) -> str:
     if change is None:
-        return f"{counted(rows, 'row')}; there is no partition before to compare with"
+        return f"{counted(rows, 'row')}; there is no earlier partition to compare with"
     usual = f"{median(before.values()):,.6g}"
     named = ", ".join(before) if len(before) < 4 else f"{len(before)} of them"
     return (

@@ -66,7 +66,7 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
     return str(found) if found is not None else None
 
 
-_NO_TIME = "the time for sending was used up"
+_NO_TIME = "there was no time left to send it"
 
 
 def signed(secret: str, event: str, body: bytes, now: datetime) -> dict[str, str]:

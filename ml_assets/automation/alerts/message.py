@@ -43,7 +43,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Message:
-    """What is sent: the causes of one kind of one pipeline that were not told yet."""
+    """A message to send: the causes of one kind of one pipeline that were not told yet."""
 
     causes: tuple[Cause, ...]
     time: datetime

@@ -54,7 +54,7 @@ def recipients(addresses: Sequence[str], secret: str = "") -> tuple[Recipient, .
 def _recipient(address: str, place: int) -> Recipient:
     scheme = _SCHEME.match(address)
     if scheme is None:
-        raise _wrong(place, f"is no URL; {_RULE}")
+        raise _wrong(place, f"is not a URL; {_RULE}")
     medium = scheme[1]
     if medium in ("http", "https"):
         host = _host_of(address, place)
@@ -75,7 +75,7 @@ def _host_of(address: str, place: int) -> str:
         parts = urlsplit(address)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        raise _wrong(place, f"is no URL; {_RULE}") from None
+        raise _wrong(place, f"is not a URL; {_RULE}") from None
     if not host:
         raise _wrong(place, f"names no host; {_RULE}")
     return host

@@ -17,7 +17,7 @@ KEY = "ml_assets/alerts"
 
 
 class KeyValues(Protocol):
-    """Where the record is kept: Dagster's own storage, durable wherever the daemon runs."""
+    """Says where the record is kept: Dagster's own storage, durable wherever the daemon runs."""
 
     def get_cursor_values(self, keys: set[str]) -> Mapping[str, str]: ...
 
@@ -46,7 +46,7 @@ class Told(BaseModel):
 
 @dataclass
 class Round:
-    """What one look came to."""
+    """The result of one tick."""
 
     sent: list[str] = field(default_factory=list)
     """Titles of the messages that were taken, with who took them."""

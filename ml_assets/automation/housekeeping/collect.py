@@ -54,7 +54,7 @@ MANIFESTS = (
 
 @dataclass(frozen=True)
 class Tally:
-    """What became of one kind."""
+    """The result of house-keeping for one kind."""
 
     freed_things: int
     freed_bytes: int
@@ -123,7 +123,7 @@ class Housekeeping:
             StateInUse: another house-keeping is at work.
             StorageError: a ledger is broken: nothing was deleted.
         """
-        remedy = "It is done by the other one; run again later."
+        remedy = "The other one does the same work; run again later."
         with exclusive(self.settings.home / "housekeeping.lock", "house-keeping", remedy):
             if not dry_run:
                 self._tag_releases()
@@ -232,7 +232,7 @@ class Housekeeping:
             return Tally(0, 0, kept + len(dropped), 0)
         if isinstance(done, Busy):
             self._left.append(
-                "history: somebody is publishing; it goes with the next house-keeping"
+                "history: something is being published; the next house-keeping deletes it"
             )
             return Tally(0, 0, kept + len(dropped), 0)
         return Tally(len(dropped), done.freed_bytes, kept, done.kept_bytes)
@@ -245,7 +245,10 @@ class Housekeeping:
             workspace.commit(f"remove {counted(len(dropped), 'old table')} of rejected rows", {})
             outcome = workspace.publish()
         if isinstance(outcome, Conflict):
-            self._left.append("quarantine: rows were rejected meanwhile; the old ones go next time")
+            self._left.append(
+                "quarantine: rows were rejected meanwhile; the next house-keeping deletes "
+                "the old ones"
+            )
 
     def _drop(self, thing: Thing) -> int | None:
         """Bytes freed; None where it was taken up again, or somebody works with it now."""

@@ -70,7 +70,7 @@ def _results(store: LocalObjects) -> Iterator[tuple[str, bytes]]:
 
 
 def used(path: Path) -> datetime:
-    """When a file or folder was changed last; long ago if it is gone."""
+    """Return when a file or folder was changed last; long ago if it is gone."""
     try:
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def measure(path: Path) -> tuple[int, int]:
 
 
 def last_used(kind: Kind, path: Path) -> datetime:
-    """When a thing of a kind was made, or taken up again."""
+    """Return when a thing of a kind was made, or taken up again."""
     if kind == "sessions":
         return session_used(path)
     manifests = [path / name for name in _MANIFESTS.get(kind, ())]
@@ -107,7 +107,7 @@ def _read(folder: Path) -> bytes:
 
 
 def session_used(folder: Path) -> datetime:
-    """When anything of a session was written last."""
+    """Return when anything of a session was written last."""
     attempts = list((folder / "attempts").glob("*"))
     events = [file for attempt in attempts for file in attempt.glob("events*.jsonl")]
     return max(used(place) for place in (folder / "session.json", *attempts, *events))

@@ -16,7 +16,7 @@ CRON = "0 3 * * 0"
 
 @dg.op(
     name="collect_garbage",
-    description="Deletes what is old and reached by nothing; see `ml-assets ops gc --dry-run`.",
+    description="Deletes what is old and no longer used; see `ml-assets ops gc --dry-run`.",
 )
 def collect_garbage(context: dg.OpExecutionContext, stores: StoresResource) -> None:
     """Collect; where another house-keeping is at work, there is nothing to do."""
@@ -39,8 +39,8 @@ def collect_garbage(context: dg.OpExecutionContext, stores: StoresResource) -> N
 
 @dg.job(
     name="housekeeping",
-    description="Keeps the state folder small. What a release, a line of a ledger, a tag or work"
-    " going on reaches stays, whatever its age.",
+    description="Keeps the state folder small. What a release, a line of a ledger, a tag or"
+    " running work refers to is kept, whatever its age.",
     executor_def=dg.in_process_executor,
 )
 def housekeeping() -> None:

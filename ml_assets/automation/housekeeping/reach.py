@@ -33,7 +33,7 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
     """Name of a thing -> why it must stay.
 
     Args:
-        since: every state of ``main`` from then on counts: work that goes on may read it.
+        since: every state of ``main`` from then on counts: running work may read it.
 
     Raises:
         StorageError: a ledger is broken, or a tag names what nobody signed; nothing is decided on
@@ -58,7 +58,7 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
     for recall in recalls.active(store, head):
         walk.recall(recall)
     for commit in _since(history, since):
-        walk.commit(commit, "work that goes on may read it", lasting=False)
+        walk.commit(commit, "running work may read it", lasting=False)
     walk.records()
     return walk.found
 

@@ -134,4 +134,4 @@ def _judge(
         )
     if age < limit:
         return RetentionDecision(thing, True, f"{in_words(age)} old; kept for {in_words(limit)}")
-    return RetentionDecision(thing, False, f"nothing reaches it, {in_words(age)} old")
+    return RetentionDecision(thing, False, f"nothing refers to it, {in_words(age)} old")

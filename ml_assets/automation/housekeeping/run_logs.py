@@ -28,7 +28,7 @@ def runs(instance: dg.DagsterInstance) -> list[Thing]:
 
 
 def oldest_in_progress(instance: dg.DagsterInstance, besides: str | None) -> datetime | None:
-    """When the longest of the runs that go on began; None where there is none.
+    """Return when the longest of the runs that go on began; None where there is none.
 
     Args:
         besides: a run that does not count: the one that keeps house.

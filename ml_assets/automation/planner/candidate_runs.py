@@ -52,7 +52,7 @@ class CandidateRun:
 
     @property
     def selection(self) -> Selection:
-        """What its run makes; nothing by itself where it is of data, which runs together."""
+        """Return what its run makes; nothing by itself where it is of data, which runs together."""
         return (self.model and self.model.selection) or Selection()
 
     @property
@@ -61,7 +61,7 @@ class CandidateRun:
 
 
 def data_candidates(step: WalkStep, plan: Plan, records: Records) -> list[CandidateRun]:
-    """What one step could make now."""
+    """Return what one step could make now."""
     if step.name == "sources":
         return _source_candidates(step, plan, records)
     return _function_candidates(step, plan, records)
@@ -144,7 +144,7 @@ def model_candidate(
         if held:
             return f"the model of {found.as_of or 'all rows'} is not released again: {held}"
         if refusal:
-            return f"the model of {found.as_of or 'all rows'} stands refused: {refusal}"
+            return f"the model of {found.as_of or 'all rows'} remains refused: {refusal}"
     made_from = [_versions(inputs, records)]
     if not data_only:
         policy = [gate.model_dump(mode="json") for gate in pipeline.spec.gates]
@@ -159,8 +159,8 @@ def model_candidate(
 
 
 def before_the_model(pipeline: Pipeline) -> Iterator[tuple[str, CandidateRun | str]]:
-    """What is asked for when the data is made, and before another model takes the place of the
-    present one: new periods are held to the release, and the model in canary is judged.
+    """Yield what is asked for when the data is made, and before another model takes the place of
+    the present one: new periods are held to the release, and the model in canary is judged.
 
     Yields:
         ``DRIFT`` or ``CANARY``, and the run where it is due; else why it is not, in words, empty

@@ -56,7 +56,7 @@ Receipt = Callable[[str, PartitionWindow | None], InputVersion]
 
 
 def receipts_now(arrived: Landed) -> Receipt:
-    """What each source held when it was looked at.
+    """Return what each source held when it was looked at.
 
     A partition that is refused has what is wrong with it for a receipt: it is due, fails alone
     with that message, and is due again when something else is wrong, or nothing.
@@ -126,7 +126,7 @@ def published(pipeline: Pipeline, records: Mapping[Address, StageRecord]) -> Lan
 
 
 def receipts_published(pipeline: Pipeline, records: Mapping[Address, StageRecord]) -> Receipt:
-    """What each published snapshot was made from; the source itself is not looked at."""
+    """Return what each published snapshot was made from; the source itself is not looked at."""
 
     def receipt(name: str, span: PartitionWindow | None) -> InputVersion:
         record = records.get(raw_address(pipeline, name, span.key if span else None))

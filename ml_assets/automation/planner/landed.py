@@ -34,7 +34,7 @@ class Landed:
         return tuple(window.key for window in self.windows)
 
     def holds(self, source: str, partition: str | None) -> bool:
-        """Whether a source has a partition now, and whole."""
+        """Return whether a source has a partition now, and whole."""
         return partition in self._held[source]
 
     @property
@@ -53,25 +53,28 @@ class Landed:
 
     @property
     def waiting(self) -> list[str]:
-        """What is there and still being written, and what was not looked at, a sentence each."""
+        """Return what is there and still being written, and what was not looked at, a sentence
+        each."""
         found = [
-            f"{name} [{key}] is left for now: {said}" if key else f"{name} is left for now: {said}"
+            f"{name} [{key}] is skipped for now: {said}"
+            if key
+            else f"{name} is skipped for now: {said}"
             for name, looked in self.looks.items()
             for key, said in looked.waiting.items()
         ]
         found += [
-            f"{counted(len(looked.later), 'partition')} of {name} not looked at yet"
+            f"{counted(len(looked.later), 'partition')} of {name} not checked yet"
             for name, looked in self.looks.items()
             if looked.later
         ]
         if self.recalled:
-            said = "recalled and not whole in all sources: deliver again, or lift the recall"
-            found.append(f"{', '.join(self.recalled)} is left: {said}")
+            said = "recalled and not complete in all sources: deliver again, or lift the recall"
+            found.append(f"{', '.join(self.recalled)} is skipped: {said}")
         return found
 
     @property
     def is_all(self) -> bool:
-        """Whether no partition is unknown: looked at, or published as it was read."""
+        """Return whether no partition is unknown: looked at, or published as it was read."""
         return not any({*looked.later}.difference(self.keys) for looked in self.looks.values())
 
 

@@ -133,12 +133,12 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
             )
         )
     if node.salt and record.attributes.get("salt") != node.salt:
-        return "asked for afresh"
+        return "asked for again"
     salt = record.attributes.get("salt")
     if record.run_key == run_key(node.address, node.code_version, versions, salt):
         return ""
     if retyped := column_changes(node, record):
-        return f"its columns are declared otherwise ({retyped})"
+        return f"its declared columns changed ({retyped})"
     if record.code_version == node.code_version:
         return "an input changed"
     if record.code_version == MADE_ELSEWHERE:
@@ -154,18 +154,25 @@ def _other_winner(node: Node, record: StageRecord) -> str:
     if (won and dict(won.values)) == (was and was["values"]):
         return ""
     if won:
-        return f"it is trained by the winner of a search: trial {won.trial} of {won.study}"
-    return "it is trained by its spec's own settings again, and by no winner of a search"
+        return (
+            f"it is trained with the settings of a search's winner: trial {won.trial} of "
+            f"{won.study}"
+        )
+    return (
+        "it is trained with its spec's own settings again, and no longer with those of a "
+        "search's winner"
+    )
 
 
 def column_changes(node: Node, record: StageRecord) -> str:
-    """How the declared columns differ from those that a record was made with, in words."""
+    """Return how the declared columns differ from those that a record was made with, in words."""
     was: Mapping[str, str] | None = record.attributes.get(COLUMNS)
     return declared_changes(was, node.columns) if was and node.columns else ""
 
 
 def retyped(found: Plan, records: Mapping[Address, StageRecord]) -> list[str]:
-    """What other columns of a source cost, a sentence each: what is made again, and after it."""
+    """Return what other columns of a source cost, a sentence each: what is made again, and after
+    it."""
     tables: dict[str, list[StageRecord]] = {}
     for item in found.due:
         record = records.get(item.node.address)
@@ -175,9 +182,9 @@ def retyped(found: Plan, records: Mapping[Address, StageRecord]) -> list[str]:
     after = sum(1 for one in follows if one.key not in tables)
     rows = {key: sum(one.rows or 0 for one in made) for key, made in tables.items()}
     return [
-        f"{key}: {counted(len(made), 'partition')} with {counted(rows[key], 'row')} made again for"
-        f" other columns, and {counted(after, 'table')} after them. The model is trained"
-        " again if their rows change"
+        f"{key}: {counted(len(made), 'partition')} with {counted(rows[key], 'row')} made again "
+        f"because their columns changed, and {counted(after, 'table')} after them. The model is "
+        "trained again if their rows change"
         for key, made in tables.items()
     ]
 

@@ -80,7 +80,8 @@ def model_run(
     epochs: int | None = None,
     stages: Sequence[str] = MODEL_STAGES,
 ) -> ModelRun:
-    """What has to be made of the model's stages, for one window, resolved here and handed over.
+    """Return what has to be made of the model's stages, for one window, resolved here and handed
+    over.
 
     Raises:
         WindowError: partitions of the window are missing, or ``as_of`` is not one.
@@ -175,7 +176,7 @@ CHAMPION_MOVED = "another model became champion"
 
 
 def gate_is_due(pipeline: Pipeline) -> str:
-    """Why the gates have to decide again; empty when a decision stands."""
+    """Return why the gates have to decide again; empty when a decision stands."""
     base = pipeline.store.resolve("main")
     entries = read(pipeline.store, pipeline.name, base)
     evidence = current_evidence(pipeline.at(base), entries)
@@ -195,7 +196,7 @@ def gate_is_due(pipeline: Pipeline) -> str:
 
 
 def put_out(pipeline: Pipeline) -> str:
-    """Why the present model stays out of its stage: it was rolled back from, or taken out;
+    """Return why the present model stays out of its stage: it was rolled back from, or taken out;
     else empty."""
     base = pipeline.store.resolve("main")
     record = read_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
@@ -205,7 +206,7 @@ def put_out(pipeline: Pipeline) -> str:
     if line is None:
         return ""
     if line.kind == "abort":
-        return f"it was taken out in ledger line {line.seq}: {line.reason}"
+        return f"it was taken out of its stage in ledger line {line.seq}: {line.reason}"
     return (
         f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
         f" ledger line {line.seq}"
@@ -213,7 +214,7 @@ def put_out(pipeline: Pipeline) -> str:
 
 
 def standing_refusal(pipeline: Pipeline) -> str:
-    """Why the present model was refused, where nothing has changed since; else empty."""
+    """Return why the present model was refused, where nothing has changed since; else empty."""
     held = put_out(pipeline)
     if held:
         return held

@@ -98,7 +98,7 @@ class Bodies:
             if body:
                 await asyncio.to_thread(read_json, body)
         except DocumentError as error:
-            return await _refusal(400, f"The body is no JSON: {error}.")(scope, receive, send)
+            return await _refusal(400, f"The body is not JSON: {error}.")(scope, receive, send)
         given = False
 
         async def replayed() -> Message:

@@ -133,7 +133,7 @@ class Api:
         return self._said(run, pipeline.name, "queued")
 
     def launched(self, run_id: str, _caller: Reader) -> Document:
-        """How a run fares in Dagster."""
+        """Return how a run fares in Dagster."""
         found = run_status(run_id)
         if found is None:
             raise NotHere(f"Dagster has no run {run_id[:80]!r}.")

@@ -102,7 +102,7 @@ def _source(uri: str, places: Sequence[str]) -> _Folder | _Bucket:
     if not places:
         raise _Unusable(
             f"This API registers no models, because {REGISTER_FROM} is not set where it runs. Set"
-            " it to the folders, or to the s3://bucket/prefix, in which models are handed over."
+            " it to the folders, or to the s3://bucket/prefix, in which models are delivered."
         )
     parts = urlsplit(uri)
     plain = unquote(parts.path) if parts.scheme == "file" else uri
@@ -147,7 +147,10 @@ def _misfits(pipeline: Pipeline, manifest: ModelManifest) -> Iterator[str]:
     for name in feature_columns(manifest):
         if name not in features:
             near = did_you_mean(name, features)
-            yield f"It reads {name!r}, which is no feature of {spec.name}.{near} Train it without."
+            yield (
+                f"It reads {name!r}, which is not a feature of {spec.name}.{near} Train the "
+                "model without it."
+            )
     here = pipeline.network.digest if pipeline.network else None
     if manifest.code is not None and manifest.code != here:
         yield (

@@ -35,7 +35,7 @@ def api(port: int, host: str) -> None:
     readers, operators = read_named_tokens(API_READERS), read_named_tokens(API_OPERATORS)
     if not readers and not operators:
         raise SettingsError(
-            f"The API could answer nobody: {API_READERS} and {API_OPERATORS} hold no token. Set"
+            f"The API could not answer anyone: {API_READERS} and {API_OPERATORS} hold no token. Set"
             f' one: export {API_OPERATORS}="$USER=$(openssl rand -hex 32)"'
         )
     try:

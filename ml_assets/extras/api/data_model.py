@@ -56,7 +56,7 @@ _OF_PIPELINE = {
 
 @dataclass(frozen=True)
 class Renewed:
-    """What the views hold now."""
+    """Holds what the views hold now."""
 
     rows: dict[str, int]
     """View -> how many."""

@@ -1,4 +1,4 @@
-"""What the API shows: pipelines, experiments, runs and model versions, a page at a time."""
+"""The lists of the API: pipelines, experiments, runs and model versions, a page at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -41,7 +41,7 @@ def page(
     """
     keys = [key(one) for one in found]
     if after is not None and after not in keys:
-        raise NoSuchPage(f"The list has no entry {after!r} to go on after: ask without 'after'.")
+        raise NoSuchPage(f"The list has no entry {after!r} to continue from: ask without 'after'.")
     first = keys.index(after) + 1 if after is not None else 0
     items = list(found[first : first + limit])
     return items, key(items[-1]) if first + limit < len(found) else None

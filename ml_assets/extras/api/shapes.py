@@ -19,7 +19,7 @@ class Shape(BaseModel):
 
 
 class RunOverrides(Shape):
-    """What a run is asked for besides its spec."""
+    """Holds what a run is asked for besides its spec."""
 
     data_source: Text | None = None
     """A source of the spec: which ones a run reads is not the caller's to choose."""
@@ -69,7 +69,7 @@ class RegisterRequest(Shape):
 
 
 class ModelRegistered(Shape):
-    """What became of it."""
+    """The outcome of the request."""
 
     name: str
     version: str
@@ -83,7 +83,7 @@ class ModelRegistered(Shape):
 
 
 class StageRequest(Shape):
-    """Where a model version is asked to go."""
+    """Says where a model version is asked to go."""
 
     stage: Stage
     """Where to: the stage that the pipeline releases to, or its canary; archived: out of them."""
@@ -92,7 +92,7 @@ class StageRequest(Shape):
 
 
 class StageMoved(Shape):
-    """What became of it."""
+    """The outcome of the request."""
 
     name: str
     version: str
@@ -119,7 +119,7 @@ class Problem(Shape):
 
 
 class Refusal(Shape):
-    """Why a request was refused."""
+    """The reason why a request was refused."""
 
     error: str
     problems: list[Problem] = Field(default_factory=list)

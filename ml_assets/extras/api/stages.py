@@ -95,9 +95,9 @@ def _archive(
         project_stages(pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
         return told.model_copy(update={"status": "moved", "ledger_line": line.seq})
     raise EvidenceError(
-        f"Model {told.version[:12]} is in {stage or 'no stage'}: only staging and canary can be"
-        " left. A model leaves production when another one takes its place (a release, or the stage"
-        " of the version before: a rollback)."
+        f"Model {told.version[:12]} is in {stage or 'no stage'}: a model can leave only staging "
+        "and canary. A model leaves production when another one takes its place (a release, or "
+        "the stage of the version before: a rollback)."
     )
 
 

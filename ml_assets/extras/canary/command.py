@@ -27,9 +27,9 @@ def promote(pipeline: str) -> None:
         opened = open_pipeline(pipeline, session.settings)
         if opened.spec.release.canary == "none":
             raise SpecError(
-                f"{pipeline} asks for no canary: a model that passes its gates goes to"
-                f" {opened.spec.release.to} by itself. To ask for one, add to its spec:"
-                " release: {to: production, canary: {periods: 1}}"
+                f"{pipeline} asks for no canary: a model that passes its gates goes directly to "
+                f"{opened.spec.release.to}. To ask for one, add to its spec: release: {{to: "
+                "production, canary: {periods: 1}}"
             )
         PipelineRun(opened, session.defs, session.instance, tell).make_alone(canary_candidate)
         print_release(opened, session.settings)

@@ -1,4 +1,4 @@
-"""What canary evidence adds to a pipeline: two assets, a check, and when they are due."""
+"""Adds canary evidence to a pipeline: two assets, a check, and when they are due."""
 
 from collections.abc import Sequence
 
@@ -79,7 +79,7 @@ def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
         was = line.decision.evidence
         same = (was.data, was.policy, was.champion) == (rows.digest, policy, rival)
         if same and not _served_otherwise(state, line.decision, model, rival):
-            return f"the model in canary stands refused: {line.decision.reason}"
+            return f"the model in canary remains refused: {line.decision.reason}"
     check = dg.AssetCheckKey(asset_key(pipeline, CANARY_REPORT), CHECK)
     selection = Selection(tuple(asset_key(pipeline, stage) for stage in CANARY_STAGES), (check,))
     reason = f"model {model[:12]} is in canary, and its rows are there"

@@ -161,7 +161,8 @@ def _session(thing: Thing) -> str | None:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What lies there because of a pipeline, and what its next training and its year will take."""
+    """Holds what lies there because of a pipeline, and what its next training and its year will
+    take."""
 
     pipeline: str
     stored: Mapping[str, int]

@@ -34,7 +34,7 @@ class Bought:
 
 @dataclass(frozen=True)
 class Expected:
-    """What was estimated of some trainings, and what those took."""
+    """Holds what was estimated of some trainings, and what those took."""
 
     jobs: int
     node_time: int
@@ -83,7 +83,7 @@ class Line:
 
     @property
     def machines(self) -> Fraction | None:
-        """What they cost."""
+        """Return what they cost."""
         return added(one.cost for one in self.bought.values())
 
     @property
@@ -195,7 +195,7 @@ class Share:
     """Bytes that lie in the stores now."""
 
     def storage(self, gb: Decimal | None) -> Fraction | None:
-        """What those bytes cost in a month, by the price of a GB; None: not known."""
+        """Return what those bytes cost in a month, by the price of a GB; None: not known."""
         return None if gb is None else self.stored * Fraction(gb) / 10**9
 
 

@@ -30,7 +30,8 @@ _FREE = "queued"
 
 @dataclass(frozen=True)
 class Month:
-    """What the machines of a month were used for; parts that there were none of are left out."""
+    """Holds what the machines of a month were used for; parts that there were none of are left
+    out."""
 
     name: str
     """``2026-01``."""
@@ -40,7 +41,7 @@ class Month:
 
 
 def pictures_of(pipeline: Pipeline) -> list[Picture]:
-    """What the machines of a pipeline were used for; none where it used none.
+    """Return what the machines of a pipeline were used for; none where it used none.
 
     Raises:
         StorageError: a record cannot be read.
@@ -49,7 +50,7 @@ def pictures_of(pipeline: Pipeline) -> list[Picture]:
 
 
 def this_month(pipeline: Pipeline, now: datetime) -> tuple[str, str]:
-    """What the machines of a pipeline cost in the month of a moment, and how long they ran.
+    """Return what the machines of a pipeline cost in the month of a moment, and how long they ran.
 
     Raises:
         StorageError: a record cannot be read.

@@ -29,7 +29,7 @@ what to do next{first}:
 
 _CODE_NEXT = """
 what to do next{first}:
-  ml-assets models report code_lm --open  bits per byte, and how the model goes on with code
+  ml-assets models report code_lm --open  bits per byte, and how the model continues code
   ml-assets ui                            the lineage, in a browser
 """
 

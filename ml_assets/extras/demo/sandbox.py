@@ -33,7 +33,7 @@ _LAST = "2013-04-08"
 
 @dataclass(frozen=True)
 class InjectionResult:
-    """What became of a planted fault."""
+    """Holds what became of a planted fault."""
 
     held: bool
     planted: str
@@ -47,7 +47,7 @@ class InjectionResult:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended."""
+    """Describes how a command ended."""
 
     code: int
     lines: tuple[str, ...]
@@ -93,7 +93,7 @@ class Sandbox:
         return read_settings(self._variables)
 
     def place(self) -> Pipeline:
-        """What was made here."""
+        """Return what was made here."""
         return open_pipeline(self.pipeline, self.settings)
 
     def prepare(self, change: Change | None = None) -> None:

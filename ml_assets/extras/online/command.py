@@ -46,7 +46,9 @@ def _pairs(said: Iterable[str]) -> dict[str, str]:
     for text in said:
         name, sign, value = text.partition("=")
         if not sign:
-            raise SpecError(f"{text!r} names no entity: write COLUMN=VALUE, such as carrier=UA.")
+            raise SpecError(
+                f"{text!r} is not part of an entity: write COLUMN=VALUE, such as carrier=UA."
+            )
         if name in found:
             raise SpecError(f"{name} is given twice, {found[name]!r} and {value!r}; give it once.")
         found[name] = value

@@ -1,4 +1,4 @@
-"""What online features add to a pipeline: an asset, and when it is due again."""
+"""Adds online features to a pipeline: an asset, and when it is due again."""
 
 from collections.abc import Mapping, Sequence
 
@@ -36,7 +36,7 @@ def sensors(_pipeline: Pipeline) -> Sequence[dg.SensorDefinition]:
 def with_lost_service(
     pipeline: Pipeline, found: Plan, records: Mapping[Address, StageRecord]
 ) -> Plan:
-    """What was served and is not any more is due: the online store is no snapshot store.
+    """Return what was served and is not any more is due: the online store is no snapshot store.
 
     Raises:
         StoreAway: the online store does not answer.

@@ -131,7 +131,7 @@ class Features:
         return [decode(row, types) if row is not None else None for row in found.rows]
 
     def served(self) -> Served:
-        """What is served.
+        """Return what is served.
 
         Raises:
             StorageError: nothing is.

@@ -26,7 +26,8 @@ TYPES = ("Int64", "Float64", "String", "Boolean", "Date", "Datetime")
 
 @dataclass(frozen=True)
 class Served:
-    """What a pipeline serves: a version of its online features, and how its rows are to be read."""
+    """Holds what a pipeline serves: a version of its online features, and how its rows are to be
+    read."""
 
     pipeline: str
     version: str
@@ -37,12 +38,12 @@ class Served:
     rows: int
 
     def as_json(self) -> str:
-        """What is served, as the JSON that a store keeps."""
+        """Return what is served, as the JSON that a store keeps."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of_json(cls, text: str) -> "Served":
-        """What a store kept."""
+        """Return what a store kept."""
         try:
             found = json.loads(text)
             return cls(**{**found, "entity": tuple(found["entity"])})
@@ -62,7 +63,7 @@ class OnlineStore(Protocol):
     """A store of the newest feature row of each entity; each thread needs one of its own."""
 
     def current(self, pipeline: str) -> Served | None:
-        """What is served; None: nothing yet, or its rows are lost.
+        """Return what is served; None: nothing yet, or its rows are lost.
 
         Raises:
             StoreAway: the store does not answer.

@@ -13,6 +13,8 @@ from ml_assets.assets.feature_set.portable import Frame
 
 _BATCH = 5_000
 """Rows that are in memory together, of what is read in its order and of a file that is written."""
+GROUP = 4_096
+"""Rows of a group in the file of a function's rows, which is read a group at a time."""
 
 
 def quoted(name: str) -> str:
@@ -94,7 +96,7 @@ class Database:
         where = str(file).replace("'", "''")
         self._connection.execute(
             f"COPY ({sql} ORDER BY {order}) TO '{where}'"
-            f" (FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {_BATCH})"
+            f" (FORMAT parquet, COMPRESSION lz4_raw, ROW_GROUP_SIZE {GROUP})"
         )
 
     def _name(self) -> str:

@@ -5,16 +5,17 @@ It gets lazy frames of narwhals over tables of a database that lives as long as 
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import duckdb
 import narwhals as nw
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from ml_assets.assets.feature_set.portable import ENGINE, portable_of
 from ml_assets.errors import SpecError
-from ml_assets.extras.out_of_core.database import Database
+from ml_assets.extras.out_of_core.database import GROUP, Database
 from ml_assets.extras.out_of_core.history import DuckDBHistory
 from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
@@ -26,7 +27,9 @@ _OF_A_THREAD = 128 << 20
 
 
 class OnDuckDB:
-    """A portable feature function that DuckDB runs: tables of polars in, rows of polars out."""
+    """A portable feature function that DuckDB runs: tables of polars in, rows of a file out."""
+
+    writes_a_file = True
 
     def __init__(
         self,
@@ -46,17 +49,18 @@ class OnDuckDB:
         self._scratch, self._memory = scratch, bytes_of(engine.memory) or 0
 
     def __call__(self, tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
-        """The rows of a window, sorted by their key.
+        """The rows of a window, sorted by their key: of a file that is gone with the last of them.
 
         Raises:
             SpecError: the bound is too small for one of the steps, or the function asks for what
                 DuckDB cannot do.
         """
         where = scratch_in(self._scratch)
-        with tempfile.TemporaryDirectory(prefix="features-", dir=where) as folder:
-            made = Path(folder) / "rows.parquet"
+        made = tempfile.TemporaryDirectory(prefix="features-", dir=where)
+        rows = Path(made.name) / "rows.parquet"
+        with tempfile.TemporaryDirectory(prefix="database-", dir=where) as folder:
             try:
-                self._write(tables, window, Path(folder), made)
+                self._write(tables, window, Path(folder), rows)
             except duckdb.OutOfMemoryException as error:
                 raise SpecError(
                     f"features.engine.memory {self._engine.memory} is too little for"
@@ -66,7 +70,7 @@ class OnDuckDB:
                 raise SpecError(
                     f"{self._spec.function} asks for what DuckDB cannot do: {error}"
                 ) from error
-            return pl.read_parquet(made, memory_map=False).lazy()
+        return _rows_of(rows, made)
 
     def _write(
         self, tables: Mapping[str, pl.LazyFrame], window: Window, folder: Path, made: Path
@@ -80,3 +84,22 @@ class OnDuckDB:
             finally:
                 ENGINE.reset(running)
             database.write(rows.sql_query(), self._spec.key, made)
+
+
+def _rows_of(file: Path, folder: "tempfile.TemporaryDirectory[str]") -> pl.LazyFrame:
+    """The rows of a file, which is there as long as a plan reads it."""
+    whole = pl.scan_parquet(file, glob=False)
+    count: int = whole.select(pl.len()).collect().item()
+
+    def groups(
+        columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        assert folder, "it is this reference that keeps the file"
+        end = count if most is None else min(count, most)
+        for at in range(0, max(end, 1), GROUP):  # one by one: a scan reads many of them ahead
+            rows = whole.slice(at, min(GROUP, end - at))
+            if predicate is not None:
+                rows = rows.filter(predicate)
+            yield (rows if columns is None else rows.select(columns)).collect()
+
+    return register_io_source(groups, schema=whole.collect_schema())

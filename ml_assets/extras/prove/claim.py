@@ -22,7 +22,7 @@ SHORTEST = 6
 
 @dataclass(frozen=True)
 class Claim:
-    """What was recorded; what was never made is None."""
+    """The recorded values of a model; what was never made is None."""
 
     said: str
     """What a person calls it."""
@@ -77,7 +77,7 @@ class Claims:
 
         Raises:
             UnknownRun: nothing is called so, or several are.
-            StorageError: a record of it is not kept any more.
+            StorageError: a record of it is no longer kept.
         """
         if wanted == LATEST:
             return self._latest(pipeline)
@@ -254,14 +254,14 @@ class Claims:
         """The record of an input.
 
         Raises:
-            StorageError: it is not kept any more.
+            StorageError: it is no longer kept.
         """
         made = self.history.find(version, before)
         if made is None:
             raise StorageError(
-                f"{version.key} [{version.partition or 'all'}] {version.version[:12]} is not in the"
-                " snapshot store any more: what nothing reaches is collected as old history"
-                " (ML_ASSETS_RETENTION, `ml-assets ops gc`). It cannot be proved."
+                f"{version.key} [{version.partition or 'all'}] {version.version[:12]} is no "
+                "longer in the snapshot store: what nothing refers to is collected as old "
+                "history (ML_ASSETS_RETENTION, `ml-assets ops gc`). It cannot be proved."
             )
         return made
 

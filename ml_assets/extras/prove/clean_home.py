@@ -58,13 +58,13 @@ class CleanHome:
         """The ledger as of a commit, with its certificates, in place of what was told here.
 
         Raises:
-            StorageError: that state of ``main`` is not kept any more.
+            StorageError: that state of ``main`` is no longer kept.
         """
         if all(commit != one.id for one in self.real.history()):
             raise StorageError(
                 f"{pipeline} cannot be proved: the state {commit[:12]} of main, by whose ledger it"
-                " was trained or judged, was collected as old history (`ml-assets ops gc`). Those"
-                " of models that were decided on are kept; of others ML_ASSETS_RETENTION keeps them"
+                " was trained or judged, was collected as old history (`ml-assets ops gc`). States"
+                " of models with a decision are kept; ML_ASSETS_RETENTION keeps those of others"
                 ' longer, such as "history=365d".'
             )
         prefixes = (f"ledger/{pipeline}/", f"certificates/{pipeline}/")
@@ -95,7 +95,7 @@ class CleanHome:
         if not folder.is_dir():
             raise StorageError(
                 f"The proof needs model {digest[:12]}, to compare with it or to begin from it, and"
-                f" it is not kept any more: there is no {folder}. So nothing can be proved."
+                f" it is no longer kept: there is no {folder}. So nothing can be proved."
             )
         self.objects.adopt(Ref(uri=str(folder), digest=digest), "models", "model.json")
         bring_network(self.real_objects, self.objects, held_manifest(folder, digest))

@@ -73,7 +73,7 @@ def network_differences(pipeline: Pipeline, digest: str) -> list[str]:
     try:
         was = network_of(pipeline.objects, then).parts
     except StorageError as error:
-        return [f"{whole}. Which file it is, nobody can tell: {error}"]
+        return [f"{whole}. Which file it is cannot be found out: {error}"]
     parts = here.parts if here else {}
     return [
         f"{name} of the network: {parts.get(name, 'none')[:12]}, {was.get(name, 'none')[:12]} then"
@@ -96,7 +96,7 @@ def package_notes(record: RunRecord, now: Environment) -> list[str]:
 
 
 def other_devices(then: RunRecord, now: RunRecord) -> str:
-    """Why the bits of two trainings need not be equal; empty: they have to be."""
+    """Return why the bits of two trainings need not be equal; empty: they have to be."""
     was, found = (_devices(record) for record in (then, now))
     if was != found:
         return f"another kind of device ({found}, {was} then)"

@@ -104,7 +104,7 @@ def _prove_trial(pipeline: str, number: str | None, *, as_json: bool) -> int:
     from ml_assets.extras.prove.trial import trial_verdict
 
     if number is not None and not number.isdigit():
-        raise click.UsageError(f"{number!r} is no number of a trial.")
+        raise click.UsageError(f"{number!r} is not the number of a trial.")
     found = trial_verdict(opened(pipeline), None if number is None else int(number))
     print(json.dumps({"schema": SCHEMA, **asdict(found)}, indent=2) if as_json else _line(found))
     return REFUSED if found.outcome == "differs" else DONE

@@ -56,7 +56,7 @@ class ModelWalk:
 
         Raises:
             Interrupted: somebody stopped it.
-            StorageError: what it began from, or was compared with, is not kept any more.
+            StorageError: what it began from, or was compared with, is no longer kept.
         """
         if claim.training_set:
             yield self._training_set(claim.training_set)
@@ -109,7 +109,7 @@ class ModelWalk:
         key = f"{self.pipeline.name}/trained_model"
         then = None if model else self._failure(self.home.real_objects, training, data.record)
         if model is None and then is None:
-            return Reproduction(key, "not compared", "it never ended by itself: it was interrupted")
+            return Reproduction(key, "not compared", "it did not end: it was interrupted")
         for one in training.inputs:
             if one.key == DISTILL or (one.key == INIT_FROM and one.path == RELEASE):
                 self.home.bring_model(one.version)
@@ -232,7 +232,7 @@ class ModelWalk:
 
 
 def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Reproduction:
-    """Whether a training failed as it did then.
+    """Return whether a training failed as it did then.
 
     Args:
         now: how it ended now, where that is known.

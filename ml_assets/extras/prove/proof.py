@@ -41,7 +41,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """What ``ml-assets release prove`` was asked for."""
+    """Holds what ``ml-assets release prove`` was asked for."""
 
     first: str
     """A pipeline; alone also a run, session or model of any."""
@@ -56,7 +56,7 @@ class Proof:
 
     Raises:
         UnknownRun: nothing is called so, or several are.
-        StorageError: what it was made from is not kept any more.
+        StorageError: what it was made from is no longer kept.
     """
 
     def __init__(self, settings: Settings, asked: ProofRequest, tell: Tell) -> None:
@@ -77,7 +77,7 @@ class Proof:
 
     @property
     def notes(self) -> list[str]:
-        """What is not as it was then, and refused nothing."""
+        """Return what is not as it was then, and refused nothing."""
         record = self.claim.training
         return package_notes(record, self._now) if record else []
 
@@ -90,7 +90,7 @@ class Proof:
 
         Raises:
             OtherCode: what would make it again is not what made it.
-            StorageError: something of the claim is not kept any more.
+            StorageError: something of the claim is no longer kept.
             Interrupted: somebody stopped it.
         """
         for verdict in self._walk():

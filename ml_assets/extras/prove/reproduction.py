@@ -21,7 +21,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What became of one asset."""
+    """Holds what became of one asset."""
 
     asset: str
     outcome: Agreement
@@ -104,7 +104,7 @@ def metric_outcome(
 
 
 def decision_difference(then: Decision, now: Decision) -> str:
-    """Which gate decided otherwise; empty where none did.
+    """Return which gate decided otherwise; empty where none did.
 
     A latency is not the same twice, so values are left to the report, which is compared itself.
     """

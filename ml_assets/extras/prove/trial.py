@@ -35,9 +35,9 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Reproduction:
     one = _trial(study, wanted)
     if one.round is not None:
         raise UnknownRun(
-            f"Trial {one.number} of {study.name} is a round of a population, which began with the"
-            " weights of another: a trial is proved where it was trained whole. Its session is"
-            f" {one.session}."
+            f"Trial {one.number} of {study.name} is a round of a population, which began with the "
+            "weights of another: only a trial that was trained from its beginning can be proved. "
+            f"Its session is {one.session}."
         )
     data = require_record(declared.now(), declared.address("training_set"))
     by = replace(declared, search=searched_by(study))
@@ -74,7 +74,7 @@ def _trial(study: Study, wanted: int | None) -> Trial:
     if found is None:
         numbers = ", ".join(str(one.number) for one in study.finished)
         raise UnknownRun(
-            f"{wanted} is no trial of {study.name} that was trained to its end; these were:"
+            f"{wanted} is not a trial of {study.name} that was trained to its end; these are:"
             f" {numbers}"
         )
     return found

@@ -147,7 +147,7 @@ def _print_way(way: "RecoveryPlan") -> None:
             )
         print(f"  {key}{span}")
     if way.command:
-        print(f"mend the source first; then: {way.command}")
+        print(f"repair the source first; then: {way.command}")
     if way.back_to:
         print("until then, back to the last sound release:")
         print(f"  ml-assets release rollback {way.pipeline} --to {way.back_to[:12]}")

@@ -70,7 +70,7 @@ def remake(bad: Iterable[Node], head: Mapping[Node, int]) -> list[Node]:
 
 @dataclass(frozen=True)
 class RecoveryPlan:
-    """How a pipeline gets back, at the least cost."""
+    """Describes how a pipeline gets back, at the least cost."""
 
     pipeline: str
     again: tuple[Node, ...]
@@ -94,7 +94,7 @@ class Extent:
 def extent(
     store: SnapshotStore, snapshot: str, author: str = "nobody", reason: str = "a look"
 ) -> Extent:
-    """What a recall would reach; nothing is written.
+    """Return what a recall would reach; nothing is written.
 
     Args:
         snapshot: a data version or a commit (the beginning will do), or
@@ -171,7 +171,7 @@ def observe(instance: Instance, found: Extent, text: str) -> None:
 
 
 def derivations(history: RunHistory) -> list[Derivation]:
-    """What was made from what, ever."""
+    """Return what was made from what, ever."""
     return [
         Derivation(made.node, tuple(node_of(i) for i in derived_from(made.record) if "/" in i.key))
         for made in history.made
@@ -200,7 +200,7 @@ def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
         )
         raise StorageError(
             f"{snapshot!r} is not one data version or commit of the snapshot store: {what}."
-            " `ml-assets status PIPELINE --json` lists the versions of now."
+            " `ml-assets status PIPELINE --json` lists the current versions."
         )
     return tuple((named or brought).values())
 

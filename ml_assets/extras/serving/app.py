@@ -170,7 +170,7 @@ class Server:
         return Response(content, headers=headers, media_type="application/octet-stream")
 
     async def nothing(self, request: Request, error: Exception) -> Response:
-        """What is not there, in the form of every other error."""
+        """Return what is not there, in the form of every other error."""
         assert isinstance(error, HTTPException)
         known = f"The one model is {self.name!r}: POST /predict, or /v2/models/{self.name}/infer."
         path = request.url.path[:_SHOWN]
@@ -282,7 +282,7 @@ class Server:
     async def _body(self, request: Request) -> AsyncIterator[bytes]:
         """A body, which counts among those that arrive until it is read."""
         if request.headers.get("content-encoding", "identity") != "identity":
-            raise NotUnderstood("The body is compressed: send it as it is.")
+            raise NotUnderstood("The body is compressed: send it uncompressed.")
         body, size, kept = bytearray(), 0, True
         try:
             async for chunk in request.stream():

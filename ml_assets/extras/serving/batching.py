@@ -24,7 +24,7 @@ class QueueFull(MlAssetsError):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes on."""
+    """Holds what a server takes on."""
 
     batch_rows: int = 256
     """The most rows that are computed together; a request of more is computed alone."""

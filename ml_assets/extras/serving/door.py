@@ -1,4 +1,4 @@
-"""What a rollout adds to a pipeline: the log of predictions as a table, and the check for
+"""Adds a rollout to a pipeline: the log of predictions as a table, and the check for
 aborts."""
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def checks(declared: Pipeline) -> Sequence[dg.AssetChecksDefinition]:
 
 
 def jobs(pipeline: Pipeline) -> Sequence[AssetJob]:
-    """What makes an hour of the table, and what evaluates a period."""
+    """Return what makes an hour of the table, and what evaluates a period."""
     about = {
         PREDICTIONS_STAGE: "Makes tables of the predictions that were served.",
         ONLINE_STAGE: "Holds what was served to the labels that have come since.",
@@ -94,7 +94,7 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
 
 
 def canary_gate(state: PipelineState, model: str, champion: str | None) -> GateResult:
-    """What its traffic says of a model in canary, where labels have come."""
+    """Return what its traffic says of a model in canary, where labels have come."""
     from ml_assets.extras.serving.online_evaluation.verdict import canary_verdict, online_reports
 
     return canary_verdict(online_reports(state), model, champion)
@@ -148,7 +148,7 @@ def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
     requests = [_request(pipeline, hour) for hour in found]
     return dg.SensorResult(
         run_requests=requests or None,
-        skip_reason=None if requests else f"{told} No hour of predictions waits.",
+        skip_reason=None if requests else f"{told} No hour of predictions is due.",
         dynamic_partitions_requests=[hours(pipeline).build_add_request(found)] if found else None,
         cursor=told,
         asset_events=[evaluation] if new else [],

@@ -53,7 +53,7 @@ class Encoder:
 
     @property
     def columns(self) -> int:
-        """How many columns a row may have."""
+        """Return how many columns a row may have."""
         return len(self._declared) + len(self.carried)
 
     def encode(self, columns: Columns, count: int) -> Encoded:

@@ -115,7 +115,7 @@ class Following:
                 failed = min(failed + 1, most)
                 self.metrics.refusals.inc()
                 known = isinstance(error, MlAssetsError)
-                self.tell(f"not taken up: {error if known else repr(error)}")
+                self.tell(f"not loaded: {error if known else repr(error)}")
                 if isinstance(error, Recalled):
                     self._withdraw_canary()
                     self._withdraw(str(error))

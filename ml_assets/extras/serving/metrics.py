@@ -27,9 +27,9 @@ class Metrics:
         self.waiting = Gauge("waiting_rows", "Rows that wait or are computed.", **of)
         self.restarts = Gauge("model_restarts", "Deaths of the process of the model.", **of)
         self.release = Gauge("release", "1: it answers.", ["stage", "model", "ledger_line"], **of)
-        self.switches = Counter("switches", "Releases that were taken up.", **of)
+        self.switches = Counter("switches", "Releases that were loaded.", **of)
         self.refusals = Counter(
-            "refusals", "Releases of the ledger that could not be taken up.", **of
+            "refusals", "Releases of the ledger that could not be loaded.", **of
         )
 
         self.canary_errors = Counter(

@@ -103,7 +103,7 @@ def read_document(body: bytes) -> Any:
     try:
         return read_json(body.decode())
     except (DocumentError, ValueError) as error:  # a number of 5000 digits is a ValueError
-        raise RowsRefused(f"The request is no JSON: {quoted(error)}.") from error
+        raise RowsRefused(f"The request is not JSON: {quoted(error)}.") from error
 
 
 def write_inference(
@@ -144,7 +144,7 @@ def write_inference(
 
 
 def model_metadata(name: str, versions: Sequence[str], manifest: ModelManifest) -> dict[str, Any]:
-    """What the protocol says of a model: its inputs and outputs."""
+    """Return what the protocol says of a model: its inputs and outputs."""
     inputs, outputs = tensors(manifest)
     return {
         "name": name,
@@ -231,7 +231,7 @@ def _of_bytes(name: str, datatype: str, raw: bytes) -> list[object]:
     if datatype != "BYTES":
         kind = np.dtype(_TYPES[datatype]).newbyteorder("<")
         if len(raw) % kind.itemsize:
-            raise RowsRefused(f"The input {quoted(name)} is not whole: {len(raw)} bytes.")
+            raise RowsRefused(f"The input {quoted(name)} is not complete: {len(raw)} bytes.")
         return np.frombuffer(raw, kind).tolist()
     words: list[object] = []
     place = 0
@@ -239,11 +239,13 @@ def _of_bytes(name: str, datatype: str, raw: bytes) -> list[object]:
         begins = place + _LENGTH_BYTES
         place = begins + int.from_bytes(raw[place:begins], "little")
         if place > len(raw):
-            raise RowsRefused(f"The input {quoted(name)} is not whole: its last word is cut off.")
+            raise RowsRefused(
+                f"The input {quoted(name)} is not complete: its last word is cut off."
+            )
         try:
             words.append(raw[begins:place].decode())
         except UnicodeDecodeError as error:
-            raise RowsRefused(f"The input {quoted(name)} is no list of UTF-8 words.") from error
+            raise RowsRefused(f"The input {quoted(name)} is not a list of UTF-8 words.") from error
     return words
 
 

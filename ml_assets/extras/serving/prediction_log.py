@@ -50,7 +50,7 @@ class Answered:
 
 @dataclass
 class PredictionLog:
-    """What one server answered, until it is written."""
+    """Holds what one server answered, until it is written."""
 
     pipeline: Pipeline
     every: float = 5.0
@@ -150,6 +150,6 @@ def closed_hours(objects: LocalObjects, pipeline: str, now: datetime) -> list[st
 
 
 def is_closed(hour: str, now: datetime) -> bool:
-    """Whether nothing comes to an hour any more."""
+    """Return whether nothing comes to an hour any more."""
     begin = datetime.strptime(hour, _HOUR).replace(tzinfo=UTC)
     return now > begin + timedelta(hours=1) + _SETTLED

@@ -24,7 +24,7 @@ _TURN_SECONDS = 0.0005
 
 @dataclass(frozen=True)
 class Listening:
-    """Where the server listens, and how it begins and ends."""
+    """Says where the server listens, and how it begins and ends."""
 
     host: str
     port: int
@@ -88,7 +88,7 @@ async def _follow(following: Following) -> None:
     try:
         await following.look()
     except CanaryNotServing as error:
-        following.tell(f"not taken up: {error}")
+        following.tell(f"not loaded: {error}")
     gc.collect()
     gc.freeze()  # what is loaded stays: no collection goes through it while a request waits
     await following.run()

@@ -145,7 +145,7 @@ T = TypeVar("T")
 
 
 async def aside(size: int, work: Callable[[], T]) -> T:
-    """What work comes to: much of it is done in a thread, and the event loop answers others.
+    """Return what work comes to: much of it is done in a thread, and the event loop answers others.
 
     Args:
         size: bytes or values that it goes through.

@@ -218,7 +218,8 @@ class Traffic:
 
 
 def draw(pipeline: str, entity: Sequence[object]) -> float:
-    """Where an entity stands between 0 and 1: always the same, whoever asks, and evenly spread.
+    """Return where an entity stands between 0 and 1: always the same, whoever asks, and evenly
+    spread.
 
     A number is the same as 7 and as 7.0: protocols differ in how they send it.
     """
@@ -228,7 +229,7 @@ def draw(pipeline: str, entity: Sequence[object]) -> float:
 
 
 def outputs(part: AnsweredRows) -> Outputs:
-    """What a part's rows were answered, by the outputs' names."""
+    """Return what a part's rows were answered, by the outputs' names."""
     return named_predictions(part.found, part.served.release.manifest)
 
 

@@ -29,7 +29,7 @@ _SLACK = 0.02
 
 @dataclass
 class RecentAnswers:
-    """What one model answered lately."""
+    """Holds what one model answered lately."""
 
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))
     predictions: deque[Floats] = field(default_factory=lambda: deque(maxlen=_MOST))
@@ -77,7 +77,7 @@ class CanaryWatch:
         self.champion.answered(predictions, seconds, times)
 
     def reason(self) -> str | None:
-        """Why the canary is bad, in a sentence; None where nothing shows that it is."""
+        """Return why the canary is bad, in a sentence; None where nothing shows that it is."""
         if min(len(self.canary.failed), len(self.champion.failed)) < self.limits.rows:
             return None
         return self._errors() or self._latency() or self._shift()

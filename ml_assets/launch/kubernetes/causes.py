@@ -14,7 +14,7 @@ from ml_assets.spec.program.exit_codes import EXIT_OUT_OF_MEMORY
 CAUSES: dict[str, Meaning] = {
     "DeadlineExceeded": Meaning(
         "it ran longer than cluster.deadline_hours allows",
-        "Raise cluster.deadline_hours and run again: it goes on from the last whole checkpoint.",
+        "Raise cluster.deadline_hours and run again: it continues from the last whole checkpoint.",
         "stop",
     ),
     "CudaOutOfMemory": Meaning(
@@ -35,35 +35,35 @@ CAUSES: dict[str, Meaning] = {
     ),
     "Evicted": Meaning(
         "its node ran short of something, and evicted it",
-        "Nothing: it goes on elsewhere. If it comes back, request what it really uses"
+        "Nothing: it continues elsewhere. If it comes back, request what it really uses"
         " (cluster.memory, cluster.scratch).",
         "lost",
     ),
     "Preempted": Meaning(
         "the scheduler gave its place to a pod of higher priority",
-        "Nothing: it goes on when there is room. A higher cluster.priority_class loses less.",
+        "Nothing: it continues when there is room. A higher cluster.priority_class loses less.",
         "lost",
     ),
     "PreemptedByQueue": Meaning(
         "Kueue took its quota back for another job",
-        "Nothing: it goes on when it is admitted again. A higher priority, or a queue with a"
+        "Nothing: it continues when it is admitted again. A higher priority, or a queue with a"
         " larger guaranteed quota, loses less.",
         "lost",
     ),
     "SpotTaken": Meaning(
         "its spot node was taken back",
-        "Nothing: it goes on from the last whole checkpoint. Without training.spot it runs on"
+        "Nothing: it continues from the last whole checkpoint. Without training.spot it runs on"
         " nodes that stay.",
         "lost",
     ),
     "NodeShutdown": Meaning(
         "its node was drained or shut down",
-        "Nothing: it goes on from the last whole checkpoint, where there is room.",
+        "Nothing: it continues from the last whole checkpoint, where there is room.",
         "lost",
     ),
     "NodeLost": Meaning(
         "its node was lost: it no longer answers, or is gone",
-        "Nothing: it goes on from the last whole checkpoint, where there is room.",
+        "Nothing: it continues from the last whole checkpoint, where there is room.",
         "lost",
     ),
     "NodeRefused": Meaning(
@@ -73,28 +73,28 @@ CAUSES: dict[str, Meaning] = {
     ),
     "JobDeleted": Meaning(
         "somebody deleted its Job",
-        "Run again to go on from the last whole checkpoint.",
+        "Run again to continue from the last whole checkpoint.",
         "interrupted",
     ),
     "GpuFault": Meaning(
         "a GPU failed",
-        "Nothing: it goes on elsewhere. Drain the node that is named, and have its GPU examined"
+        "Nothing: it continues elsewhere. Drain the node that is named, and have its GPU examined"
         " (dmesg shows the Xid).",
         "lost",
     ),
     "PodDeleted": Meaning(
         "somebody deleted one of its pods",
-        "Nothing: it goes on from the last whole checkpoint.",
+        "Nothing: it continues from the last whole checkpoint.",
         "lost",
     ),
     "NcclFault": Meaning(
         "the GPUs of its nodes lost each other (NCCL)",
-        "Nothing: it goes on elsewhere. If it comes back, look at the network of those nodes.",
+        "Nothing: it continues elsewhere. If it comes back, look at the network of those nodes.",
         "lost",
     ),
     "ToldToStop": Meaning(
-        "it was told to stop, and nobody says by whom: most likely its node shut down",
-        "Nothing: it goes on from the last whole checkpoint.",
+        "it was told to stop, and the cluster gives no cause: most likely its node shut down",
+        "Nothing: it continues from the last whole checkpoint.",
         "lost",
     ),
     "Unexplained": Meaning(
@@ -106,7 +106,7 @@ CAUSES: dict[str, Meaning] = {
     "Unschedulable": Meaning(
         "no node can take all its pods",
         "Add nodes, wait for a quieter hour, or ask for less: cluster.nodes, gpus_per_node, cpu,"
-        " memory, node_selector. cluster.min_nodes lets it go on with fewer.",
+        " memory, node_selector. cluster.min_nodes lets it continue with fewer.",
         "no_room",
     ),
     "ImagePull": Meaning(
@@ -157,7 +157,7 @@ CAUSES: dict[str, Meaning] = {
         "no_room",
     ),
     "QuotaTooSmall": Meaning(
-        "the whole quota of the namespace is too small for its pods, even if nobody else ran",
+        "the whole quota of the namespace is too small for its pods, even if nothing else ran",
         "Ask for less (cluster.nodes, gpus_per_node, cpu, memory), or have the ResourceQuota"
         " raised.",
         "stop",
@@ -173,7 +173,7 @@ CAUSES: dict[str, Meaning] = {
         "stop",
     ),
     "NotStarted": Meaning(
-        "its pods did not begin to run, and nobody says why",
+        "its pods did not begin to run, and the cluster gives no reason",
         "Look at `kubectl describe` of what is named; the nodes may pull a large image slowly.",
         "unstarted",
     ),
@@ -213,6 +213,6 @@ def signed(exit_code: int) -> int:
 
 
 def one_line(text: str) -> str:
-    """What somebody said, fit for a sentence. The end stays: errors have the cause there."""
+    """Return what somebody said, fit for a sentence. The end stays: errors have the cause there."""
     said = " ".join(text.split())
     return said if len(said) <= _LONGEST else f"{said[:_HEAD]} ... {said[_HEAD + 5 - _LONGEST :]}"

@@ -100,7 +100,7 @@ def _load_file(configuration: Any, paths: str) -> None:
         config.load_kube_config(paths, client_configuration=configuration, persist_config=False)
     except yaml.MarkedYAMLError as error:  # its text shows lines of the file: tokens, maybe
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        said = f"it is no YAML (line {line}: {error.problem})"
+        said = f"it is not YAML (line {line}: {error.problem})"
     except config.ConfigException as error:
         said = _said(str(error))
     except (OSError, UnicodeDecodeError) as error:

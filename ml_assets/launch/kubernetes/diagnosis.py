@@ -60,7 +60,8 @@ class PodObservations:
 
 
 def diagnose(seen: PodObservations) -> Ending:
-    """What ended an attempt that ran. There always is one, also where nobody says anything."""
+    """Return what ended an attempt that ran. There always is one, also where nobody says
+    anything."""
     found = (rule(seen) for rule in _RULES)
     return next(one for one in found if one is not None)
 
@@ -287,7 +288,7 @@ def _pod(seen: PodObservations, index: int | None) -> PodState | None:
 
 
 def why(over: Over, seen: PodObservations, events: Sequence[Event]) -> Ending:
-    """Why an attempt ended, if nobody was told to stop it.
+    """Return why an attempt ended, if nobody was told to stop it.
 
     Args:
         events: that it told.
@@ -299,7 +300,7 @@ def why(over: Over, seen: PodObservations, events: Sequence[Event]) -> Ending:
 
 
 def ending_of(over: Over, seen: PodObservations, events: Sequence[Event], log: Path) -> Ending:
-    """What ended it, and what follows.
+    """Return what ended it, and what follows.
 
     Args:
         log: of the attempt.

@@ -41,7 +41,7 @@ _UNREACHABLE = {"DeletionByTaintManager", "DeletionByPodGC"}
 
 @dataclass(frozen=True)
 class Over:
-    """How an attempt was seen last, and why it is not followed any more."""
+    """Describes how an attempt was seen last, and why it is not followed any more."""
 
     job: JobState | None
     pods: tuple[PodState, ...]
@@ -115,7 +115,7 @@ class Following:
                 self._place(pods)
                 self._pull()
                 if (trouble := watch.trouble()) is not None:
-                    self._warn("cluster", f"The training goes on; its follower waits: {trouble}")
+                    self._warn("cluster", f"The training continues; its follower waits: {trouble}")
                 self._tell_recovery(seen.job(self._order.name), pods)
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:
@@ -212,7 +212,9 @@ class Following:
         except StoreAway as error:  # what is told meanwhile waits in the pods
             came = 0
             self._stall.blind()
-            self._warn("store", f"The object store is away; the training goes on: {error}")
+            self._warn(
+                "store", f"The object store does not answer; the training continues: {error}"
+            )
         shortest, longest = _PULL_SECONDS
         self._waits = shortest if came else min(self._waits * 1.5, longest)
         self._pulls_at = now + self._waits
@@ -239,7 +241,7 @@ class Following:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long room is waited for."""
+    """Describes how long room is waited for."""
 
     room_seconds: float
     """After so long it is looked at whether fewer nodes will do."""
@@ -262,7 +264,7 @@ class Limits:
         return cls(min(longest, cluster.shrink_after_minutes * 60), longest, least)
 
     def reached(self, ending: Ending, seconds: float) -> bool:
-        """Whether an attempt that has waited so long ends so."""
+        """Return whether an attempt that has waited so long ends so."""
         if ending.then != "no_room" or self.fewest is None:
             return True
         return (ending.room or 0) >= self.fewest or seconds > self.longest

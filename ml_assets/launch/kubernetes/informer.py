@@ -257,7 +257,7 @@ class Reflector:
         except (ClusterRefused, NoAnswer) as error:
             return error
         except json.JSONDecodeError as error:
-            trouble = Trouble(f"a line is no JSON ({error})", done=True)
+            trouble = Trouble(f"a line is not JSON ({error})", done=True)
             return NoAnswer(f"The watch of {self._kind} broke off: {trouble.told}.", trouble)
         return None
 
@@ -302,8 +302,8 @@ class Reflector:
         refused = refused or (isinstance(error, NoAnswer) and error.trouble.status == _UNKNOWN_US)
         if refused and self.silent() > REFUSED_SECONDS:
             raise ClusterAway(
-                f"{error} This has lasted {REFUSED_SECONDS / 60:.0f} minutes. What runs in the"
-                " cluster goes on. Once access is restored, run the command again to follow it."
+                f"{error} This has lasted {REFUSED_SECONDS / 60:.0f} minutes. What runs in the "
+                "cluster continues. Once access is restored, run the command again to follow it."
             ) from error
 
 
@@ -341,7 +341,7 @@ class JobInformer:
             thread.join(_JOIN_SECONDS)
 
     def now(self) -> Observed:
-        """What is known; it costs no call.
+        """Return what is known; it costs no call.
 
         Raises:
             ClusterAway: it has refused us for a quarter of an hour.
@@ -353,7 +353,7 @@ class JobInformer:
         return self._cache.wait(seconds)
 
     def trouble(self) -> MlAssetsError | None:
-        """Why what is known is old: the cluster does not answer; None: it does."""
+        """Return why what is known is old: the cluster does not answer; None: it does."""
         return next(
             (reflector.trouble for reflector in self._reflectors if reflector.trouble is not None),
             None,

@@ -111,13 +111,13 @@ class _Written:
         self._former = _whole_lines(out)
 
     def since(self) -> int | None:
-        """How young the next connection's lines have to be, in seconds; None: all."""
+        """Return how young the next connection's lines have to be, in seconds; None: all."""
         if self._taken_at is None:
             return None
         return int(self._clock() - self._taken_at) + _MARGIN_SECONDS
 
     def grew(self) -> bool:
-        """Whether there were new lines since this was asked last."""
+        """Return whether there were new lines since this was asked last."""
         grew, self._grew = self._grew, False
         return grew
 

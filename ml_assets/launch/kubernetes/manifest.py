@@ -91,7 +91,8 @@ class JobOrder:
 
 
 def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) -> int:
-    """How long a program has to save after a notice: ``2 * write + 15`` seconds (``spec.notice``).
+    """Return how long a program has to save after a notice: ``2 * write + 15`` seconds
+    (``spec.notice``).
 
     Args:
         training: None: a score or a sanity check, which has nothing to save.

@@ -47,7 +47,7 @@ def slug_of(session: str, mark: str = "") -> str:
     found = _SESSION.fullmatch(session)
     if found is None:
         raise ValueError(
-            f"{session!r} is no session's name: <pipeline>-<verb>-<20 hexadecimal digits>"
+            f"{session!r} is not the name of a session: <pipeline>-<verb>-<20 hexadecimal digits>"
         )
     pipeline, verb, digest = found[1], found[2], found[3]
     rest = f"-{verb}-{digest}" + (f"-{mark}" if mark else "")
@@ -73,7 +73,8 @@ def job_name(session: str, attempt: int, mark: str = "") -> str:
 
 
 def pod_host(job: str, index: int) -> str:
-    """Where a pod of a Job is found by the other pods, behind the Service of the Job's name."""
+    """Return where a pod of a Job is found by the other pods, behind the Service of the Job's
+    name."""
     return f"{job}-{index}.{job}"
 
 

@@ -47,7 +47,7 @@ class JobState:
 
     @property
     def failure(self) -> Condition | None:
-        """Why it failed, as soon as that is known.
+        """Return why it failed, as soon as that is known.
 
         ``FailureTarget`` comes at once; ``Failed`` only when the last pod's grace has passed.
         """
@@ -60,7 +60,7 @@ class JobState:
 
 @dataclass(frozen=True)
 class ContainerWaiting:
-    """Why a container does not run yet: ``ContainerCreating``, ``ImagePullBackOff``, ..."""
+    """Says why a container does not run yet: ``ContainerCreating``, ``ImagePullBackOff``, ..."""
 
     reason: str
     message: str
@@ -68,7 +68,7 @@ class ContainerWaiting:
 
 @dataclass(frozen=True)
 class ContainerEnd:
-    """How a container ended. ``exit_code`` above 128 is a signal, 128 less."""
+    """Describes how a container ended. ``exit_code`` above 128 is a signal, 128 less."""
 
     exit_code: int
     reason: str
@@ -113,14 +113,15 @@ class PodState:
 
     @property
     def lost(self) -> bool:
-        """Whether the pod ended badly or was taken away: its world cannot go on without it."""
+        """Return whether the pod ended badly or was taken away: its world cannot go on without
+        it."""
         if self.phase == "Succeeded":
             return False
         return self.phase == "Failed" or self.gone or self.deleting or self.disrupted is not None
 
     @property
     def lost_at(self) -> datetime | None:
-        """When that began, to the second; None: it is not lost, or nobody wrote it down."""
+        """Return when that began, to the second; None: it is not lost, or nobody wrote it down."""
         since = self.disrupted.since if self.disrupted else None
         times = [since, self.deleted, self.ended.at if self.ended else None]
         return min((time for time in times if time is not None), default=None)
@@ -137,7 +138,7 @@ class KubernetesEvent:
 
 @dataclass(frozen=True)
 class QueueWord:
-    """What Kueue says of a Job that it has not admitted."""
+    """Holds what Kueue says of a Job that it has not admitted."""
 
     message: str
     missing: bool

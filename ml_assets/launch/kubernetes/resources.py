@@ -79,14 +79,14 @@ def core(client: Any) -> Any:
 
 
 def authorization(client: Any) -> Any:
-    """What we may do."""
+    """Return what we may do."""
     from kubernetes.client import AuthorizationV1Api
 
     return AuthorizationV1Api(client)
 
 
 def extensions(client: Any) -> Any:
-    """What is not Kubernetes's own: Kueue's workloads and queues."""
+    """Return what is not Kubernetes's own: Kueue's workloads and queues."""
     from kubernetes.client import CustomObjectsApi
 
     return CustomObjectsApi(client)
@@ -115,7 +115,7 @@ def deleter(client: Any, kind: Listed) -> Callable[..., Any]:
 
 
 def decoded(answer: Any) -> Any:
-    """What a call with ``RAW`` answered."""
+    """Return what a call with ``RAW`` answered."""
     return json.loads(answer.data)
 
 

@@ -36,7 +36,7 @@ _REFUSALS = {
     ),
     403: (
         "our account has no right to do that",
-        "Bind the Role in deploy/ to the account that is named: it has just the verbs needed.",
+        "Bind the Role in deploy/ to the account that is named: it has exactly the verbs needed.",
     ),
     404: (
         "it does not exist there",
@@ -50,7 +50,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a call failed."""
+    """The reason why a call failed."""
 
     told: str
     status: int = 0
@@ -148,7 +148,7 @@ class ClusterCalls:
         except NoAnswer as lost:
             raise ClusterAway(
                 f"{lost} The call was repeated for {self._limit:.0f} s. Check that the API is up,"
-                " and that KUBECONFIG names it. What runs in the cluster goes on."
+                " and that KUBECONFIG names it. What runs in the cluster continues."
             ) from lost
 
     @property
@@ -198,7 +198,7 @@ class ClusterCalls:
 
 
 def told_by(status: Any) -> MlAssetsError:
-    """What a ``Status`` in the midst of a watch means; 410: what we know is too old."""
+    """Return what a ``Status`` in the midst of a watch means; 410: what we know is too old."""
     code, reason = status.get("code") or 0, status.get("reason") or ""
     trouble = _answered(code, reason, status.get("message") or "", 0.0)
     told = f"The watch was ended: {trouble.told}."
@@ -206,7 +206,7 @@ def told_by(status: Any) -> MlAssetsError:
 
 
 def broken_by(error: Exception) -> MlAssetsError | None:
-    """What ended an answer that goes on; None: the error is not the cluster's."""
+    """Return what ended an answer that goes on; None: the error is not the cluster's."""
     from urllib3.exceptions import ReadTimeoutError
 
     trouble = trouble_of(error)
@@ -217,7 +217,7 @@ def broken_by(error: Exception) -> MlAssetsError | None:
 
 
 def trouble_of(error: Exception) -> Trouble | None:
-    """What a failed call means; None: the error is not the cluster's."""
+    """Return what a failed call means; None: the error is not the cluster's."""
     from kubernetes.client.exceptions import ApiException
     from kubernetes.config import ConfigException
     from urllib3 import exceptions
@@ -237,7 +237,7 @@ def trouble_of(error: Exception) -> Trouble | None:
     if isinstance(error, ConfigException):  # a token that is being written
         return Trouble(f"no token ({error})")
     if isinstance(error, json.JSONDecodeError):
-        return Trouble("its answer is no JSON: a proxy's page, maybe", done=True)
+        return Trouble("its answer is not JSON: perhaps a proxy's page", done=True)
     return None
 
 

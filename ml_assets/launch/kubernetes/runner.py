@@ -214,10 +214,10 @@ class KubernetesRunner:
         for job in jobs:
             if not job.request.startswith(store):
                 raise ClusterRefused(
-                    f"Job {job.name} in namespace {self._settings.namespace} does the same work for"
-                    f" another store: its request is {job.request or '(not told)'}, and ours would"
-                    f" be below {store}. Wait until it has ended, or give each store a namespace"
-                    " of its own (ML_ASSETS_NAMESPACE)."
+                    f"Job {job.name} in namespace {self._settings.namespace} does the same work "
+                    f"for another store: its request is {job.request or '(not reported)'}, and "
+                    f"ours would be below {store}. Wait until it has ended, or give each store "
+                    "its own namespace (ML_ASSETS_NAMESPACE)."
                 )
 
     # --- the beginning ----------------------------------------------------------------------------
@@ -271,11 +271,11 @@ class KubernetesRunner:
             since = f" since {job.created:%Y-%m-%d %H:%M} UTC" if job.created else ""
             where = self._settings.namespace
             message = (
-                f"Job {job.name} in namespace {where} trains {order.pipeline}, too{since}. It"
-                " belongs to another state folder, or to a run that was killed before its spec or"
-                " data changed. To follow it, run that command in that folder, or here with the"
-                " spec and data of then. To end it, after it has saved: kubectl delete job"
-                f" {job.name} --namespace {where}"
+                f"Job {job.name} in namespace {where} trains {order.pipeline}, too{since}. It "
+                "belongs to another state folder, or to a run that was killed before its spec or "
+                "data changed. To follow it, run that command in that folder, or here with the "
+                "earlier spec and data. To end it, after it has saved: kubectl delete job "
+                f"{job.name} --namespace {where}"
             )
             folder = work.folder.attempt(order.attempt)
             append_warning(folder, order.session, order.attempt, message)

@@ -74,7 +74,7 @@ _DENIED = re.compile(
 
 @dataclass(frozen=True)
 class Stuck:
-    """What keeps an attempt from running."""
+    """Holds what keeps an attempt from running."""
 
     cause: str
     """A key of ``causes.CAUSES``; ``Queued`` and ``Suspended`` may last for ever."""
@@ -113,7 +113,8 @@ class StartUp:
         self._since = clock()
 
     def look(self, job: JobState, pods: Sequence[PodState]) -> Stuck | Ending | None:
-        """What it waits for; the ending once that has lasted too long; None: all pods run."""
+        """Return what it waits for; the ending once that has lasted too long; None: all pods
+        run."""
         if started(job, pods):
             self._stuck = None
             return None
@@ -158,7 +159,7 @@ def stuck_on(
     cluster_events: Sequence[KubernetesEvent] = (),
     queue: QueueWord | None = None,
 ) -> Stuck:
-    """What keeps an attempt from running, by all that is known."""
+    """Return what keeps an attempt from running, by all that is known."""
     if job.suspended:
         return _suspended(job, queue)
     pending = [pod for pod in pods if pod.phase == "Pending"]
@@ -237,7 +238,7 @@ _PARTS = re.compile(r"^(?P<requested>.+?), used: (?P<used>.+?), limited: (?P<lim
 
 
 def too_small(message: str, pods: int) -> bool:
-    """Whether a quota could never hold so many pods, even if nobody else used any of it.
+    """Return whether a quota could never hold so many pods, even if nobody else used any of it.
 
     Args:
         message: of the ``FailedCreate`` event; one of another form says no.

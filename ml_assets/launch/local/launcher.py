@@ -142,7 +142,7 @@ class LocalRunner:
             SessionMirror(work.folder, self._shared).vouch(max(attempt_numbers(work.folder.root)))
 
     def command(self, request: Request, path: Path) -> list[str]:
-        """What starts the processes of an attempt.
+        """Return what starts the processes of an attempt.
 
         Args:
             path: of the request.

@@ -26,7 +26,8 @@ S3_KEYS = "AWS_"
 def environment(
     threads: int, inherited: Mapping[str, str] | None = None, *, s3: bool = False
 ) -> dict[str, str]:
-    """What the program needs from ours, and no secret; ``s3``: but those of the S3 client."""
+    """Return what the program needs from ours, and no secret; ``s3``: but those of the S3
+    client."""
     prefixes = (*_PASSED_ON_PREFIXES, S3_KEYS) if s3 else _PASSED_ON_PREFIXES
     env = os.environ if inherited is None else inherited
     passed = {

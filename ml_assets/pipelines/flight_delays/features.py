@@ -1,4 +1,5 @@
-"""What is known two hours before a scheduled departure about whether the flight arrives late.
+"""The features known two hours before a scheduled departure, to predict whether the flight arrives
+late.
 
 Schedule, plane, congestion, the last observed weather, and how flights that had landed by then
 had fared. Nothing of the flight itself: it has not left.

@@ -17,7 +17,7 @@ from ml_assets.spec.records import LedgerEntry
 
 
 def problems(entries: Sequence[LedgerEntry]) -> tuple[str, ...]:
-    """What cannot have happened, line by line; empty where all could.
+    """Return what cannot have happened, line by line; empty where all could.
 
     Args:
         entries: all lines of a pipeline, oldest first.
@@ -105,7 +105,7 @@ def _override(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str
         return
     about = next((e for e in before if e.seq == entry.overrides), None)
     if about is None or about.decision is None or about.model != entry.model:
-        yield f"line {entry.overrides}, which it overrides, is no decision on its model before it"
+        yield f"line {entry.overrides}, which it overrides, is not an earlier decision on its model"
     elif about.decision.passed:
         yield f"line {entry.overrides}, which it overrides, had let the model pass"
 

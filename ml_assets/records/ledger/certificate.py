@@ -29,7 +29,7 @@ MOST_BYTES = 8 << 20
 
 
 def certificate_path(pipeline: str, seq: int) -> str:
-    """Where the certificate of a ledger line lies in the snapshot store."""
+    """Return where the certificate of a ledger line lies in the snapshot store."""
     return f"certificates/{pipeline}/{seq:06d}.json"
 
 
@@ -61,7 +61,7 @@ def seal(
 
 
 def open_envelope(data: bytes, trusted: Collection[str]) -> Certificate:
-    """What a trusted key signed; where none is trusted, what nobody signed.
+    """Return what a trusted key signed; where none is trusted, what nobody signed.
 
     Args:
         trusted: public keys that count, base64.
@@ -74,7 +74,7 @@ def open_envelope(data: bytes, trusted: Collection[str]) -> Certificate:
     signatures = [Signature(one.keyid, one.sig) for one in envelope.signatures]
     ours = [signature for signature in signatures if signature.key in trusted]
     if trusted and not signatures:
-        raise CertificateRefused("The certificate is signed by nobody, and keys are set here.")
+        raise CertificateRefused("The certificate is not signed, and keys are set here.")
     if signatures and not ours:
         named = ", ".join(f"{key_name(s.key)} ({s.key})" for s in signatures)
         raise CertificateRefused(
@@ -105,7 +105,9 @@ def read_envelope(data: bytes) -> Envelope:
     try:
         envelope = Envelope.model_validate_json(data)
     except ValidationError as error:
-        raise CertificateRefused(f"The certificate is no DSSE envelope: {_first(error)}") from error
+        raise CertificateRefused(
+            f"The certificate is not a DSSE envelope: {_first(error)}"
+        ) from error
     if envelope.payloadType != PAYLOAD_TYPE:
         raise CertificateRefused(
             f"The envelope holds {envelope.payloadType!r}, {PAYLOAD_TYPE!r} is expected."
@@ -125,7 +127,7 @@ def payload_of(envelope: Envelope) -> bytes:
             raise ValueError("not as it was written")
     except (binascii.Error, ValueError) as error:
         raise CertificateRefused(
-            "The certificate cannot be read: its payload is no base64."
+            "The certificate cannot be read: its payload is not base64."
         ) from error
     return payload
 

@@ -96,8 +96,8 @@ def append(
         if not isinstance(outcome, Conflict):
             return Appended(entry, outcome.commit)
     raise StorageError(
-        f"The ledger of {pipeline} took no line in {_ATTEMPTS} attempts: other writers were always"
-        " first. Run again when fewer runs are going on."
+        f"The ledger of {pipeline} took no line in {_ATTEMPTS} attempts: other writers were "
+        "always first. Run again when fewer runs are active."
     )
 
 
@@ -207,7 +207,7 @@ def run_key(pipeline: str, digest: str) -> str:
 
 
 def path_of(pipeline: str, seq: int) -> str:
-    """Where a line lies in the snapshot store."""
+    """Return where a line lies in the snapshot store."""
     return f"{_folder(pipeline)}{seq:06d}.json"
 
 
@@ -245,7 +245,7 @@ def _in_order(entries: Sequence[Entry]) -> list[Entry]:
     def number(entry: Entry) -> int:
         name = entry.path.rsplit("/", 1)[1]
         if not _LINE.fullmatch(name):
-            raise StorageError(f"{entry.path} is no line of a ledger. {_REMEDY}")
+            raise StorageError(f"{entry.path} is not a line of a ledger. {_REMEDY}")
         return int(name.removesuffix(".json"))
 
     return sorted(entries, key=number)

@@ -97,7 +97,7 @@ def _side(entries: Sequence[LedgerEntry], name: str) -> Side:
         return "at most"
     raise EvidenceError(
         f"Gate {name!r} passed and failed on both sides of its bounds (it has two, or changed its"
-        " meaning), or only at the bound itself: what another bound would do cannot be told."
+        " meaning), or only at the bound itself: the effect of another bound cannot be computed."
     )
 
 
@@ -149,7 +149,7 @@ IN_A_ROW = 3
 
 @dataclass(frozen=True)
 class Advice:
-    """What can be done about a gate against the champion that refused a model."""
+    """Holds what can be done about a gate against the champion that refused a model."""
 
     gate: str
     said: str
@@ -162,7 +162,7 @@ def what_now(
     results: Sequence[GateResult],
     pipeline: str,
 ) -> Advice | None:
-    """What can be done about the newest refusal; None where the gates' reasons say it all.
+    """Return what can be done about the newest refusal; None where the gates' reasons say it all.
 
     Args:
         results: what the gates said of the newest model.
@@ -185,9 +185,9 @@ def _too_few_rows(gates: Sequence[GateSpec], results: Sequence[GateResult]) -> A
         if estimate > bound if higher else estimate < bound:
             return Advice(
                 gate.name,
-                "the difference itself keeps the bound, its interval does not: these rows are too"
-                " few to tell. Hold out more of them (split.holdout), or declare a wider margin"
-                " before the next model is judged. Until then the champion stands",
+                "the difference itself keeps the bound, its interval does not: these rows are "
+                "too few to decide. Hold out more of them (split.holdout), or declare a wider "
+                "margin before the next model is judged. Until then the champion stays",
             )
     return None
 
@@ -251,9 +251,9 @@ def _what_if(
     count = len(passing & set(models))
     other = "" if count == len(models) else f" {len(models) - count} failed other gates, too."
     return (
-        f"it refused the last {counted(len(models), 'model')} by the same bound, {bound:g}. Held to"
-        f" {furthest:g}, {count} of them would have passed.{other} See what else that changes:"
-        f" ml-assets release what-if {pipeline} --gate {gate} --bound {furthest:g}"
+        f"it refused the last {counted(len(models), 'model')} by the same bound, {bound:g}. With"
+        f" the bound {furthest:g}, {count} of them would have passed.{other} See what else that"
+        f" changes: ml-assets release what-if {pipeline} --gate {gate} --bound {furthest:g}"
     )
 
 

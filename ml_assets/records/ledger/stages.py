@@ -45,7 +45,8 @@ def on_its_way(entries: Sequence[LedgerEntry]) -> list[str]:
 
 
 def stage_of(entries: Sequence[LedgerEntry], model: str) -> Stage | None:
-    """Where a model is, the furthest where it is in two; None where it never was in a stage."""
+    """Return where a model is, the furthest where it is in two; None where it never was in a
+    stage."""
     there = stages(entries)
     for stage in reversed(ORDER):
         if there.get(stage) == model:
@@ -126,7 +127,8 @@ def put_out_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | No
 
 
 def registration(entries: Sequence[LedgerEntry], model: str) -> Registered | None:
-    """What was said of a model that was made elsewhere; None: it was trained here, if at all."""
+    """Return what was said of a model that was made elsewhere; None: it was trained here, if at
+    all."""
     first = next((entry for entry in entries if entry.model == model), None)
     return first.registered if first else None
 

@@ -37,7 +37,7 @@ class LiveCurves:
 
     @property
     def last(self) -> Logged | Unavailable:
-        """What became of the last message, when it is through."""
+        """Return what became of the last message, when it is through."""
         return self._sending.result()
 
     def close(self) -> None:

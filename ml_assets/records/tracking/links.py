@@ -14,7 +14,7 @@ NOTE_TAG = "mlflow.note.content"
 
 @dataclass(frozen=True)
 class Links:
-    """Where each tool is opened, without a slash at the end."""
+    """Says where each tool is opened, without a slash at the end."""
 
     dagster: str
     reports: str
@@ -22,7 +22,7 @@ class Links:
 
     @classmethod
     def of(cls, settings: Settings) -> "Links":
-        """Where the settings say that each is opened."""
+        """Return where the settings say that each is opened."""
         return cls(settings.ui_url, settings.reports_url, settings.mlflow_url)
 
     def asset(self, key: str) -> str:

@@ -105,7 +105,7 @@ class Tracking:
 
     @property
     def silent(self) -> Unavailable | None:
-        """Whether the server did not answer a moment ago."""
+        """Return whether the server did not answer a moment ago."""
         wait = _silent_until.get(self.uri, 0.0) - time.monotonic()
         if wait <= 0:
             return None

@@ -70,7 +70,7 @@ class Server:
         os.replace(draft, file)
 
     def said(self, error: Exception) -> str:
-        """What went wrong, in one line that holds no credentials."""
+        """Return what went wrong, in one line that holds no credentials."""
         lines = str(error).strip().splitlines()
         text = f"{_without_secrets(self.uri)}: {lines[0] if lines else type(error).__name__}"
         for secret in _secrets(self.uri):
@@ -80,7 +80,7 @@ class Server:
 
     @property
     def artifacts(self) -> Path:
-        """Where artifacts go when ``uri`` is a database; a server decides that itself."""
+        """Return where artifacts go when ``uri`` is a database; a server decides that itself."""
         return self.home.absolute() / "mlartifacts"
 
     @property
@@ -89,7 +89,7 @@ class Server:
 
     @property
     def is_made(self) -> bool:
-        """Whether a database of this machine is there; of another one it is not asked."""
+        """Return whether a database of this machine is there; of another one it is not asked."""
         file = self._sqlite_file
         return file is None or (file.is_file() and file.stat().st_size > 0)
 
@@ -111,7 +111,7 @@ class Server:
 
 @dataclass(frozen=True)
 class LastWriter:
-    """Who wrote last under a lock: what is remembered holds only for that one."""
+    """Says who wrote last under a lock: what is remembered holds only for that one."""
 
     handle: IO[str]
 

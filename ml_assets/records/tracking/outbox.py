@@ -37,7 +37,7 @@ class OutboxEntry(Frozen):
 
 @dataclass(frozen=True)
 class Delivered:
-    """What became of the notes."""
+    """Holds what became of the notes."""
 
     sessions: tuple[str, ...]
     left: int
@@ -150,8 +150,8 @@ def _calls(
 
 
 def sentences(delivered: Delivered) -> Sequence[str]:
-    """What a person is told of a delivery; nothing where the outbox was empty."""
-    lines = [f"MLflow was told what it lacked of {session}" for session in delivered.sessions]
+    """Return what a person is told of a delivery; nothing where the outbox was empty."""
+    lines = [f"MLflow received what it lacked of {session}" for session in delivered.sessions]
     if delivered.left:
         lines.append(f"MLflow still lacks {counted(delivered.left, 'session')}: {delivered.reason}")
     return lines

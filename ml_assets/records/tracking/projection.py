@@ -48,7 +48,8 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
 
 
 def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> str:
-    """What MLflow shows in a stage that the ledger does not say, and the remedy; empty: nothing.
+    """Return what MLflow shows in a stage that the ledger does not say, and the remedy; empty:
+    nothing.
 
     Where they differ, the next command that looks tells MLflow again.
 
@@ -82,7 +83,8 @@ def _model(digest: str | None) -> str:
 
 
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
-    """Whether MLflow was not told of the newest move, by our own record: MLflow is not asked."""
+    """Return whether MLflow was not told of the newest move, by our own record: MLflow is not
+    asked."""
     newest = _newest_move(read(store, pipeline))
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""
@@ -109,4 +111,4 @@ def repair_projection(store: SnapshotStore, settings: Settings, pipeline: str) -
     done = project_stages(store, Tracking(settings.tracking_uri, settings.home), pipeline)
     if isinstance(done, Unavailable):
         return f"MLflow still shows older stages of {pipeline}: {done.reason}"
-    return f"MLflow was told the stages of {pipeline}, which it did not know yet"
+    return f"MLflow received the stages of {pipeline}, which it did not know yet"

@@ -119,7 +119,7 @@ class ShardFiles(Frozen):
 
     @property
     def arrays(self) -> tuple[File, ...]:
-        """What the training program reads where it has the whole shard."""
+        """Return what the training program reads where it has the whole shard."""
         files = (self.numeric, self.missing, self.categorical, self.words, self.label)
         further = (self.queries, self.tokens, self.texts)
         return (*files, *(file for file in further if file is not None))
@@ -241,7 +241,7 @@ class TrainOutput(Reports):
 
 
 class ScoreOutput(Reports):
-    """Where the predictions go."""
+    """Says where the predictions go."""
 
     predictions: str
     """``.npy`` [rows, outputs] float64 in the rows' order: probabilities, values in the label's

@@ -1,4 +1,4 @@
-"""What a pod passes to its processes if the rows of the training split stay in the store."""
+"""The message of a pod to its processes if the rows of the training split stay in the store."""
 
 from ml_assets.spec.base import Frozen, Positive
 

@@ -43,13 +43,13 @@ class Blobs:
                 folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
-        """Where a file lies; it need not exist.
+        """Return where a file lies; it need not exist.
 
         Raises:
             StorageError: it is no digest: no name leads out of the folder.
         """
         if not _DIGEST.fullmatch(digest):
-            raise StorageError(f"{digest[:80]!r} is no digest of a stored file.")
+            raise StorageError(f"{digest[:80]!r} is not the digest of a stored file.")
         return self._files / digest[:2] / digest
 
     def write(self, data: bytes) -> str:

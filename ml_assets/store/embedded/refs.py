@@ -177,7 +177,7 @@ class Refs:
 
 
 def graft_name(commit: str, parent: str | None) -> str:
-    """What is signed of a graft."""
+    """Return what is signed of a graft."""
     return f"{commit}>{parent or ''}"
 
 

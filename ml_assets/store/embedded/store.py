@@ -74,7 +74,7 @@ class EmbeddedStore:
             self._trust.require(target, ref)
             return target
         raise StorageError(
-            f"{ref!r} is no branch, tag or commit of the snapshot store {self._root}"
+            f"{ref!r} is not a branch, tag or commit of the snapshot store {self._root}"
         )
 
     def read_bytes(self, commit: CommitId, path: str) -> bytes:

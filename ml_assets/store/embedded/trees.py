@@ -15,13 +15,13 @@ Staged = Mapping[str, tuple[str, int] | None]
 
 
 def entries(tree: Tree, prefix: str) -> tuple[Entry, ...]:
-    """What lies under a prefix, by path."""
+    """Return what lies under a prefix, by path."""
     paths = sorted(path for path in tree if path.startswith(prefix))
     return tuple(Entry(path, *tree[path]) for path in paths)
 
 
 def changes(old: Tree, new: Tree) -> tuple[Change, ...]:
-    """What ``new`` has differently, by path."""
+    """Return what ``new`` has differently, by path."""
     found = [Change(path, "added") for path in new.keys() - old.keys()]
     found += [Change(path, "removed") for path in old.keys() - new.keys()]
     found += [Change(p, "changed") for p in old.keys() & new.keys() if old[p] != new[p]]
@@ -63,6 +63,6 @@ def checked(path: str) -> str:
     """
     if not stays_below(path) or path != PurePosixPath(path).as_posix():
         raise StorageError(
-            f"{path!r} is no path of a snapshot: relative, with '/' between, no '..'"
+            f"{path!r} is not a path of a snapshot: relative, with '/' between, no '..'"
         )
     return path

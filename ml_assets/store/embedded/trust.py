@@ -85,7 +85,7 @@ class Trust:
         self._vouched.add(commit)
 
     def counts(self, commit: CommitId) -> bool:
-        """Whether a commit is signed by a key that counts."""
+        """Return whether a commit is signed by a key that counts."""
         try:
             self.require(commit)
         except UntrustedState:
@@ -93,7 +93,7 @@ class Trust:
         return True
 
     def ends(self) -> set[CommitId]:
-        """What branches and tags name, all signed: on a forged one no collection is decided.
+        """Return what branches and tags name, all signed: on a forged one no collection is decided.
 
         Raises:
             UntrustedState: one names what no key that counts signed.
@@ -104,7 +104,8 @@ class Trust:
         return set(named.values())
 
     def grafts(self) -> dict[CommitId, CommitId | None]:
-        """Where history goes on behind commits, all signed: what they lead to counts with them.
+        """Return where history goes on behind commits, all signed: what they lead to counts with
+        them.
 
         Raises:
             UntrustedState: nobody signed one, or somebody whose word does not count.

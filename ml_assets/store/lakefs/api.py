@@ -192,7 +192,7 @@ class LakeFsApi:
 
     @property
     def presigns(self) -> bool:
-        """Whether the server hands out addresses to upload to."""
+        """Return whether the server hands out addresses to upload to."""
         return bool(self._storage.pre_sign_support)
 
     @cached_property
@@ -204,7 +204,8 @@ class LakeFsApi:
     def read(
         self, ref: str, path: str, receive: Callable[[Iterator[bytes]], ReceivedT]
     ) -> ReceivedT | None:
-        """What is received of an object's chunks, anew in each try; None where there is none."""
+        """Return what is received of an object's chunks, anew in each try; None where there is
+        none."""
         get = self._client.objects_api.get_object
 
         def call() -> ReceivedT:

@@ -39,7 +39,7 @@ class S3Gateway:
 
     @property
     def options(self) -> dict[str, str]:
-        """What polars needs to read there; holds the secret key."""
+        """Return what polars needs to read there; holds the secret key."""
         return {
             "aws_endpoint_url": self._server.s3_endpoint,
             "aws_access_key_id": self._server.access_key,
@@ -70,7 +70,7 @@ class S3Gateway:
             from botocore.config import Config
         except ImportError as error:
             raise SettingsError(
-                "The lakeFS server hands out no addresses to upload to, and boto3, which uploads"
+                "The lakeFS server gives no addresses to upload to, and boto3, which uploads"
                 f" through its S3 gateway, is not installed here. Remedy: {INSTALL_LAKEFS}."
             ) from error
         retries: Any = {"mode": "standard", "total_max_attempts": TRIES}

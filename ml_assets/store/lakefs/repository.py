@@ -80,7 +80,7 @@ _SCHEMA = 1
 
 @dataclass(frozen=True)
 class State:
-    """What a commit holds, and the work that made it."""
+    """Holds what a commit holds, and the work that made it."""
 
     tree: Tree = field(default_factory=dict)
     run_key: str = ""
@@ -157,7 +157,7 @@ class LakeFsRepository:
                 f" {self.api.server.endpoint}. Create it there, or correct ML_ASSETS_SNAPSHOTS."
             )
         if commit is None:
-            raise StorageError(f"{ref!r} is no tag or commit of {self.location}")
+            raise StorageError(f"{ref!r} is not a tag or commit of {self.location}")
         self.state(commit)
         return commit
 

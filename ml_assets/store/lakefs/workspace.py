@@ -118,7 +118,7 @@ class LakeFsWorkspace:
         except _LostRace as error:
             raise StorageError(
                 f"Nothing was published in {_ATTEMPTS} attempts: other writers were always first."
-                " Run again when fewer runs are going on."
+                " Run again when fewer runs are active."
             ) from error
 
     def _publish(self) -> PublishResult:
@@ -199,11 +199,11 @@ def _file_of(data: bytes) -> Iterator[Path]:
 
 def _check(path: str) -> None:
     if trees.checked(path) == MANIFEST or path.startswith("_lakefs_actions/"):
-        raise StorageError(f"{path!r} is no path for data: it is lakeFS's or the store's own.")
+        raise StorageError(f"{path!r} is not a path for data: lakeFS or the store uses it.")
 
 
 def made(branch: str) -> datetime:
-    """When a branch of work was made; long after now where its name does not tell."""
+    """Return when a branch of work was made; long after now where its name does not tell."""
     try:
         stamp = branch.removeprefix(EPHEMERAL).partition("-")[0]
         return datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)

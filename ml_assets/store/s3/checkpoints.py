@@ -112,7 +112,7 @@ def _is_here(folder: Path, file: File) -> bool:
 
 
 def lying_below(uri: str) -> Lying | None:
-    """What lies below an address."""
+    """Return what lies below an address."""
     found = list(S3Place(uri).items())
     if not found:
         return None

@@ -41,7 +41,7 @@ _ADDRESS = "Create it, or correct the address (ML_ASSETS_OBJECTS or ML_ASSETS_CH
 # what S3 answers -> what it means, and what to do; asking again would change none of it
 CREDENTIAL_REFUSALS = {
     "InvalidAccessKeyId": ("the access key is unknown", "Set AWS_ACCESS_KEY_ID to one that is."),
-    "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY anew."),
+    "SignatureDoesNotMatch": ("the secret key is wrong", "Set AWS_SECRET_ACCESS_KEY again."),
     "ExpiredToken": ("the credentials have expired", "Renew them (AWS_SESSION_TOKEN)."),
 }
 NO_CREDENTIALS = (
@@ -82,7 +82,7 @@ class Moved:
 
 
 class S3Place:
-    """What lies below ``s3://bucket/prefix``, named relative to it.
+    """Holds what lies below ``s3://bucket/prefix``, named relative to it.
 
     Every method raises ``StoreAway`` where the store does not answer, and ``StoreRefuses`` (which
     is one) where it does and asking again would change nothing.
@@ -197,7 +197,7 @@ class S3Place:
         self.moved.add(file.stat().st_size)
 
     def items(self, begin: str = "", after: str = "") -> Iterator[Item]:
-        """What begins with these letters, by name.
+        """Yield what begins with these letters, by name.
 
         Args:
             after: only names behind this one.
@@ -307,7 +307,7 @@ def transfer_config() -> Any:
 
 
 def side_by_side(ask: Callable[[AskedT], ToldT], each: Sequence[AskedT]) -> Iterator[ToldT]:
-    """What a small request comes to for each, in their order: some at a time, and few ahead.
+    """Yield what a small request comes to for each, in their order: some at a time, and few ahead.
 
     An error ends it where it would have come, were they asked one after the other.
     """

@@ -69,7 +69,7 @@ MODELS = Kind("model.json", _weights)
 
 
 def arrays_of(splits: Sequence[Split]) -> Kind:
-    """What the training program reads of some splits of a training set."""
+    """Return what the training program reads of some splits of a training set."""
     return Kind(SCHEMA_FILE, _nothing, partial(_shards, splits=splits), Kind(SHARD_FILE, _arrays))
 
 

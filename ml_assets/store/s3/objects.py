@@ -139,7 +139,7 @@ class S3Objects(LocalObjects):
         """Names of folders from the root of the store to an object."""
         root, path = self.root.resolve(), Path(ref.uri).resolve()
         if path == root or not path.is_relative_to(root):
-            raise StorageError(f"{path} is no object of {self.place.uri}: it lies elsewhere.")
+            raise StorageError(f"{path} is not an object of {self.place.uri}: it is elsewhere.")
         return path.relative_to(root).parts
 
 

@@ -282,7 +282,7 @@ def load_trees(content: bytes, folder: Path) -> "Booster":
 
     text = content.decode(errors="replace")
     if not text.startswith("tree\nversion=") or not text.endswith(_END):
-        raise BadData(f"The trees of {folder} are no whole model in LightGBM's text format.")
+        raise BadData(f"The trees of {folder} are not a complete model in LightGBM's text format.")
     try:
         return Booster(model_str=text)
     except LightGBMError as error:

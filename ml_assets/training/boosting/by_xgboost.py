@@ -188,7 +188,7 @@ def _load(data: bytes, folder: Path, threads: int) -> "Booster":
     from xgboost.core import XGBoostError
 
     if not data.startswith(b"{L") or not data.endswith(b"}"):
-        raise BadData(f"The trees of {folder} are no whole model in XGBoost's UBJSON format.")
+        raise BadData(f"The trees of {folder} are not a complete model in XGBoost's UBJSON format.")
     try:
         booster = Booster({"nthread": threads, "verbosity": 0})
         booster.load_model(bytearray(data))

@@ -99,15 +99,15 @@ def _read(file: Path) -> Metadata:
         found = _Descriptions(io.BytesIO(file.read_bytes())).load()
     except Exception as error:  # whatever somebody's bytes lead to
         raise StorageError(
-            f"{file} is no description of a checkpoint: {error}. Nothing in it was executed."
+            f"{file} is not the description of a checkpoint: {error}. Nothing in it was executed."
         ) from error
     placed = getattr(found, "storage_data", None)
     if not isinstance(found, Metadata) or not isinstance(placed, dict):
-        raise StorageError(f"{file} is no description of a checkpoint: it is a {type(found)}.")
+        raise StorageError(f"{file} is not the description of a checkpoint: it is a {type(found)}.")
     for info in placed.values():
         name = getattr(info, "relative_path", None)
         if not isinstance(info, _StorageInfo) or not isinstance(name, str):
-            raise StorageError(f"{file} is no description of a checkpoint: {info!r:.60}.")
+            raise StorageError(f"{file} is not the description of a checkpoint: {info!r:.60}.")
         if name in ("", ".", "..") or Path(name).name != name:
             raise StorageError(f"{file} names the file {name!r}, which is not beside it.")
     return found

@@ -89,7 +89,7 @@ class CheckpointFiles:
         if claim is not None and claim.attempt > mine:
             raise Superseded(
                 f"attempt {claim.attempt} of session {self.request.session} began: attempt {mine}"
-                " is superseded, and nothing that it writes from here on counts"
+                " is superseded, and what it writes from here on is ignored"
             )
 
     def best_first(self) -> list[FoundCheckpoint]:
@@ -195,7 +195,7 @@ class CheckpointFiles:
             f" needed; {kept}"
         )
         self.events.warning(
-            f"{said[0].upper()}{said[1:]}, training goes on, and the next save tries again. Free"
+            f"{said[0].upper()}{said[1:]}, training continues, and the next save tries again. Free"
             " space, or lower training.keep_last or training.keep_best."
         )
         found = NotSaved(said, step)

@@ -78,11 +78,11 @@ class PowerSgd:
             tensor.copy_(found.view(tensor.shape))
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint holds of it; that of each rank by a name of its own."""
+        """Return what a checkpoint holds of it; that of each rank by a name of its own."""
         return self._named({dist.get_rank(): self.unsent}, self.basis)
 
     def of(self, world: int) -> dict[str, Any]:
-        """What to read of a checkpoint that so many ranks wrote: this rank's part of it."""
+        """Return what to read of a checkpoint that so many ranks wrote: this rank's part of it."""
         mine = range(dist.get_rank(), world, dist.get_world_size())
         parts = {rank: _like(self.unsent) for rank in mine}
         return self._named(parts, _like(self.basis))

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ml_assets.errors import counted
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.stop import TeamCodeFailed
 
@@ -44,7 +45,8 @@ class GhostBatchNorm(_BatchNorm):
         if rest or not entries:
             raise TeamCodeFailed(
                 f"{type(self).__bases__[1].__name__} got {tuple(input.shape)} in a pass of"
-                f" {sum(self.microbatches)} rows; expected the rows as the first dimension."
+                f" {counted(sum(self.microbatches), 'row')}; expected the rows as the first"
+                " dimension."
             )
         sizes = [(rows * entries, len(list(same))) for rows, same in groupby(self.microbatches)]
         parts = input.split([rows * many for rows, many in sizes])

@@ -33,7 +33,9 @@ def build(
         BadRequest: the family is none of networks, or a team's own network cannot be built.
     """
     if isinstance(spec, Boosted):
-        raise BadRequest(f"{spec.family} is no network: its trees are grown by training/boosting.")
+        raise BadRequest(
+            f"{spec.family} is not a network: its trees are grown by training/boosting."
+        )
     if isinstance(spec, Gpt):
         if preprocessing.tokens is None:
             raise BadRequest("A language model reads tokens; this training set has none.")

@@ -29,7 +29,7 @@ _UNIT = 1_000_000
 
 @dataclass(frozen=True)
 class Columns:
-    """What a team's ``build`` is told of the inputs and the outputs."""
+    """Holds what a team's ``build`` is told of the inputs and the outputs."""
 
     numeric: tuple[str, ...]
     """A name for each column of ``numeric`` [n, f] float32: standardized numbers, null is 0; then
@@ -71,7 +71,7 @@ class Slices:
 
     @classmethod
     def of(cls, tensor: BatchTensor, columns: Columns) -> "Slices":
-        """Where the columns of a tensor lie.
+        """Return where the columns of a tensor lie.
 
         Raises:
             ValueError: they are not there, or do not fill the shape.
@@ -149,7 +149,7 @@ class TeamCode:
         return found
 
     def called(self, path: str, what: str, work: Callable[[], Any]) -> Any:
-        """What a call of the team's code returns.
+        """Return what a call of the team's code returns.
 
         Raises:
             TeamCodeFailed: it raised something; the message has the line.
@@ -247,8 +247,8 @@ class TeamNetwork(Network):
         other = [n for n, p in self.network.named_parameters() if _is_other(p)]
         if other:
             raise TeamCodeFailed(
-                f"The parameters {', '.join(other[:3])} are not float32: training keeps float32,"
-                " and computes in training.precision by itself."
+                f"The parameters {', '.join(other[:3])} are not float32: training keeps float32, "
+                "and does the computing in training.precision itself."
             )
         rows = torch.zeros(_PROBED, len(columns.numeric))
         codes = torch.zeros(_PROBED, len(columns.categorical), dtype=torch.int32)

@@ -126,7 +126,7 @@ class SplitArrays:
         return int(self._starts[-1])
 
     def units_for(self, rows: int) -> int:
-        """How many units hold about so many rows; a ranking's are many rows each."""
+        """Return how many units hold about so many rows; a ranking's are many rows each."""
         return max(1, min(self.units, rows * self.units // len(self)))
 
     @property

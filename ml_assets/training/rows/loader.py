@@ -49,7 +49,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes:
-    """What is done to rows before a step learns from them."""
+    """Holds what is done to rows before a step learns from them."""
 
     augmentation: Augmentation | None = None
     function: Augment | None = None
@@ -143,7 +143,7 @@ def _fits(found: object, numeric: torch.Tensor, categorical: torch.Tensor) -> bo
 
 
 class Lane(NamedTuple):
-    """Whose shares they are: those of one rank of so many, which computes on a device."""
+    """Says whose shares they are: those of one rank of so many, which computes on a device."""
 
     rank: int
     world: int

@@ -63,7 +63,7 @@ def conform(
     for name, check in checks.items():
         draws = any(one.name == "deterministic" and _DRAWS in one.reason for one in found)
         if draws and name in _NOT_OF_CHANCE:
-            said = "Not judged: the network draws by itself, so nothing comes out twice."
+            said = "Not judged: the network draws random numbers itself, so no output is repeated."
             found.append(
                 SanityCheck(name=name, outcome="warned", value=None, bound=0.0, reason=said)
             )
@@ -116,7 +116,7 @@ def dtypes(subject: Subject) -> SanityCheck:
     saw = f"Its numbers are float32, and it computes in {subject.spec.precision}."
     if other:
         saw = f"{', '.join(other[:5])} are not float32; expected float32 throughout."
-    remedy = "Training keeps float32, and computes in training.precision by itself."
+    remedy = "Training keeps float32, and does the computing in training.precision itself."
     return verdict("dtypes", float(len(other)), 0.0, saw, remedy)
 
 
@@ -199,7 +199,7 @@ def deterministic(subject: Subject, request: SanityRequest, schema: ShardSchema)
         wrong.append(_DRAWS + drawing(subject, _ROWS))
     if not all(torch.equal(one, other) for one, other in zip(*passes, strict=True)):
         wrong.append("the same rows give other logits or gradients")
-    saw = "Twice the same rows give the same bits, and it draws nothing by itself."
+    saw = "The same rows give the same bits twice, and it draws no random numbers itself."
     if wrong:
         saw = f"It is not a function of its weights and rows: {'; '.join(wrong)}."
     remedy = (
@@ -278,7 +278,7 @@ class _Trials:
             optim_state_dict=saved[1],
         )
         resumed = _taken(again, _HALF, _STEPS)
-        saw = f"Resumed at step {_HALF} it goes on with the same bits."
+        saw = f"Resumed at step {_HALF} it continues with the same bits."
         if whole != resumed:
             saw = f"Resumed at step {_HALF} its losses are {resumed}; expected {whole}, to the bit."
         remedy = "Something that it learns by is in no parameter and no buffer: see state."

@@ -147,7 +147,9 @@ def beats_zero_inputs(subject: Subject, *, learns: bool) -> SanityCheck:
         )
     else:
         outcome = "warned"
-        remedy = " The signal is weak or the rows are few; training goes on, and the gates decide."
+        remedy = (
+            " The signal is weak or the rows are few; training continues, and the gates decide."
+        )
     known = bool(np.isfinite(mean) and np.isfinite(error))
     return SanityCheck(
         name="beats_zero_inputs",

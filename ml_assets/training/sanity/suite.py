@@ -44,7 +44,7 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
     """
     began = time.monotonic()
     if isinstance(request.model, Boosted):
-        raise BadRequest("Boosted trees have no sanity checks: there is nothing to ask for.")
+        raise BadRequest("Boosted trees have no sanity checks.")
     torch.set_num_threads(request.world.threads)
     torch.set_deterministic_debug_mode("error")
     subject = admit(request)
@@ -79,7 +79,7 @@ def _size(subject: Subject) -> NetworkSize | None:
 
 
 def deep(request: SanityRequest, subject: Subject) -> tuple[SanityCheck, ...] | None:
-    """What every network has to keep; None on all ranks but the first."""
+    """Return what every network has to keep; None on all ranks but the first."""
     from ml_assets.training.sanity.conformance import conform  # a second more to load
 
     folder, schema = open_set(request.data, request.splits)

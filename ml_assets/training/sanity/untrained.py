@@ -169,8 +169,8 @@ _APART = 1e-6
 """How far a row's logits may move when rows beside it are exchanged for as many others."""
 _STAY_APART = (
     "Look in the network for a mean, a norm, a sort or a shift over the rows (dimension 0): a"
-    " prediction would depend on which rows come with it. A batch norm of your own is such a one:"
-    " take nn.BatchNorm1d, 2d or 3d, whose statistics are known, GroupNorm or LayerNorm. An LSTM or"
+    " prediction would depend on the other rows. A batch norm of your own does that: use"
+    " nn.BatchNorm1d, 2d or 3d, whose statistics are known, GroupNorm or LayerNorm. An LSTM or"
     " GRU takes batch_first=True."
 )
 

@@ -144,7 +144,7 @@ class Outbox:
                 self._waiting[file.name] = lines
                 if not self._place.write_new(chunk_name(file.name, sent), lines):
                     self.superseded = Superseded(
-                        f"another pod with index {self._index} tells the story of"
+                        f"another pod with index {self._index} reports for"
                         f" {self._place.uri}: this one is an orphan, and writes nothing more"
                     )
                     raise self.superseded
@@ -227,7 +227,7 @@ class TerminationReporter:
         found = _ATTEMPT.fullmatch(place.uri)
         if found is None:
             raise BadRequest(
-                f"{place.uri} is no place of an attempt; expected"
+                f"{place.uri} is not the address of an attempt; expected"
                 " s3://bucket/prefix/sessions/<session>/attempts/<n>/request.json"
             )
         self._session, self._attempt = found[1], int(found[2])

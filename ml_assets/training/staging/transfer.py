@@ -43,7 +43,7 @@ def read_request(place: S3Place, name: str, deadline: Deadline) -> Request:
     try:
         return _REQUEST.validate_json(data)
     except ValidationError as error:
-        raise BadRequest(f"{place.uri}/{name} is no request of this version: {error}") from error
+        raise BadRequest(f"{place.uri}/{name} is not a request of this version: {error}") from error
 
 
 def stage(
@@ -176,7 +176,7 @@ def deliver(request: Request, place: S3Place, deadline: Deadline) -> bool:
     except StorageError as error:
         if type(error) is not StorageError:
             raise
-        raise NotSaved(f"what was made was not handed over: {error}") from error
+        raise NotSaved(f"the results were not delivered: {error}") from error
     persist(lambda: put_result(moved, place), deadline)
     return True
 
@@ -191,5 +191,5 @@ def require_newest(place: S3Place, attempt: int) -> None:
     newest = max((int(name) for name in begun if name.isdigit()), default=0)
     if newest > attempt:
         raise Superseded(
-            f"attempt {newest} began: attempt {attempt} is superseded, and hands nothing over"
+            f"attempt {newest} began: attempt {attempt} is superseded, and delivers nothing"
         )

@@ -20,7 +20,7 @@ def test_a_wish_keeps_its_salt_until_its_model_is_made(tmp_path: Path) -> None:
     assert first and not said
     for asked in (True, None):
         again, said = FreshTraining(tmp_path, "flights").salt(asked, None, None)
-        assert again == first and "goes on" in said and "--no-fresh" in said
+        assert again == first and "continues" in said and "--no-fresh" in said
     FreshTraining(tmp_path, "flights").made(made_with(None))
     assert FreshTraining(tmp_path, "flights").salt(None, None, None)[0] == first
     FreshTraining(tmp_path, "flights").made(made_with(first))
@@ -56,6 +56,6 @@ def test_the_run_after_a_killed_fresh_one_goes_on_with_its_session(tmp_path: Pat
     killed.process.send_signal(signal.SIGKILL)
     killed.ends(-signal.SIGKILL)
     said = world.cli("run", "irises", "--through", "trained_model")
-    assert "the fresh training that was interrupted goes on" in said
+    assert "the fresh training that was interrupted continues" in said
     assert list(sessions.glob("irises-train-*")) == [begun[0].parents[2]]
-    assert "goes on" not in world.cli("run", "irises", "--through", "trained_model")
+    assert "continues" not in world.cli("run", "irises", "--through", "trained_model")

@@ -121,7 +121,10 @@ def test_what_hardly_anything_exceeds_is_told_with_its_cause() -> None:
     assert outcomes["nulls"].word == "ok", "a word that is never lost is still watched"
     assert "1 of 3 columns cannot alarm, weather for one" in outcomes["nulls"].reason
     assert "cannot alarm, steady for one" in outcomes["features"].reason
-    assert "because the periods that it is held to differ that much" in outcomes["features"].reason
+    assert (
+        "because the periods that it is compared with differ that much"
+        in outcomes["features"].reason
+    )
     assert outcomes["predictions"].word == "ok"
     assert "cannot alarm" not in outcomes["predictions"].reason
 

@@ -82,7 +82,7 @@ def test_a_bound_that_hardly_anything_exceeds_is_told_as_that() -> None:
     (told,) = [one for one in conclude([both], SPEC, {}) if one.kind == "features"]
     assert (
         "1 of 2 columns cannot alarm, x for one: hardly anything exceeds a Jensen-Shannon distance"
-        " of 1, because the periods that it is held to differ that much by themselves"
+        " of 1, because the periods that it is compared with differ that much without drift"
     ) in told.reason
     assert told.word == "ok"
     alone = report(JudgedPeriod(period="1", rows=9, findings=(x,)))
@@ -133,7 +133,7 @@ def test_an_alarm_stands_until_another_model_is_released() -> None:
     first = report(window("1", 0.3), window("2", 0.3))
     later = report(window("3"), window("4"), window("5"), alarm=first.alarm)
     assert later.alarm == first.alarm
-    assert "no drift now; the alarm of 2 stands" in summary(later)
+    assert "no drift now; the alarm of 2 remains" in summary(later)
 
 
 def test_a_period_judged_again_takes_its_old_place_in_the_history() -> None:
@@ -184,13 +184,13 @@ def test_lost_values_ask_for_no_training() -> None:
     assert lost.alarm
     found = decide(lost, MODEL, RETRAIN, [], NOW)
     assert isinstance(found, Wait)
-    assert "mend the source" in found.reason
+    assert "repair the source" in found.reason
 
 
 def test_a_report_on_another_release_or_none_asks_for_nothing() -> None:
     found = decide(LOUD, OTHER, RETRAIN, [], NOW)
     assert isinstance(found, Wait)
-    assert "not the release any more" in found.reason
+    assert "no longer the release" in found.reason
     assert isinstance(decide(None, MODEL, RETRAIN, [], NOW), Wait)
     quiet = decide(report(window("1")), MODEL, RETRAIN, [], NOW)
     assert isinstance(quiet, Wait)

@@ -126,7 +126,7 @@ def test_one_group_is_no_gap_and_nothing_to_judge_is_refused(world, report, meas
     few = gap(at_most=0.1).model_copy(update={"min_rows": 5000})
     assert gaps(few, holdout, scores, 0) == ()
     result = said(few, report, measured, ())
-    assert not result.passed and "nothing to judge" in result.reason
+    assert not result.passed and "large enough to judge" in result.reason
     assert not said(slices(margin=9.0), report, measured, (), CHAMPION).passed
 
 

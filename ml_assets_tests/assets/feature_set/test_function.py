@@ -68,7 +68,7 @@ def test_an_edited_file_is_loaded_again(tmp_path: Path) -> None:
     for answer in ("1", "2"):
         file.write_text(f"def build(tables, window):\n    return {answer}\n")
         build = load_function(tmp_path, "features.py:build", "p")
-        assert str(build({}, None)) == answer  # pyright: ignore[reportArgumentType]
+        assert str(build({}, None)) == answer
 
 
 def test_the_query_of_a_ranking_comes_with_the_rows_and_is_never_null() -> None:

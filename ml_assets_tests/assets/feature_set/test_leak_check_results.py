@@ -247,7 +247,7 @@ def test_sound_rows_pass_every_guard_and_the_record_says_so(steps: Steps) -> Non
         ),
         (DECIDED_LATER, "", "split_in_order", "a split by time must not overlap"),
         (A_FIFTH_COPIED, "", "no_shared_rows", "with the same features and label, under other"),
-        (TELLS_THE_ANSWER, "", "no_target_proxy", "docks 1.000. No single feature should tell"),
+        (TELLS_THE_ANSWER, "", "no_target_proxy", "docks 1.000. No single feature should reveal"),
         (ELSEWHERE_IN_THE_END, BIAS_BLOCKS, "splits_alike", "«'harbour'» in 100.0%"),
     ],
 )

@@ -73,7 +73,7 @@ def test_the_empty_row_lies_between_the_last_two_of_each_entity() -> None:
 def test_what_counts_rows_is_found(by_rows: pl.Expr) -> None:
     said = found(by_rows)
     assert "'feature' of «(north, 2024-01-02 21:00:00+00:00)» is" in said
-    assert "when an empty row lies at 2024-01-02 19:30:00+00:00 before it" in said
+    assert "when an empty row is at 2024-01-02 19:30:00+00:00 before it" in said
 
 
 @pytest.mark.parametrize(

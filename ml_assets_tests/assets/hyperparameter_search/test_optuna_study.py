@@ -149,7 +149,7 @@ def test_a_trial_that_somebody_wrote_into_the_memory_is_refused(tmp_path: Path) 
     }
     planted = {X: 4.0, Y: 0.4}
     memory.add_trial(optuna.create_trial(params=planted, distributions=ranges, value=0.0))
-    with pytest.raises(StorageError, match="does not allow: somebody else"):
+    with pytest.raises(StorageError, match="does not allow: something else"):
         Sampler(by, OWN, "study", str(tmp_path))
 
 

@@ -72,7 +72,7 @@ def test_a_metric_that_no_training_tells_fails_its_trials_and_says_why(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:
     plan = plan_of(spec, {"metric": "validation_auc"})
-    with pytest.raises(TrainingFailed, match=r"told no validation_auc of step 10.*one class"):
+    with pytest.raises(TrainingFailed, match=r"reported no validation_auc for step 10.*one class"):
         studied(plan, Curves(by_rate), tmp_path)
 
 
@@ -158,7 +158,7 @@ def test_a_study_whose_connections_are_killed_goes_on_from_what_is_whole(
             try:
                 study = studied(plan, launcher, tmp_path, place=place)
             except StoreAway as error:
-                assert "went away in the midst of a study" in str(error)
+                assert "was lost during a study" in str(error)
                 broken += 1
         admin.close()
     assert kills == 20

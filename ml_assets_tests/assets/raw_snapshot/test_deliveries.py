@@ -63,7 +63,7 @@ def test_gzip_is_read_as_its_name_says(tmp_path: Path):
     lines = files(path="orders/{partition}.jsonl", format="jsonl")
     assert "ZIP archive" in refusal(tmp_path, lines)
     deliver(tmp_path, {"orders/2024-01-01.csv.gz": packed[:-8] + b"rubbish!"})
-    assert "not whole gzip" in refusal(tmp_path, files(path="orders/{partition}.csv.gz"))
+    assert "not complete gzip" in refusal(tmp_path, files(path="orders/{partition}.csv.gz"))
 
 
 def test_the_receipt_of_many_files_follows_each_and_is_the_same_without_parsing(tmp_path: Path):

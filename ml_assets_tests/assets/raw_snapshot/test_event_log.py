@@ -77,7 +77,7 @@ def test_a_late_event_is_appended_and_is_a_new_version(tmp_path: Path):
         ([events(0), events(2)], "offset 1 of the stream are missing before"),
         ([events(3, 4)], "offsets 0 to 2 of the stream are missing"),
         ([events(0, 1, 5)], "offsets 2 to 4 of the stream are missing"),
-        ([events(0), events(0, order=7)], "brings offset 0 again with another content"),
+        ([events(0), events(0, order=7)], "repeats offset 0 with other content"),
         ([events(0) + events(0, order=7)], "offset 0 is there twice with different content"),
         ([events(-1, 0)], "no offset of 0 or more"),
         (['{"order": 1, "at": null, "offset": null}\n'], "no offset of 0 or more"),
@@ -106,7 +106,7 @@ def test_an_event_that_changed_is_refused_wherever_its_batch_stands(
     number = data.draw(st.integers(0, length - 1))
     changed = Batch(pl.DataFrame({"offset": [number], "x": [-1]}), "changed")
     delivered = data.draw(st.permutations([*batches, changed]))
-    with pytest.raises(SourceError, match=f"brings offset {number} again with another content"):
+    with pytest.raises(SourceError, match=f"repeats offset {number} with other content"):
         consume(delivered, "offset", "orders")
 
 

@@ -237,7 +237,7 @@ def test_parquet_is_widened_without_loss_or_refused(tmp_path: Path):
     put(frame.with_columns(pl.lit("1").alias("id")))
     assert "column 'id' is String, declared as int64" in refusal(tmp_path, source)
     land(tmp_path, b"PAR1 cut", "2013-01-07.parquet")
-    assert "not a whole Parquet file" in refusal(tmp_path, source)
+    assert "not a complete Parquet file" in refusal(tmp_path, source)
 
 
 def test_a_receipt_is_the_same_with_and_without_parsing_and_follows_place_and_content(
@@ -317,5 +317,5 @@ def test_times_without_a_zone_are_of_the_one_that_the_source_names(tmp_path: Pat
         datetime(2024, 1, 1, 12, tzinfo=UTC),
         datetime(2024, 1, 1, 23, tzinfo=UTC),
     ]
-    with pytest.raises(SourceError, match="say in 'timezone' which one"):
+    with pytest.raises(SourceError, match="give in 'timezone' the zone"):
         read_source("rows", csv_source(**fields, partitioned=False), tmp_path, str, None)

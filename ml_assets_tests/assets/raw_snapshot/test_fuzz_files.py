@@ -161,7 +161,7 @@ def test_text_of_any_kind_in_a_csv_is_sound_or_refused(cells: list[list[str]]):
         ("parquet", parquet(x=[float("inf"), 1.0]), "row 1, column 'x': «inf» is not float64"),
         ("parquet", parquet(id=[2**63, 1]), "column 'id' is UInt64, declared as int64"),
         ("parquet", parquet(s=[["nested"], []]), "column 's' is List(String)"),
-        ("parquet", PARQUET[:-4], "not a whole Parquet file"),
+        ("parquet", PARQUET[:-4], "not a complete Parquet file"),
     ],
 )
 def test_what_no_row_may_hold_is_named(kind: str, content: bytes, said: str):

@@ -36,7 +36,7 @@ def test_a_file_that_is_new_is_taken_at_the_second_look(tmp_path: Path, seen: Se
     deliver(tmp_path, {FILE: ROWS}, at=NOW - SECOND)
     first = looked(tmp_path, files(), seen=seen)
     assert first.keys == ()
-    assert "the next look tells" in first.waiting[KEY]
+    assert "the next check shows" in first.waiting[KEY]
     later = NOW + timedelta(seconds=30)
     assert looked(tmp_path, files(), seen=seen, now=later).keys == (KEY,)
     reopened = Seen(seen.file)

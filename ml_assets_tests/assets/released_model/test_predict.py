@@ -151,7 +151,7 @@ def test_every_mistake_is_listed_at_once(flowers: Predictor) -> None:
     wrong = {**FLOWER, "flower": "x", "petal_length": "long", "colour": "blue"}
     del wrong["sepal_width"]
     said = refusal(flowers, wrong)
-    assert said.startswith("rows.jsonl, taken for rows of the source 'flowers'")
+    assert said.startswith("rows.jsonl, read as rows of the source 'flowers'")
     assert said.count("\n  - ") == 4
     assert "column 'sepal_width' is declared but not there" in said
     assert "column «'colour'» is there but not declared" in said
@@ -161,7 +161,7 @@ def test_every_mistake_is_listed_at_once(flowers: Predictor) -> None:
 
 def test_feature_rows_are_told_apart_and_their_mistakes_listed(orders: Predictor) -> None:
     said = refusal(orders, {"load": 3, "docks": "four", "depot": "north", "wheels": 4})
-    assert "taken for feature rows" in said
+    assert "read as feature rows" in said
     assert "column 'recent_late' is declared but not there" in said
     assert "column «'wheels'» is there but not declared" in said
     assert "column 'docks': «'four'» is not float64" in said
@@ -180,7 +180,7 @@ def test_a_row_that_breaks_the_contract_is_null_and_noted(orders: Predictor) -> 
     assert [value is None for value in found.frame["probability"]] == [True, False]
     note, *others = found.notes
     assert all(other.startswith("outside the range") for other in others)
-    assert note.startswith("row 1 is not predicted, its contract refuses it: between__load")
+    assert note.startswith("row 1 is not predicted because its contract refuses it: between__load")
     assert "no row meets its contract" in refusal(orders, heavy)
 
 
@@ -191,8 +191,8 @@ def test_a_row_that_breaks_the_contract_is_null_and_noted(orders: Predictor) -> 
         (b" \n", "is empty"),
         (b"order,depot,load,ordered_at\n", "has columns but no rows"),
         (b'{"order": 1}\nnot json\n', "line 2 is not JSON"),
-        (b'{"order": 1}\n{"depot": "\\ud800"}\n', "line 2 is not JSON .*half a sign"),
-        (b'{"depot": "\\ude00"}', "half a sign"),
+        (b'{"order": 1}\n{"depot": "\\ud800"}\n', "line 2 is not JSON .*half a character"),
+        (b'{"depot": "\\ude00"}', "half a character"),
         (b"[1, 2]", "row 1 is a int, where an object is expected"),
         (b"PAR1 that is none", "cannot be read"),
         (b"\xff\xfe\x00", "cannot be read"),
@@ -268,7 +268,7 @@ def test_a_damaged_model_is_not_used(released: World, flowers: Predictor, name: 
     "text", ['{"load": 3,\n "load": 4}', '{"load": 3}\n{"load": 3, "load": 4}']
 )
 def test_a_row_with_a_key_twice_is_refused(text: str) -> None:
-    with pytest.raises((RowsRefused, SourceError), match="'load' stands twice"):
+    with pytest.raises((RowsRefused, SourceError), match="'load' is there twice"):
         parse_rows(text.encode(), "rows.json")
 
 
@@ -277,7 +277,7 @@ def test_numbers_outside_the_range_of_the_training_set_are_counted_by_column() -
     rows = pl.DataFrame({"temp": [5.6, 40.0, None], "load": [1.0, 9.0, 10.0], "depot": ["x"] * 3})
     (said,) = numbers_outside(rows, seen.columns)
     assert said == (
-        "outside the range of the training set, so the model has learned nothing of them:"
+        "outside the range of the training set, so the model has learned nothing about them:"
         " temp of 1 row (5.6, where 40 to 400 were seen),"
         " load of 1 row (10, where 1 to 9 were seen)"
     )

@@ -158,7 +158,7 @@ def test_a_model_decided_against_an_older_champion_is_refused(store, decide):
     ask(store, evidence(A))
     said = reasons(ask(store, evidence(B)))
     assert "compared with was none, it is aaaaaaaaaaaa now" in said
-    assert "Evaluate again against the champion" in said
+    assert "Evaluate again against the current champion" in said
 
 
 def test_the_champion_is_taken_from_the_ledger_whatever_the_caller_says(store, decide):

@@ -12,7 +12,8 @@ from dataclasses import replace
 import dagster as dg
 import pytest
 
-from ml_assets.assets.training_set.encoded_set import EncodedSet, encode_window
+from ml_assets.assets.training_set.encoded_set import EncodedSet, encode_splits, encode_window
+from ml_assets.assets.training_set.window import read_splits, resolve_window
 from ml_assets.spec.program import SHARD_FILE
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
@@ -101,3 +102,19 @@ def test_a_shard_that_is_gone_is_encoded_again_to_the_same_set(
     assert (before.written.encoded, again.written.encoded) == (0, 1)
     assert before.ref.digest == again.ref.digest
     assert lost in _keys(store, SHARD_FILE)
+
+
+def test_a_lost_shard_of_an_earlier_holdout_is_published_again(
+    world: World, store: S3Server
+) -> None:
+    """Rolling origin encodes its sets so: the set is there, and one of its shards is not."""
+    state = open_pipeline(NAME, world.settings).now()
+    rows = read_splits(state, resolve_window(state, None))
+    before = encode_splits(state, rows)
+    shard = before.versions[sorted(before.versions)[0]].digest
+    for key in (lost := {key for key in _keys(store, "") if f"/{shard}/" in key}):
+        store.client.delete_object(Bucket=BUCKET, Key=key)
+    shutil.rmtree(world.settings.cache)
+    again = encode_splits(state, rows)
+    assert lost and lost <= _keys(store, "")
+    assert (again.ref.digest, again.encoded) == (before.ref.digest, 1)

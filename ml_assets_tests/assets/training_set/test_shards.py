@@ -7,13 +7,19 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ml_assets.assets.training_set.encoded_set import shards_in_words
 from ml_assets.assets.training_set.encoding import decode_rows, encode_rows
 from ml_assets.assets.training_set.shards import (
+    NOTHING_KNOWN,
+    Known,
     NotComparable,
+    Written,
     load_schema,
     read_rows,
+    write_labelled,
     write_scoring_set,
 )
+from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import SpecError, StorageError, WindowError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
@@ -114,7 +120,7 @@ def test_a_champion_is_scored_with_its_own_encoding(tmp_path: Path) -> None:
 def test_a_champion_whose_features_are_gone_is_not_comparable(tmp_path: Path) -> None:
     schema = load_schema(write(tmp_path))
     outcome = write_scoring_set(LATER.drop("x").collect(), manifest(schema), LABEL, tmp_path)
-    assert outcome == NotComparable("its features ['x'] are not in the feature set any more")
+    assert outcome == NotComparable("its features ['x'] are no longer in the feature set")
 
 
 def test_what_the_network_reads_is_decoded_to_what_was_there(tmp_path: Path) -> None:
@@ -211,3 +217,32 @@ def test_a_set_of_another_task_says_nothing_of_scales_or_queries(tmp_path: Path)
     """What does not use a field keeps the digest that it had before the field came."""
     text = (Path(write(tmp_path).uri) / "schema.json").read_text()
     assert "label_scale" not in text and "queries" not in text
+
+
+def test_a_window_of_47_partitions_moved_by_one_encodes_one_and_is_as_from_nothing(
+    tmp_path: Path,
+) -> None:
+    weeks = [
+        Part(rows([float(week), None], ["a", f"w{week % 5}"], [True, False]), f"version {week}")
+        for week in range(48)
+    ]
+
+    def written(first: int, folder: str, known: Known) -> Written:
+        window = weeks[first : first + 47]
+        splits: dict[Split, SplitRows] = {
+            "train": SplitRows(tuple(window[:33])),
+            "validation": SplitRows(tuple(window[34:38])),
+            "holdout": SplitRows(tuple(window[39:])),
+        }
+        between = SplitRows((window[33], window[38]))
+        return write_labelled(
+            splits, FEATURES, LABEL, tmp_path / folder, beside=between, known=known
+        )
+
+    before = written(0, "a", NOTHING_KNOWN)
+    assert shards_in_words(before) == "47 shards: 47 encoded, 0 as in the set before"
+    after = written(1, "a", Known(before.versions, kept=lambda _: True))
+    assert shards_in_words(after) == "47 shards: 1 encoded, 46 as in the set before"
+    anew = written(1, "b", NOTHING_KNOWN)
+    assert (anew.encoded, anew.ref.digest) == (47, after.ref.digest)
+    assert before.ref.digest != after.ref.digest

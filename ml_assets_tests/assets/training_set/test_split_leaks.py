@@ -170,7 +170,7 @@ def test_what_is_equal_is_found_in_buckets_of_any_size(
         (a_late_decision, "split_in_order", "a split by time must not overlap"),
         (a_short_embargo, "split_in_order", "the embargo is 7 days"),
         (copies, "no_shared_rows", "40 of the 480 rows of holdout are in train with the same"),
-        (the_answer, "no_target_proxy", "load 1.000. No single feature should tell so much"),
+        (the_answer, "no_target_proxy", "load 1.000. No single feature should reveal so much"),
         (another_depot, "splits_alike", "«'harbour'» in 100.0%, 0.0% in train"),
         (a_flag_of_the_holdout, "splits_alike", "docks of holdout: «0» in 0.0%, in all of train"),
     ],
@@ -190,7 +190,7 @@ def test_a_column_that_is_far_from_train_may_be_in_another_unit(
 ) -> None:
     other = examine(changed(sound, "holdout", load=pl.col("load") * 18), spec, WEEK)
     bad = next(one for one in other if one.name == "splits_alike")
-    assert "Perhaps a unit changed: mend the source then. Else choose another split" in bad.reason
+    assert "If a unit changed, correct the source. Else choose another split" in bad.reason
 
 
 def test_a_number_that_is_constant_in_train_may_differ_now_and_then(
@@ -424,12 +424,12 @@ def test_the_label_of_every_task_is_counted_again(task: Task, tmp_path: Path) ->
         (
             "  label:",
             "  leaks: {target_proxy: {except_for: [lode]}}\n  label:",
-            "['lode'] are no features",
+            "['lode'] are not features",
         ),
         (
             "  label:",
             "  leaks: {split_bias: {except_for: [when]}}\n  label:",
-            "['when'] are no features",
+            "['when'] are not features",
         ),
         ("  label:", "  leaks: {shared_rows: {at_most: 2}}\n  label:", "less than or equal to 1"),
         (
@@ -437,7 +437,7 @@ def test_the_label_of_every_task_is_counted_again(task: Task, tmp_path: Path) ->
             "split: {kind: time+group, groups: [late],",
             "has the label 'late'",
         ),
-        ("split: {kind: time,", "split: {kind: time+group,", "the key is needed"),
+        ("split: {kind: time,", "split: {kind: time+group,", "the key is missing"),
         (
             "contract: orders.json",
             "contract: orders.json\n      after_event: [load]",
@@ -451,7 +451,7 @@ def test_the_label_of_every_task_is_counted_again(task: Task, tmp_path: Path) ->
         (
             "contract: orders.json",
             "contract: orders.json\n      after_event: [order]",
-            "tells the rows",
+            "identifies the rows",
         ),
     ],
 )

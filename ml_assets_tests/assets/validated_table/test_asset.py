@@ -208,7 +208,7 @@ def test_a_run_that_names_no_author_or_no_reason_is_told_so(world: World) -> Non
                 instance=instance, partition_key=WEEK, tags=tags, raise_on_error=False
             )
         (said,) = [str(e.step_failure_data.error) for e in done.all_events if e.is_step_failure]
-        told = f"the run has no tag {missing}. Ask for it by ml-assets data quarantine release"
+        told = f"the run has no tag {missing}. Use ml-assets data quarantine release"
         assert told in said
         assert "KeyError" not in said
 

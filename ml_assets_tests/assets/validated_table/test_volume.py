@@ -22,7 +22,7 @@ def test_the_bound_is_relative_to_the_partition_before(rows: int, passes: bool) 
 def test_the_first_partition_passes_and_says_why(before: dict[str, int]) -> None:
     result = judge_volume(5, before, VolumeSpec())
     assert result.passed
-    assert "no partition before" in result.reason
+    assert "no earlier partition" in result.reason
 
 
 def test_the_reason_names_both_counts_the_change_and_what_it_is_held_to() -> None:

@@ -242,7 +242,7 @@ def test_a_server_that_never_ends_its_answer_is_left_behind(
 
 
 def test_with_no_time_left_nothing_is_sent(hook: Webhook) -> None:
-    assert deliver(to(hook.url), message(), 0.0) == "the time for sending was used up"
+    assert deliver(to(hook.url), message(), 0.0) == "there was no time left to send it"
     assert hook.paths == []
 
 
@@ -412,9 +412,9 @@ def test_without_apprise_a_webhook_works_and_other_media_name_the_extra(
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        (f"{SECRET}", "is no URL"),
-        (f"https://[{SECRET}/", "is no URL"),
-        (f"https://host:{SECRET}/", "is no URL"),
+        (f"{SECRET}", "is not a URL"),
+        (f"https://[{SECRET}/", "is not a URL"),
+        (f"https://host:{SECRET}/", "is not a URL"),
         (f"https://ann:{SECRET}@", "names no host"),
     ],
 )

@@ -69,7 +69,7 @@ def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was
     found = landed(graph, Sources(read_settings({"ML_ASSETS_SOURCES": str(sources)})), records)
     assert found.keys == (WEEKS[0], WEEKS[1], WEEKS[3])
     assert found.as_read == (WEEKS[0], WEEKS[1])
-    assert "2024-01-15 is left: recalled" in found.waiting[-1]
+    assert "2024-01-15 is skipped: recalled" in found.waiting[-1]
 
     planned, _ = plan_data(graph, found, records)
     features = [i.node.address.partition for i in planned.items if "feature" in str(i.node.address)]

@@ -88,10 +88,12 @@ def test_a_model_that_a_search_found_better_settings_for_says_so() -> None:
     searched = own.model_copy(update={"attributes": {"search": {"values": {"model.width": 64}}}})
     won = Winner("p-study-1", 4, "0" * 64, {"model.width": 64}, receipt("r1"))
     other = replace(won, trial=5, values={"model.width": 96})
-    by = "it is trained by the winner of a search: trial"
+    by = "it is trained with the settings of a search's winner: trial"
     assert model(own, "c2", won) == f"{by} 4 of p-study-1"
     assert model(searched, "c2", other) == f"{by} 5 of p-study-1"
-    assert model(searched, "c2", None).startswith("it is trained by its spec's own settings again")
+    assert model(searched, "c2", None).startswith(
+        "it is trained with its spec's own settings again"
+    )
     assert (
         model(searched, "c2", won)
         == model(own, "c2", None)
@@ -112,7 +114,7 @@ def test_work_done_afresh_stands_until_it_is_asked_for_afresh_again() -> None:
     )
     assert due(nodes(), {**RECORDS, TABLE: salted}) == {}
     again = [Node(TABLE, "c2", (RAW,), salt="other")]
-    assert due(again, {**RECORDS, TABLE: salted}) == {"validated_table": "asked for afresh"}
+    assert due(again, {**RECORDS, TABLE: salted}) == {"validated_table": "asked for again"}
 
 
 def test_the_summary_says_what_is_skipped_and_why() -> None:

@@ -68,7 +68,7 @@ def test_nobody_is_let_in_without_a_token_and_a_reader_changes_nothing(api: Api)
 
 
 def test_it_does_not_start_where_nobody_could_ask(released: World) -> None:
-    assert "The API could answer nobody" in released.cli("ops", "api", code=1)
+    assert "The API could not answer anyone" in released.cli("ops", "api", code=1)
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -165,11 +165,11 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
     for body, said in (
         (b"{", "line 1"),
         (b"\xff", "UTF-8"),
-        (b'{"pipeline_id": "irises", "pipeline_id": "tulips"}', "stands twice"),
-        (b'{"pipeline_id": "\\ud800"}', "half a sign"),
+        (b'{"pipeline_id": "irises", "pipeline_id": "tulips"}', "is there twice"),
+        (b'{"pipeline_id": "\\ud800"}', "half a character"),
         (b'{"config": ' + b"[" * 5000 + b"]" * 5000 + b"}", "deep"),
         (b'{"config": ' + b"9" * 5000 + b"}", "thousands of digits; write it shorter"),
-        (b'{"stage": "\xc2\xab", "stage": ""}', "stands twice: on line 1; keep"),
+        (b'{"stage": "\xc2\xab", "stage": ""}', "is there twice: on line 1; keep"),
     ):
         status, answer = api.ask(RUNS, body)
         assert (status, answer.keys()) == (400, {"error", "problems"})

@@ -58,7 +58,7 @@ def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> No
             return answer.status_code, answer.json()
 
         status, said = archive(A)
-        assert (status, "only staging and canary can be left" in said["error"]) == (409, True)
+        assert (status, "a model can leave only staging and canary" in said["error"]) == (409, True)
         for model in (B, C):
             assert (archive(model)[1]["status"], archive(model)[1]["status"]) == (
                 "moved",

@@ -141,7 +141,7 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     line = ledger(world)[-1]
     assert line.decision and line.decision.canary and not line.decision.passed
     assert line.decision.evidence.champion == before["production"]
-    assert "stands refused" in world.cli("release", "promote", "deliveries", code=3)
+    assert "remains refused" in world.cli("release", "promote", "deliveries", code=3)
     (request,) = landing(world).run_requests or ()
     assert request.job_name == "deliveries__refresh", "a refused canary holds nobody up"
     refused = json.loads(world.cli("status", "deliveries", "--json"))["canary"]
@@ -191,7 +191,7 @@ def test_a_canary_that_lost_on_what_it_was_served_stays_until_its_traffic_says_o
     ]
     assert line.decision.gates[0].passed, "the comparison alone would have let it through"
     assert stages(ledger(world)) == before
-    assert "stands refused" in world.cli("release", "promote", "deliveries", code=3)
+    assert "remains refused" in world.cli("release", "promote", "deliveries", code=3)
     served(world, before["canary"], before["production"], worse=-0.01)
     world.cli("release", "promote", "deliveries")
     assert stages(ledger(world))["production"] == before["canary"]

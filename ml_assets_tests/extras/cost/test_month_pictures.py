@@ -20,7 +20,7 @@ def columns(svg: str) -> dict[str, int]:
 def test_each_part_is_a_colour_of_its_own_and_a_month_without_it_has_none() -> None:
     time, cost = machine_pictures([JANUARY, NOTHING, MARCH])
     assert columns(time.svg) == {"three": 2, "warn": 1, "plain": 1}
-    assert columns(cost.svg) == {"three": 2, "warn": 1}, "nobody pays for what is queued"
+    assert columns(cost.svg) == {"three": 2, "warn": 1}, "time in a queue costs nothing"
     assert time.words == "8 node-hours: 62.5% useful, 12.5% stalled, 25.0% queued."
     assert cost.words == "12.00: 83.3% useful, 16.7% stalled."
     for one in (time, cost):

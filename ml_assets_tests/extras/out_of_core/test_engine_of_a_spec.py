@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.errors import SpecError
 from ml_assets.graph.code_version import code_version_of
+from ml_assets.spec.features import TableSpec
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets_tests.worlds import deliveries
@@ -77,6 +79,31 @@ def test_check_refuses_a_function_of_polars_alone(world: World) -> None:
     assert "features.engine" in said and "is one of polars alone. Decorate it with portable" in said
     write_portable(world)
     world.cli("check", "deliveries")
+
+
+def test_check_tries_the_function_on_its_engine(world: World) -> None:
+    """Frames of polars can do more than those of an engine: a run would have ended there."""
+    write_portable(world)
+    file = world.pipelines / "deliveries" / "features.py"
+    text = file.read_text()
+    beginning = text.index("    return ", text.index("def build("))
+    counts = "    assert len(tables['orders']) >= 0\n"
+    file.write_text(f"{text[:beginning]}{counts}{text[beginning:]}")
+    ask(world, "")
+    world.cli("check", "deliveries")
+    ask(world, ENGINE)
+    said = world.cli("check", "deliveries", code=1)
+    assert "features.engine" in said and "tried on tables without rows" in said
+    assert "has no len()" in said
+
+
+def test_the_only_engine_is_named_as_one_and_a_table_has_none(world: World) -> None:
+    with pytest.raises(SpecError, match="remedy: use 'duckdb'"):
+        ask(world, ENGINE.replace("duckdb", "duck"))
+    with pytest.raises(ValueError, match="polars makes it, in memory"):
+        TableSpec.model_validate(
+            {"function": "f.py:t", "reads": ["orders"], "key": ["a"], "engine": {"kind": "duckdb"}}
+        )
 
 
 @pytest.mark.daemon

@@ -65,7 +65,7 @@ def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(o
     assert own.status("irises")["release"]["recalled"] is None
     said = own.cli("data", "recall", bad[:10], "--author", "ann", "--reason", "the scale was off")
     assert "production of irises is model" in said
-    assert "mend the source first; then: ml-assets run irises" in said
+    assert "repair the source first; then: ml-assets run irises" in said
     flowers = str(own.sources / "irises.csv")
     for refused in (
         ("data", "read", "irises/feature_set"),

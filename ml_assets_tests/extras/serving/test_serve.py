@@ -101,12 +101,12 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
             "«'wide'» is not float64",
         ),
         ("/predict", {"rows": []}, 400, "is empty"),
-        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, "half a sign"),
+        ("/predict", {"rows": [{**MEASURES, "petal\ud800": 1}]}, 400, "half a character"),
         ("/v2/models/irises/infer", {**INFER, "id": 123}, 400, "'id' a text"),
         ("/predict", {"rows": [{f"c{n}": 1} for n in range(64)]}, 400, "«'c0'»"),
         ("/predict", {"rows": [{f"c{n}": 1 for n in range(4000)}]}, 413, "send the model's"),
         ("/predict", [MEASURES], 400, 'Send {"rows"'),
-        ("/predict", b"{", 400, "no JSON"),
+        ("/predict", b"{", 400, "not JSON"),
         ("/predict", {"entities": [{"flower": 1}]}, 400, "serves no features online"),
         ("/predict", many, 413, "65 rows at once, 64 are taken"),
         ("/predict", b" " * (5 << 20), 413, "more than 4,194,304 bytes"),
@@ -258,7 +258,7 @@ def test_a_model_that_answers_its_golden_vectors_otherwise_serves_nobody(
     there = replace(released, extra={**released.extra, "PYTHONPATH": str(tmp_path)})
     (port,) = free_ports(1)
     said = there.cli("serve", "irises", "--port", str(port), code=1)
-    assert "does not say of its golden vectors what the program that judged it says" in said
+    assert "does not predict its golden vectors as the program that judged it did" in said
 
 
 def test_no_torch_is_in_the_server(irises: Serving) -> None:

@@ -23,7 +23,7 @@ from ml_assets_tests.worlds.iris_pods import IMAGE, between_two_saves, over_two_
 from ml_assets_tests.worlds.world import World
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]  # walks, each program in a pod
-INTERRUPTED = "interrupted: what was made stays; run again to go on\n"
+INTERRUPTED = "interrupted: what was made is kept; run again to continue\n"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def test_a_fresh_training_whose_command_is_killed_is_followed_by_the_next_comman
         killed.ends(-signal.SIGKILL)
         (job,) = home.trainings()
         after = begin(home.world, "run", "irises")
-        until_said(after, "the fresh training that was interrupted goes on")
+        until_said(after, "the fresh training that was interrupted continues")
     said = after.ends()
     assert "trains for irises, too" not in said
     assert home.trainings() == {job} and home.left() == [], "none was begun beside it"

@@ -69,7 +69,7 @@ def test_a_file_that_is_no_configuration_says_so(kubeconfig, text):
 
 def test_a_broken_file_shows_no_line_of_itself(kubeconfig):
     broken = "users:\n- user: {token: s3cr3t\n"
-    with pytest.raises(SettingsError, match=r"no YAML \(line \d") as refused:
+    with pytest.raises(SettingsError, match=r"not YAML \(line \d") as refused:
         connect(kubeconfig(broken))
     assert "s3cr3t" not in str(refused.value)
 

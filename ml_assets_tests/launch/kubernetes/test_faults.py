@@ -184,7 +184,7 @@ def test_a_cluster_that_no_longer_lets_us_see_costs_the_follower_and_not_the_job
 
     thread = threading.Thread(target=forbid)
     thread.start()
-    with pytest.raises(ClusterAway, match="What runs in the cluster goes on"):
+    with pytest.raises(ClusterAway, match="What runs in the cluster continues"):
         stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), stage.events.append)
     thread.join()
     server.faults.clear()

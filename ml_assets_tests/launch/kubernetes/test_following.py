@@ -137,7 +137,7 @@ def test_a_store_that_is_away_is_no_stall_nor_is_what_comes_late_after_it(follow
     assert "still followed" in followed.events
     assert over.noticed is not None and "last heard of: rank 0 at step 2" in over.noticed
     (warning,) = [e.message for e in followed.events if "store" in str(e)]
-    assert "The object store is away; the training goes on" in warning
+    assert "The object store does not answer; the training continues" in warning
 
 
 def test_a_registry_that_is_away_is_told_of_every_minute(tmp_path, cluster, monkeypatch):

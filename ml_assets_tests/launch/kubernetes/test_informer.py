@@ -155,7 +155,7 @@ def test_a_refusal_that_lasts_is_told_and_ends_nothing_that_runs(status):
         return ApiException(status=status) if now > 100 else None
 
     cluster = Simulated(pod_json(0), fault=refused)
-    with pytest.raises(ClusterAway, match=rf"{status}.*15 minutes.*goes on"):
+    with pytest.raises(ClusterAway, match=rf"{status}.*15 minutes.*continues"):
         follow(cluster, 4 * HOUR)
     assert REFUSED_SECONDS < cluster.now < HOUR
 

@@ -87,7 +87,7 @@ def test_two_pipelines_never_share_a_label(one: str, two: str) -> None:
     ],
 )
 def test_what_is_no_session_names_nothing(session: str) -> None:
-    with pytest.raises(ValueError, match="is no session's name"):
+    with pytest.raises(ValueError, match="is not the name of a session"):
         slug_of(session)
 
 

@@ -79,7 +79,7 @@ class Server:
         UNREACHABLE,
         SILENT,
         ConfigException("Token file exists but empty."),
-        json.JSONDecodeError("no JSON", "<html>", 0),
+        json.JSONDecodeError("not JSON", "<html>", 0),
         answer(409, "Conflict", "Operation cannot be fulfilled on resourcequotas"),
     ],
     ids=lambda error: f"{type(error).__name__} {getattr(error, 'status', '')}",

@@ -57,7 +57,11 @@ def test_what_the_commands_wrote_is_a_possible_story(story):
         (4, {"model": A}, "line 4: model aaaaaaaaaaaa is moved to production, where it was"),
         (4, {"decided_by": 1}, "line 4: it rests on line 1; what counted then was line 3"),
         (5, {"model": C}, "line 5: it goes back to cccccccccccc, which never was released to"),
-        (7, {"overrides": 3}, "line 7: line 3, which it overrides, is no decision on its model"),
+        (
+            7,
+            {"overrides": 3},
+            "line 7: line 3, which it overrides, is not an earlier decision",
+        ),
         (8, {"decided_by": 6}, "line 8: it rests on line 6; what counted then was line 7"),
         (4, {"seq": 9}, "line 9: it is the 4. line: a line is lost, or there twice"),
     ],

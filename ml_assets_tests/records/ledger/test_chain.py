@@ -163,7 +163,7 @@ def test_a_stray_file_is_refused(store):
         work.put_bytes(f"ledger/{PIPELINE}/notes.txt", b"hello")
         work.commit("stray", {})
         work.publish()
-    with pytest.raises(StorageError, match=r"notes\.txt is no line of a ledger"):
+    with pytest.raises(StorageError, match=r"notes\.txt is not a line of a ledger"):
         read(store, PIPELINE)
 
 

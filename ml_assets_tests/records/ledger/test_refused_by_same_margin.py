@@ -32,8 +32,9 @@ def test_three_models_in_a_row_are_told_with_the_bound_that_all_would_keep(store
     assert found
     assert found.gate == "champion"
     assert found.said == (
-        "it refused the last 3 models by the same bound, 0.01. Held to 0.034, 3 of them would have"
-        f" passed. See what else that changes: ml-assets release what-if {PIPELINE} --gate champion"
+        "it refused the last 3 models by the same bound, 0.01. With the bound 0.034, 3 of them"
+        " would have passed. See what else that changes:"
+        f" ml-assets release what-if {PIPELINE} --gate champion"
         " --bound 0.034"
     )
 
@@ -60,7 +61,7 @@ def test_a_higher_metric_has_its_bound_below_zero(store):
         refused(store, model, value, bound=-0.01)
     found = told(store)
     assert found
-    assert "Held to -0.031, 3 of them would have passed." in found.said
+    assert "With the bound -0.031, 3 of them would have passed." in found.said
 
 
 def test_who_failed_another_gate_too_would_not_have_passed(store):
@@ -85,7 +86,7 @@ def test_a_better_model_that_too_few_rows_refuse_is_told_what_can_be_done(store)
     found = advised(store, MARGIN, -0.0136, 0.1, 0.066)
     assert found and found.gate == "champion"
     assert "Hold out more of them (split.holdout)" in found.said
-    assert "until then the champion stands" in found.said.lower()
+    assert "until then the champion stays" in found.said.lower()
     assert advised(store, MARGIN, -0.0136, -0.01, 0.066, passed=True) is None
     assert advised(store, MARGIN, 0.08, 0.1, 0.066) is None, "it is worse by more than the margin"
     higher = AgainstChampion(kind="champion", margin=0.01, metric="auc")
@@ -106,5 +107,5 @@ def test_gates_that_were_declared_otherwise_at_the_last_decision_are_told(store)
     assert seq == decided[-1]
     assert told[seq] == (
         f"the gates were declared otherwise when line {decided[-2]} decided on this model:"
-        " champion held to 0.069 then, to 0.15 now"
+        " champion had the bound 0.069 then, 0.15 now"
     )

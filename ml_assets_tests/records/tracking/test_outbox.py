@@ -86,11 +86,11 @@ def entry(pipeline: str, session: str = "5e" * 32) -> OutboxEntry:
 def test_training_ends_well_though_mlflow_died_and_the_next_run_delivers_every_point_once(
     world: World, server: MlflowProcess, bereft: str
 ) -> None:
-    assert "MLflow lacks what this training told; the next run delivers it" in bereft
+    assert "MLflow lacks events of this training; the next run delivers them" in bereft
     assert (world.root / "state" / "mlflow_outbox").is_dir()
     server.start()
     again = world.cli(*THROUGH)
-    assert "MLflow was told what it lacked of irises-train-" in again
+    assert "MLflow received what it lacked of irises-train-" in again
     assert "make  " not in again, "nothing is trained again for it"
     client = MlflowClient(server.uri)
     experiment = client.get_experiment_by_name("irises")
@@ -160,17 +160,18 @@ def test_what_is_owed_of_a_session_that_was_collected_is_forgotten(tmp_path: Pat
 
 def test_no_draft_of_a_note_is_left_by_a_disk_that_refuses_it_or_by_a_kill(tmp_path: Path) -> None:
     outbox, folder = Outbox(tmp_path, tmp_path / "sessions"), tmp_path / "mlflow_outbox"
+    note = entry("gone")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            outbox.note(entry("gone"))
+            outbox.note(note)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [*folder.iterdir()] == []
-    outbox.note(entry("gone"))
-    (folder / ".gone.json.0123").write_bytes(b"half")
-    outbox.forget("gone")
+    outbox.note(note)
+    (folder / f".{note.session}.json.0123").write_bytes(b"half")
+    outbox.forget(note.session)
     assert [*folder.iterdir()] == []
 
 

@@ -54,7 +54,7 @@ def listener() -> Iterator[Listener]:
 
 
 def action(*events: str, url: str = "", branches: str = "", name: str = "check") -> str:
-    """An action file with one webhook, or one Lua hook where there is no URL."""
+    """An action file with one webhook, or one Lua hook where there is not a URL."""
     where = f"\n    branches: [{branches}]" if branches else ""
     hook = f"webhook\n    properties:\n      url: {url}" if url else "lua"
     on = "".join(f"  {event}:{where}\n" for event in events)

@@ -124,7 +124,7 @@ class Classified:
         return self._row_values()[:, 0]
 
     def units(self, of_rows: np.ndarray) -> np.ndarray:
-        """What is said of each row, of each thing that has a loss: the row itself."""
+        """Return what is said of each row, of each thing that has a loss: the row itself."""
         return of_rows
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:

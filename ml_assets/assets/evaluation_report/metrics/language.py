@@ -13,7 +13,7 @@ from ml_assets.spec.gates import MetricName
 
 @dataclass(frozen=True)
 class Coded:
-    """What each text takes."""
+    """Holds what each text takes."""
 
     bits: np.ndarray
     """[n]."""
@@ -31,8 +31,8 @@ class Coded:
         wrong = int((~np.isfinite(nats) | (nats < 0)).sum())
         if wrong:
             raise EvidenceError(
-                f"{wrong} of {counted(len(nats), 'text')} take a number of nats that is none; the"
-                " model cannot be judged: train it again with a lower learning_rate"
+                f"{wrong} of {counted(len(nats), 'text')} take a number of nats that is not "
+                "valid; the model cannot be judged: train it again with a lower learning_rate"
             )
         return cls(nats / log(2), np.asarray(truth.labels, dtype=np.float64))
 
@@ -46,7 +46,7 @@ class Coded:
         return self.bits / np.maximum(self.bytes, 1)
 
     def units(self, of_rows: np.ndarray) -> np.ndarray:
-        """What is said of each row: a text is a row."""
+        """Return what is said of each row: a text is a row."""
         return of_rows
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:

@@ -74,7 +74,7 @@ class Ranked:
         return 1 - self.ndcg
 
     def units(self, of_rows: np.ndarray) -> np.ndarray:
-        """What is said of each row, of each query: as of its first row."""
+        """Return what is said of each row, of each query: as of its first row."""
         return of_rows[self.first_row]
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:
@@ -84,7 +84,7 @@ class Ranked:
 
 
 def ranking(truth: Truth, predictions: np.ndarray, days: np.ndarray | None) -> Ranking:
-    """How the queries were ranked, by day and by position.
+    """Return how the queries were ranked, by day and by position.
 
     Args:
         days: [n] the local day of each row, in days since 1970; None: not told by day.

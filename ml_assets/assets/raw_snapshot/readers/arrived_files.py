@@ -44,7 +44,7 @@ _RACY_NS = 2_000_000_000
 
 @dataclass(frozen=True)
 class Looked:
-    """What one look found."""
+    """Holds what one look found."""
 
     keys: tuple[Key, ...]
     """Partitions that are there and whole, in order; None: the table, where it is read whole."""
@@ -171,8 +171,8 @@ def _why_not_whole(
         return ""
     if since is not None and since >= now:
         return (
-            f"{_newest(listing)} changed less than a minute ago and was not like this at the last"
-            " look; the next look tells whether it is still being written"
+            f"{_newest(listing)} changed less than a minute ago and since the last check; the "
+            "next check shows whether it is still being written"
         )
     fresh = [f for f in listing.files if now - _time(f.modified_ns) < QUIET]
     return next(filter(None, (_unfinished(folder, source, found) for found in fresh)), "")

@@ -104,7 +104,7 @@ def decode(content: bytes, where: str, dialect: Dialect = COMMAS) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise SourceError(
             f"{where}, line {line}: byte 0x{content[error.start]:02x} is not {encoding.upper()}."
-            " Write the file in UTF-8, or say what it is in by 'dialect' of its source, such as"
+            " Write the file in UTF-8, or state its encoding in 'dialect' of its source, such as"
             " dialect: {encoding: cp1252}."
         ) from error
 
@@ -136,7 +136,7 @@ def _check_widths(text: str, width: int, where: str, dialect: Dialect) -> None:
                 raise SourceError(
                     f"{where}, line {line}: {counted(len(record), 'field')}, but the header has"
                     f" {width}. Was the file cut off, or does a field hold an unquoted"
-                    f" {_sign(dialect)}? Deliver it again, whole."
+                    f" {_sign(dialect)}? Deliver the complete file again."
                 )
     except csv.Error as error:
         said = f"{where} is not CSV: {quoted(error)}. Look for an unclosed quote."

@@ -12,8 +12,8 @@ from ml_assets.spec.sources import EventsSource, FilesSource
 
 PathSource = FilesSource | EventsSource
 EMPTY = (
-    "A partition or table without rows is taken for a fault at its origin, not for data: deliver"
-    " the file again."
+    "A partition or table without rows is treated as a fault of its origin, not as data: deliver "
+    "the file again."
 )
 
 

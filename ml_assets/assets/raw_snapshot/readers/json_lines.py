@@ -199,7 +199,7 @@ def _check_again(again: pl.DataFrame, taken: pl.DataFrame, offset: str, where: s
     other = next((number for number, (one, two) in enumerate(rows) if one != two), None)
     if other is not None:
         raise SourceError(
-            f"{where} brings offset {again[offset][other]} again with another content. An event is"
+            f"{where} repeats offset {again[offset][other]} with other content. An event is"
             " never changed: append one that corrects it."
         )
 

@@ -71,8 +71,8 @@ def read_lake(name: str, source: LakeSource, root: Path, window: PartitionWindow
     rows = table.rows(window)
     if not rows.num_rows:
         raise SourceError(
-            f"{title} has no rows. A partition or table without rows is taken for a fault at its"
-            " origin, not for data: load it, or ask for a partition that is there."
+            f"{title} has no rows. A partition or table without rows is treated as a fault of its "
+            "origin, not as data: load it, or ask for a partition that is there."
         )
     frame = from_typed(frame_of(rows), source.columns, title)
     return Reading(frame, _receipt(table, source, frame, window))

@@ -160,7 +160,7 @@ class _Walk:
 
 
 def leads_out(name: str, place: Path | str, root: Path) -> str:
-    """What is wrong with a link that leads out of the root; empty where it does not."""
+    """Return what is wrong with a link that leads out of the root; empty where it does not."""
     try:
         if Path(place).resolve().is_relative_to(root.resolve()):
             return ""
@@ -184,7 +184,7 @@ def _found(path: str, state: os.stat_result) -> ListedFile:
 
 
 def odd_text(name: str, path: str) -> str:
-    """What is wrong with a name that is not plain text; empty where nothing is."""
+    """Return what is wrong with a name that is not plain text; empty where nothing is."""
     if path.isascii() and path.isprintable():
         return ""
     try:
@@ -200,7 +200,7 @@ def odd_text(name: str, path: str) -> str:
 
 
 def odd_key(name: str, key: str) -> str:
-    """What is wrong with the name of an object that is no path below its prefix."""
+    """Return what is wrong with the name of an object that is no path below its prefix."""
     if any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key:
         return (
             f"{name}: the object {key!r} has a name that leads elsewhere as a path. Rename it at"

@@ -39,7 +39,7 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class Known:
-    """What is remembered of a place that is looked at in turn."""
+    """Holds what is remembered of a place that is looked at in turn."""
 
     turn: int
     """Larger than that of any place that was looked at before."""
@@ -89,7 +89,7 @@ class Seen:
         self._do(lambda database: database.executemany(_PASS, passed))
 
     def known(self, places: Iterable[str]) -> dict[str, Known]:
-        """What is remembered of those of the places whose turn has come once."""
+        """Return what is remembered of those of the places whose turn has come once."""
 
         def recall(database: sqlite3.Connection) -> dict[str, Known]:
             rows = {place: database.execute(_KNOWN, (place,)).fetchone() for place in places}

@@ -62,7 +62,7 @@ def read_parquet(content: bytes, where: str, declared: Columns | None = None) ->
     except (*_ARROW_ERRORS, pa.ArrowException, pl.exceptions.PolarsError) as error:
         said = quoted((str(error).splitlines() or [type(error).__name__])[0])
         raise SourceError(
-            f"{where} is not a whole Parquet file: {said}. Deliver it again."
+            f"{where} is not a complete Parquet file: {said}. Deliver it again."
         ) from error
 
 

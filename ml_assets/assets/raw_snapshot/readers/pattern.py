@@ -69,13 +69,13 @@ class Pattern:
 
     @cached_property
     def repeats(self) -> bool:
-        """Whether a field comes twice: its parts alone do not tell what matches."""
+        """Return whether a field comes twice: its parts alone do not tell what matches."""
         named = fields_in(self.path)
         return len(named) > len(set(named))
 
     @property
     def prefix(self) -> str:
-        """What every path begins with, up to the first field or wildcard."""
+        """Return what every path begins with, up to the first field or wildcard."""
         return _WILD.split(self.below, maxsplit=1)[0]
 
     @property

@@ -84,9 +84,9 @@ class Folder:
             ) from error
         if not same:
             raise SourceError(
-                f"{self.name}: {file} changed while it was read: it is still being written. Try"
-                " again when it is whole; write it under a name that begins with a dot, and rename"
-                " it at the end."
+                f"{self.name}: {file} changed while it was read: it is still being written. Try "
+                "again when it is complete; write it under a name that begins with a dot, and "
+                "rename it at the end."
             )
 
     def opened(self, found: ListedFile) -> BinaryIO:
@@ -198,11 +198,11 @@ def unpacked(content: bytes, path: str, where: str) -> bytes:
                 parts.append(part)
     except EOFError as error:
         raise SourceError(
-            f"{where} is cut off: its gzip does not end. Deliver it again, whole."
+            f"{where} is cut off: its gzip does not end. Deliver the complete file again."
         ) from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise SourceError(
-            f"{where} is not whole gzip: {quoted(error)}. Deliver it again."
+            f"{where} is not complete gzip: {quoted(error)}. Deliver it again."
         ) from error
     return b"".join(parts)
 
@@ -223,8 +223,8 @@ def newest_version(name: str, pattern: Pattern, root: Path, partition: str) -> s
         path = place.title(pattern.below)
         first = f"; the first one is of {min(found)}" if found else ""
         raise SourceError(
-            f"{name} [{partition}]: no version of {path} was known by then{first}. A partition"
-            " never uses a later one: deliver the version that was in force, named by its date."
+            f"{name} [{partition}]: no version of {path} was known by then{first}. A partition "
+            "never uses a later one: deliver the version that was valid then, named by its date."
         )
     return known
 
@@ -243,7 +243,7 @@ def version_of(name: str, pattern: Pattern, path: str) -> str:
     version = (pattern.fields(path) or {})[VERSION_FIELD[1:-1]]
     if not _DATE.fullmatch(version):
         raise SourceError(
-            f"{name}: {path} is no version of the table: {version!r} is not a date, written"
-            " 2013-01-31, from which on it is in force. Rename the file, or move it away."
+            f"{name}: {path} is not a version of the table: {version!r} is not a date such as"
+            " 2013-01-31, the day from which it is valid. Rename the file, or move it away."
         )
     return version

@@ -60,8 +60,8 @@ def receipt_of(
 
 
 def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:
-    """Where a source lies, absolute, without user and password: of a database with what leads its
-    driver elsewhere, of a bucket with server and region."""
+    """Return where a source lies, absolute, without user and password: of a database with what
+    leads its driver elsewhere, of a bucket with server and region."""
     if source.kind == "sql":
         return f"{database_place(sql_url(source.connection))} {source.table}"
     if source.kind == "iceberg":
@@ -89,7 +89,7 @@ def look(
     seen: Seen | None = None,
     now: datetime | None = None,
 ) -> Looked:
-    """What a source holds: which partitions are whole, and the receipt of each.
+    """Return what a source holds: which partitions are whole, and the receipt of each.
 
     Args:
         partitions: those that are asked about; None exactly where ``source.partitioned`` is false.

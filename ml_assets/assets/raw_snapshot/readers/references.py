@@ -85,7 +85,7 @@ class ReferredFiles:
         found = find_local(self._root, path)
         if found is not None and found.etag == etag:
             return found
-        said = "is not there any more" if found is None else "is another one now"
+        said = "is no longer there" if found is None else "has other content now"
         raise SourceError(
             f"{self._name}: {self._root / path} {said}: its etag was {etag!r} when its table was"
             " made. Deliver that file again, or materialize raw_snapshot again."

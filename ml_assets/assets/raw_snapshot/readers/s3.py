@@ -36,7 +36,7 @@ _LEADING = (
 # what S3 answers -> what it means, and what to do
 _REFUSALS = CREDENTIAL_REFUSALS | {
     "NoSuchBucket": ("there is no such bucket", "Correct 'path' of this source in defs.yaml."),
-    "NoSuchKey": ("it was taken away meanwhile", "Deliver it again."),
+    "NoSuchKey": ("it was removed meanwhile", "Deliver it again."),
     "PreconditionFailed": ("it was replaced meanwhile", "Try again."),
     "AccessDenied": ("access is denied", "Allow these credentials to list and read there."),
     "403": ("access is denied", "Allow these credentials to list and read there."),

@@ -64,8 +64,8 @@ def read_sql(
     if not rows:
         span = f" with {_span(source, window)}" if window else ""
         raise SourceError(
-            f"{title} has no rows{span}. A partition or table without rows is taken for a fault at"
-            " its origin, not for data: load it, or ask for a partition that is there."
+            f"{title} has no rows{span}. A partition or table without rows is treated as a fault "
+            "of its origin, not as data: load it, or ask for a partition that is there."
         )
     frame = _frame(rows, source, title)
     _check_range(frame, source, window, title)

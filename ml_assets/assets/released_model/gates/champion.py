@@ -42,7 +42,7 @@ def while_recalled(gate: AgainstChampion | Slices, model: str) -> GateResult:
 def without_comparison(
     gate: AgainstChampion | Slices, report: EvaluationReport, now: str | None, limit: float | None
 ) -> GateResult | ChampionComparison:
-    """What a gate says where there is nothing to compare with; else the comparison."""
+    """Return what a gate says where there is nothing to compare with; else the comparison."""
     seen = report.champion
     if now is not None and now == report.model:
         return result(gate.name, True, None, limit, "this model is the champion itself")

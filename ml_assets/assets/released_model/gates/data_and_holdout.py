@@ -55,7 +55,7 @@ def holdout_budget(
     beside = f"; of {counted(use.unknown, 'older model')} it is not known" if use.unknown else ""
     said = "within" if fine else "past"
     reason = (
-        f"it is model {number} that is judged by rows of this holdout{span}, {said} the budget of"
+        f"this is model {number} that is judged by rows of this holdout{span}, {said} the budget of"
         f" {gate.at_most}{beside}"
     )
     if not fine:
@@ -64,11 +64,11 @@ def holdout_budget(
 
 
 def made_elsewhere(release: ReleaseSpec) -> GateResult:
-    """What is asked of a model that was made elsewhere: it may have been trained on the holdout, so
-    rows that come later have to speak for it, or a person."""
+    """Return what is asked of a model that was made elsewhere: it may have been trained on the
+    holdout, so rows that come later have to speak for it, or a person."""
     fine = release.canary != "none"
-    reason = "nobody here knows which rows the model was trained on: " + (
-        "rows that came after it was judged decide, because it is in canary"
+    reason = "it is not known which rows the model was trained on: " + (
+        "because it is in canary, rows that came after it was judged decide"
         if fine
         else "the holdout may be among them. Ask for evidence from later rows (release.canary), or"
         " take responsibility: ml-assets release override"

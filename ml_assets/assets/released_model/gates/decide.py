@@ -1,4 +1,4 @@
-"""Whether a model may be released: a pure function of the policy and the evidence.
+"""Decides whether a model may be released, as a pure function of the policy and the evidence.
 
 It fails closed. What is missing, not finite or not understood fails its gate; no gate is no pass.
 """
@@ -39,7 +39,7 @@ from ml_assets.spec.records import Audited, EvaluationReport, GateResult, Holdou
 
 @dataclass(frozen=True)
 class Beside:
-    """What is known beside the report; what is not known fails the gate that needs it."""
+    """Holds what is known beside the report; what is not known fails the gate that needs it."""
 
     champion: str | None = None
     """Digest of the model that holds the stage now, as the ledger has it. Where it is given, a

@@ -21,7 +21,7 @@ class HeldValue:
 
 
 def missing_origins(report: EvaluationReport) -> str:
-    """Why there are fewer origins than were asked for; empty where all are there."""
+    """Return why there are fewer origins than were asked for; empty where all are there."""
     return report.origins.missing if report.origins else ""
 
 
@@ -158,7 +158,7 @@ def leak_alarm(gate: LeakAlarm, report: EvaluationReport) -> GateResult:
         return absent(gate.name, gate.metric, gate.bound)
     fine = value < gate.bound if HIGHER_IS_BETTER[gate.metric] else value > gate.bound
     if fine:
-        reason = f"{gate.metric} is {value:.4f}, on the believable side of {gate.bound:.4f}"
+        reason = f"{gate.metric} is {value:.4f}, within the believable bound {gate.bound:.4f}"
     else:
         reason = (
             f"{gate.metric} is {value:.4f}, past {gate.bound:.4f}: too good to be true."

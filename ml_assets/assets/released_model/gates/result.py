@@ -1,4 +1,4 @@
-"""How a gate says what it found; what is missing or not a number fails."""
+"""The result of a gate; a value that is missing or not a number fails."""
 
 from math import isfinite
 
@@ -14,7 +14,7 @@ def result(
     reason: str,
     interval: Interval | None = None,
 ) -> GateResult:
-    """What a gate says of a value that was held to a bound.
+    """Return what a gate says of a value that was held to a bound.
 
     Args:
         interval: of what was estimated; left out where an end of it is no number.
@@ -31,7 +31,7 @@ def refused(name: str, bound: float | None, why: str) -> GateResult:
 
 
 def finite(interval: Interval) -> bool:
-    """Whether all of it are numbers."""
+    """Return whether all of it are numbers."""
     return all(isfinite(end) for end in (interval.value, interval.low, interval.high))
 
 

@@ -46,7 +46,7 @@ _MEASURES = {
 
 
 def calibration(gate: Calibrated, report: EvaluationReport) -> GateResult:
-    """How far the measure may be from that of a calibrated model."""
+    """Return how far the measure may be from that of a calibrated model."""
     what, ideal = _MEASURES[gate.measure]
     found = report.estimates.get(gate.name, ())
     seen = found[0].interval if found else None
@@ -79,9 +79,7 @@ def _worst(
     """
     found = report.estimates.get(name, ())
     if not found:
-        return refused(
-            name, limit, "there is nothing to judge: no part of the rows is large enough"
-        )
+        return refused(name, limit, "no part of the rows is large enough to judge")
     unknown = [one for one in found if one.interval is None or not finite(one.interval)]
     if unknown:
         about = named(unknown[0].about)

@@ -63,7 +63,7 @@ class Job:
 
     @property
     def done(self) -> bool:
-        """Whether it came to a whole result."""
+        """Return whether it came to a whole result."""
         return any(use.usage.end == "done" for use in self.uses)
 
     @property

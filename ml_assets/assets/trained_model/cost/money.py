@@ -10,7 +10,7 @@ GB = 10**9
 
 
 def of_time(node_time: int, node_hour: Decimal | None) -> Fraction | None:
-    """What machines cost for a time.
+    """Return what machines cost for a time.
 
     Args:
         node_time: microseconds times machines.
@@ -20,7 +20,7 @@ def of_time(node_time: int, node_hour: Decimal | None) -> Fraction | None:
 
 
 def of_bytes(count: int, gb: Decimal | None) -> Fraction | None:
-    """What bytes cost, by the price of a GB; None: not known."""
+    """Return what bytes cost, by the price of a GB; None: not known."""
     return None if gb is None else Fraction(count) * Fraction(gb) / GB
 
 

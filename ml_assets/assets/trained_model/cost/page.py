@@ -41,8 +41,8 @@ def table(uses: Sequence[Use]) -> Table:
     time = sum(parts.values())
     rows = [_row(part, parts[part], time, uses) for part in PARTS if parts[part]]
     words = (
-        "Time of machines from asking for them to their end, over all attempts of the session."
-        " Nobody pays for what is queued."
+        "Time of machines from the request to their end, over all attempts of the session. Time "
+        "in a queue costs nothing."
     )
     return Table("What the machines were used for", words, ["", "time", "share", "cost"], rows)
 

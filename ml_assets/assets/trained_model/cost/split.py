@@ -45,7 +45,7 @@ def node_time(usage: AttemptUsage) -> int:
 
 
 def split_session(attempts: Sequence[AttemptUsage], standing: Standing) -> list[dict[Part, int]]:
-    """What each attempt of one session was used for.
+    """Return what each attempt of one session was used for.
 
     Args:
         attempts: all that are known, oldest first.

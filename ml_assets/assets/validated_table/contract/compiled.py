@@ -49,7 +49,7 @@ _COLUMNS_A_PASS = 2
 
 @dataclass(frozen=True)
 class Audit:
-    """What may be published of a table, what is kept back, and why.
+    """Holds what may be published of a table, what is kept back, and why.
 
     The verdicts are there at once. The rows are read, and parted, when they are asked for.
     """
@@ -63,7 +63,7 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether ``clean`` may be published."""
+        """Return whether ``clean`` may be published."""
         return not self._failed
 
     @property
@@ -243,7 +243,7 @@ def _result(rule: RowRule | WholeRule, seen: Mapping[str, Any]) -> ExpectationRe
 
 
 def no_repeats(rows: pl.LazyFrame, key: Sequence[pl.Expr]) -> bool:
-    """Whether it is certain that no two rows have equal keys; two nulls are equal here.
+    """Return whether it is certain that no two rows have equal keys; two nulls are equal here.
 
     A proof is cheaper than counting the rows of each key; without one they have to be counted.
     Tables of the store are sorted by their keys, so the first proof is nearly always enough.

@@ -24,7 +24,7 @@ _KEYS = {
 
 
 def condition_mistakes(condition: object) -> list[str]:
-    """What is wrong with a row condition, one sentence each."""
+    """Return what is wrong with a row condition, one sentence each."""
     if isinstance(condition, str):
         return [
             f"row_condition is the text {condition!r}, which Great Expectations gave up in 1.9; an"

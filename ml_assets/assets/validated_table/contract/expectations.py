@@ -45,7 +45,7 @@ _COMPLETE = {"result_format": "COMPLETE"}
 
 @dataclass(frozen=True)
 class EngineFinding:
-    """What the engine says, and which rows it is about."""
+    """Holds what the engine says, and which rows it is about."""
 
     result: ExpectationResult
     broken: pl.Series | None
@@ -59,7 +59,7 @@ def needs_engine(contract: Contract) -> tuple[str, ...]:
 
 
 def is_installed() -> bool:
-    """Whether the engine is there, without importing it."""
+    """Return whether the engine is there, without importing it."""
     return importlib.util.find_spec("great_expectations") is not None
 
 

@@ -138,7 +138,7 @@ IGNORE_ROW_IF = (
 
 
 def about(kind: str) -> About:
-    """What an expectation of a supported type speaks of."""
+    """Return what an expectation of a supported type speaks of."""
     return COMPILED[kind].about if kind in COMPILED else BY_ENGINE[kind]
 
 

@@ -107,7 +107,10 @@ def _label(label: pl.Series, *, is_measured: bool) -> list[dict[str, Any]]:
     column, values = label.name, label.drop_nulls()
     stated: list[dict[str, Any]] = []
     if not label.null_count() and not is_measured:
-        said = "A row without its outcome teaches nothing. Make it a warning if one may come later."
+        said = (
+            "The model learns nothing from a row without its outcome. Make it a warning "
+            "if the outcome may come later."
+        )
         stated.append(_of_label("expect_column_values_to_not_be_null", said, column=column))
     if label.dtype == pl.Boolean or values.is_empty():
         return stated
@@ -202,7 +205,7 @@ def _mean(column: str, seen: _Seen, days: float) -> list[dict[str, Any]]:
     if seen.means is None:
         return []
     low, high = min(seen.means), max(seen.means)
-    said = f"{_span(low, high)} was seen; far from it the values are in another unit, or broken."
+    said = f"{_span(low, high)} was seen; far from it, values are wrong or in another unit."
     swing = 2 * (high - low) if days < YEAR else 0.0
     if seen.low > 0:
         low, high = min(low / MEAN_FACTOR, low - swing), max(high * MEAN_FACTOR, high + swing)
@@ -244,7 +247,7 @@ def _categories(column: str, seen: _Seen, rows: int) -> list[dict[str, Any]]:
     few = 0 < len(seen.values) <= MOST_CATEGORIES
     if not few or rows < ROWS_A_CATEGORY * len(seen.values):
         return []
-    said = "A new value is news, not yet a fault."
+    said = "A new value is worth a look, but not yet a fault."
     kind = "expect_column_values_to_be_in_set"
     return [_warning(kind, said, column=column, value_set=list(seen.values))]
 

@@ -9,7 +9,7 @@ from ml_assets.errors import counted
 
 @dataclass(frozen=True)
 class ExpectationResult:
-    """How a table did on one expectation."""
+    """The result of a table on one expectation."""
 
     check_name: str
     type: str

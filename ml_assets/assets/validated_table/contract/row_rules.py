@@ -115,7 +115,7 @@ def _value(expectation: Expectation, schema: pl.Schema) -> _Said | None:
             case "expect_column_values_to_be_in_set":
                 found = _member(expectation, schema), f"be one of {_values(expectation)}"
             case "expect_column_values_to_not_be_in_set":
-                found = ~_member(expectation, schema), f"be none of {_values(expectation)}"
+                found = ~_member(expectation, schema), f"not be one of {_values(expectation)}"
             case _:
                 return None
     return _Said(found[0], _is_there(expectation, schema), found[1])

@@ -45,7 +45,7 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Contract:
-    """What a table must be to be published."""
+    """The contract of a table: what it must be to be published."""
 
     name: str
     expectations: tuple[Expectation, ...]
@@ -207,7 +207,7 @@ def _kwarg_mistakes(kind: str, kwargs: Mapping[str, Any]) -> list[str]:
         if rule.one_of and not any(key in kwargs for key in rule.one_of):
             mistakes.append(f"give at least one of {rule.one_of}")
     elif "row_condition" in kwargs and BY_ENGINE[kind] == "table":
-        mistakes.append("row_condition narrows nothing here: it speaks of the whole table")
+        mistakes.append("row_condition has no effect here: this is about the whole table")
     return [*mistakes, *_value_mistakes(kwargs)]
 
 
@@ -245,7 +245,7 @@ def _more_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
         try:
             re.compile(kwargs["regex"])
         except (TypeError, re.error) as error:
-            mistakes.append(f"regex is {kwargs['regex']!r}, which is none: {error}")
+            mistakes.append(f"regex is {kwargs['regex']!r}, which is not valid: {error}")
     for key in ("value", "column_index"):
         number = kwargs.get(key, 0)
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:

@@ -68,7 +68,7 @@ def of_a_count(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def within(value: Any, kwargs: Mapping[str, Any], edges: Mapping[str, Any]) -> Any:
-    """Whether a value, or each of an expression's, is between the edges."""
+    """Return whether a value, or each of an expression's, is between the edges."""
     inside: Any = True
     if "min_value" in edges:
         low = edges["min_value"]

@@ -38,7 +38,7 @@ CHECK = "canary"
 
 
 def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
-    """Whether the model in canary may go on to production."""
+    """Return whether the model in canary may go on to production."""
     gate = canary_gate(declared.spec)
     key = asset_key(declared, CANARY_REPORT)
 

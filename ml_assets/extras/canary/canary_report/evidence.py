@@ -94,7 +94,7 @@ def compare_on(
 
 
 def canary_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evidence:
-    """What a decision on the model in canary has to be about to count now.
+    """Return what a decision on the model in canary has to be about to count now.
 
     Raises:
         EvidenceError: no model is in canary, its rows are not there, or the report is of others.

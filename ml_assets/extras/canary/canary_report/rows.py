@@ -80,7 +80,7 @@ class CanaryRows:
 
 
 def canary_rows(state: PipelineState, model: str) -> CanaryRows | Waiting:
-    """What the policy asks a model in canary to be scored on, as of a commit.
+    """Return what the policy asks a model in canary to be scored on, as of a commit.
 
     Raises:
         EvidenceError: nobody can tell where its holdout ended.
@@ -89,8 +89,8 @@ def canary_rows(state: PipelineState, model: str) -> CanaryRows | Waiting:
     origin = find_origin(state.store, state.name, model)
     if origin is None or canary == "none":
         raise EvidenceError(
-            f"{state.name}: the records of model {model[:12]} are not in the snapshot store any"
-            " more, so where its holdout ended is not known. It stays in canary."
+            f"{state.name}: the records of model {model[:12]} are no longer in the snapshot "
+            "store, so where its holdout ended is not known. It stays in canary."
         )
     published = published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
     order = feature_order(state.pipeline)

@@ -31,8 +31,8 @@ def promoted_model(declared: Pipeline) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         STAGE,
-        description="The model in `production`. It verifies the decision on the canary against the"
-        " evidence as it is now, whatever path led here, and fails closed.",
+        description="The model in `production`. It verifies the decision on the canary "
+        "against the present evidence, however the run was started, and fails closed.",
         kinds={"mlflow"},
         deps=[asset_key(declared, CANARY_REPORT)],
     )

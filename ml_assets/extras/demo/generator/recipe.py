@@ -29,14 +29,14 @@ class _Knob(Frozen):
     until: date | None = None
 
     def holds(self, week: date) -> bool:
-        """Whether the knob is turned in a week."""
+        """Return whether the knob is turned in a week."""
         return (self.since or week) <= week <= (self.until or week)
 
     @model_validator(mode="after")
     def _names_weeks(self) -> Self:
         for day in (self.since, self.until):
             if day and day.weekday():
-                raise ValueError(f"{day} is no Monday: a week is named by its first day")
+                raise ValueError(f"{day} is not a Monday: a week is named by its first day")
         if self.since and self.until and self.since > self.until:
             raise ValueError(f"the span ends on {self.until}, before it begins on {self.since}")
         return self

@@ -100,7 +100,7 @@ def generate_week(recipe: Recipe, week: date) -> Week:
         ValueError: ``week`` is no Monday.
     """
     if week.weekday():
-        raise ValueError(f"{week} is no Monday: a week is named by its first day")
+        raise ValueError(f"{week} is not a Monday: a week is named by its first day")
     rows = _flights(recipe, week)
     return Week(
         _disturbed(recipe, week, "flights", schedule_of(rows)),
@@ -326,7 +326,7 @@ def _hold_to_recipe(root: Path, recipe: Recipe) -> None:
     try:
         known = Recipe.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        raise SourceError(f"{file} is no recipe: {error}. Name another folder.") from error
+        raise SourceError(f"{file} is not a recipe: {error}. Name another folder.") from error
     if known != recipe:
         raise SourceError(
             f"{root} holds weeks of another recipe ({canonical_json(known).decode()}), asked for is"

@@ -36,7 +36,7 @@ class SliceLoss(Frozen):
 
 
 class ServedLoss(Frozen):
-    """How one model did on the rows that it answered."""
+    """Describes how one model did on the rows that it answered."""
 
     stage: Target
     model: Digest
@@ -49,7 +49,7 @@ class ServedLoss(Frozen):
 
 
 class OnlineReport(Frozen):
-    """What was served of one period, against what came true."""
+    """Holds what was served of one period, against what came true."""
 
     pipeline: str
     period: str | None

@@ -23,7 +23,7 @@ _WIDE = 1.96
 
 
 def online_reports(state: PipelineState) -> list[OnlineReport]:
-    """What was found of each period by the code of now, oldest first."""
+    """Return what was found of each period by the code of now, oldest first."""
     address = state.address(ONLINE_STAGE)
     code = code_version_of(state.pipeline, ONLINE_STAGE)
     found = [
@@ -35,8 +35,8 @@ def online_reports(state: PipelineState) -> list[OnlineReport]:
 
 
 def canary_verdict(reports: Sequence[OnlineReport], model: str, champion: str | None) -> GateResult:
-    """Whether a model lost on the rows that it was served in canary; labels that are not there yet
-    refuse nothing."""
+    """Return whether a model lost on the rows that it was served in canary; labels that are not
+    there yet refuse nothing."""
     seen = [one for one in reports if _is(one, "canary", model) and one.difference is not None]
     seen = [one for one in seen if champion is None or _is(one, "production", champion)]
     differences = [one.difference for one in seen if one.difference is not None]

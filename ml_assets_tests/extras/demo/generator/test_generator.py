@@ -217,7 +217,7 @@ def test_a_schema_changes_as_it_is_told():
     [
         (lambda: Drift(column="carrier", sigma=1), "'carrier' cannot be chosen"),
         (lambda: NullBurst(column="flight", share=0.1), "'flight' cannot be chosen"),
-        (lambda: Volume(factor=2, since=date(2013, 5, 7)), "is no Monday"),
+        (lambda: Volume(factor=2, since=date(2013, 5, 7)), "is not a Monday"),
         (lambda: Volume(factor=2, since=AFTER, until=BEFORE), "before it begins"),
         (
             lambda: SchemaChange(table="flights", column="dest", change="added"),
