@@ -171,8 +171,8 @@ TABLE: dict[int, Meaning] = {
         "stop",
     ),
     EXIT_NOT_SAVED: Meaning(
-        "its last checkpoint could not be saved, or none can be read: the disk is full, or the"
-        " store of the checkpoints is away",
+        "a checkpoint that the model needs could not be saved, or none can be read: the disk is"
+        " full, or the store of the checkpoints is away",
         "Free space there, or repair the store, and run again: it continues from the last whole "
         "one.",
         "stop",

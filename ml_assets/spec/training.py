@@ -245,8 +245,7 @@ class TrainingSpec(Spread):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     epochs: Positive = 10
     max_steps: Positive | None = Field(default=None, exclude_if=unset)
-    """Most global steps, whatever the epochs; the schedule falls to its end by then. None: the
-    epochs alone end it."""
+    """Most global steps, whatever the epochs; the schedule falls to its end by then."""
     batch_size: Positive = 3072
     """Rows per global step, over all processes; a ranking task counts queries instead."""
     microbatches: Positive = 24
@@ -359,9 +358,9 @@ class TrainingSpec(Spread):
                 f"momentum {self.momentum} is for optimizer sgd, this one is {self.optimizer}:"
                 " remove momentum, or set optimizer: sgd"
             )
-        if self.ensemble and (self.ensemble.checkpoints or 0) > self.keep_best:
+        if self.chosen_checkpoints > self.keep_best:
             problems.append(
-                f"ensemble.checkpoints {self.ensemble.checkpoints} are more than keep_best"
+                f"ensemble.checkpoints {self.chosen_checkpoints} are more than keep_best"
                 f" {self.keep_best} keeps: raise keep_best"
             )
         if (self.betas or self.eps) and self.optimizer not in ("adamw", "nadam"):
@@ -388,6 +387,11 @@ class TrainingSpec(Spread):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def chosen_checkpoints(self) -> int:
+        """How many checkpoints, the best ones, the model is made from."""
+        return (self.ensemble and self.ensemble.checkpoints) or 1
 
 
 def moves_probabilities(training: TrainingSpec) -> bool:

@@ -72,14 +72,14 @@ class SavedAfterNotice(Stopped):
 
 
 class NotSaved(Stopped):
-    """The last checkpoint could not be saved, or none can be read: a full disk, a store away."""
+    """A checkpoint that is needed was not saved, or none can be read: a full disk, a store away."""
 
     exit_code = EXIT_NOT_SAVED
     passes: bool = False
     """The store may answer again: to save once more may do."""
 
 
-def may_pass(error: BaseException) -> bool:
+def may_pass(error: BaseException | None) -> bool:
     """Return whether a save failed for a store that is away, and may come back."""
     return isinstance(error, NotSaved) and error.passes
 

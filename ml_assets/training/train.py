@@ -148,7 +148,7 @@ class Trainer:
 
     def best_weights(self) -> tuple[Best, list[dict[str, torch.Tensor]]]:
         """The best checkpoint, and on rank 0 the weights of each that the model has."""
-        wanted = (self.spec.ensemble.checkpoints if self.spec.ensemble else None) or 1
+        wanted = self.spec.chosen_checkpoints
         network, members, best = self.stepper.network, [], list[Best]()
         for one in self.checkpoints.load_bests(network, self.stepper.optimizer, wanted):
             found = gathered(network)

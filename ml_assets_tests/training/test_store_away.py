@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.program import File, Ref, TrainRequest
@@ -14,7 +15,7 @@ from ml_assets.store import retries
 from ml_assets.store.checkpoint_store import whole_checkpoints
 from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.boosting.engines import engine_of
-from ml_assets.training.boosting.train import Grower
+from ml_assets.training.boosting.train import Grower, Speed
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles
 from ml_assets.training.distributed.ranks import Ranks, join, leave
@@ -36,6 +37,7 @@ class Away(LocalCheckpoints):
         super().__init__(root)
         self.failing = self.failing_puts = 0
         self.error: type[StoreAway] = StoreAway
+        self.put_error: type[StoreAway] = StoreAway
         self.fetched: list[str] = []
 
     def claims(self) -> dict[int, bytes]:
@@ -52,7 +54,7 @@ class Away(LocalCheckpoints):
         self._answer()
         if self.failing_puts:
             self.failing_puts -= 1
-            raise StoreAway("it is away")
+            raise self.put_error("it is away")
 
     def _answer(self) -> None:
         if self.failing:
@@ -82,7 +84,7 @@ def files_of(request: TrainRequest) -> tuple[CheckpointFiles, Away]:
 
 
 class Saving:
-    """A network that is saved at steps; each is the best so far."""
+    """A network that is saved at steps; each is the best so far, unless its loss says otherwise."""
 
     def __init__(self, sessions: Sessions, data: Ref, ranks: Ranks, number: int = 1) -> None:
         _, schema = open_set(data)
@@ -93,11 +95,13 @@ class Saving:
         self.network: Network = build(MODEL, schema.preprocessing, schema.task, schema.classes)
         self.optimizer = make_optimizer(self.network, SPEC)
         self.checkpoints = Checkpoints(self.files, ranks, lambda: None)
+        self.state = TrainerState()
 
-    def save(self, step: int) -> None:
-        state = TrainerState(step=step).judged(1 / step, self.files.name(step), 1)
-        metrics = {"validation_loss": 1 / step}
-        self.checkpoints.save(self.network, self.optimizer, state, metrics)
+    def save(self, step: int, loss: float | None = None) -> None:
+        loss = loss or 1 / step
+        at = self.state.model_copy(update={"step": step})
+        self.state = at.judged(loss, self.files.name(step), 1)
+        self.checkpoints.save(self.network, self.optimizer, self.state, {"validation_loss": loss})
 
     def steps(self) -> list[int]:
         return [found.manifest.step for found in whole_checkpoints(self.store, "session")]
@@ -127,6 +131,78 @@ def test_what_waiting_does_not_mend_ends_the_training_at_once(
     with pytest.raises(NotSaved):
         saving.checkpoints.close()
     assert saving.steps() == []
+
+
+def test_the_best_one_that_failed_is_saved_before_the_next_one(
+    sessions: Sessions, data: Ref, alone: Ranks
+) -> None:
+    saving = Saving(sessions, data, alone)
+    best = saved_weights(saving.network)
+    saving.store.failing = 2  # it is away for the draft, and to clear away
+    saving.save(1, loss=0.1)
+    saving.checkpoints.finish()
+    assert saving.steps() == []
+    with torch.no_grad():
+        for parameter in saving.network.parameters():
+            parameter.zero_()
+    saving.save(2, loss=0.2)
+    saving.checkpoints.close()
+    assert saving.steps() == [1, 2]
+    assert next(saving.checkpoints.load_bests(saving.network, saving.optimizer, 1)).step == 1
+    assert saved_weights(saving.network) == best  # those of its own step, not of the next one
+
+
+def test_no_checkpoint_counts_on_one_that_is_not_there(
+    sessions: Sessions, data: Ref, alone: Ranks
+) -> None:
+    saving = Saving(sessions, data, alone)
+    saving.save(1, loss=0.3)
+    saving.checkpoints.finish()
+    saving.store.error, saving.store.failing = StoreRefuses, 4
+    saving.save(2, loss=0.1)
+    with pytest.raises(NotSaved, match="step 2"):
+        saving.save(3, loss=0.2)
+    assert saving.steps() == [1]  # the next attempt trains step 2 anew
+
+
+def test_one_that_failed_and_is_not_needed_is_not_saved_again(
+    sessions: Sessions, data: Ref, alone: Ranks
+) -> None:
+    saving = Saving(sessions, data, alone)
+    saving.store.failing = 2
+    saving.save(1, loss=0.2)
+    saving.save(2, loss=0.1)
+    saving.checkpoints.close()
+    assert saving.steps() == [2]
+
+
+def saved_weights(network: Network) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in network.state_dict().items()}
+
+
+@pytest.mark.parametrize(("refusals", "steps"), [(1, [1, 2, 3]), (2, [])])
+def test_the_best_trees_that_were_not_saved_are_saved_before_the_next_ones(
+    sessions: Sessions, data: Ref, refusals: int, steps: list[int]
+) -> None:
+    model = LightGbm(family="lightgbm", rounds=3, num_leaves=3)
+    spec = SPEC.model_copy(update={"evaluate_every": 1})
+    request = sessions.attempt("trees", procs=1, model=model, spec=spec).request
+    files, store = files_of(request)
+    notice: Any = SimpleNamespace(given=False)
+    grower = Grower(request, model, engine_of(model), files.events, notice)
+    grower.files, grower.speed = files, Speed(1, 0)
+    store.failing_puts, store.put_error = refusals, StoreRefuses
+    for rounds, loss in ((1, 0.1), (2, 0.2), (3, 0.3)):
+        try:
+            grower.after_round(
+                rounds,
+                lambda loss=loss: {"validation_loss": loss, "train_loss": loss},
+                lambda: b"tree",
+            )
+        except NotSaved as error:
+            assert error.step == 1
+            break
+    assert [found.manifest.step for found in whole_checkpoints(store, "session")] == steps
 
 
 def test_the_last_save_of_trees_is_made_again_too(sessions: Sessions, data: Ref) -> None:

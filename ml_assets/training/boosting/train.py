@@ -3,8 +3,8 @@
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
 
@@ -79,6 +79,7 @@ class Grower:
         self.files = CheckpointFiles(self.request, self.events, world=1)
         self.clock = CheckpointClock(self.spec.checkpoint_minutes)
         self.unsaved: NotSaved | None = None
+        self.last_save: Callable[[], NotSaved | None] = lambda: None
         self.heart = HeartbeatWriter(self.request, 0, _LONGEST_ROUND)
 
     def grow(self, folder: Path, schema: ShardSchema) -> StoppedBy:
@@ -176,25 +177,36 @@ class Grower:
         self.events.progress(step, rounds, progress_line("round", step, rounds, metrics))
 
     def _save(self, trees: bytes, metrics: dict[str, float]) -> None:
-        """Save; the last one again and again where the store is away, until that answers."""
+        """Save; what failed before and the model would be made from is tried again first.
+
+        The last one is tried until the store answers.
+        """
         last = self.notice.given or self._lost_patience or self.state.step == self.model.rounds
-
-        def saved() -> None:
-            self.unsaved = self._tried(trees, metrics)
-            if last and self.unsaved is not None:
-                raise self.unsaved
-
-        with suppress(NotSaved):
-            persist(saved, passes=may_pass)
+        if self.unsaved is not None and self.files.is_needed(self.unsaved, self.state):
+            self._save_again()
+        self.last_save = partial(self._tried, self.state, trees, metrics)
+        self.unsaved = self.last_save()
+        if last and may_pass(self.unsaved):
+            self._save_again()
         self.clock.saved()
 
-    def _tried(self, trees: bytes, metrics: dict[str, float]) -> NotSaved | None:
-        began, step = time.perf_counter(), self.state.step
+    def _save_again(self) -> None:
+        def saved() -> None:
+            self.unsaved = self.last_save()
+            if self.unsaved is not None:
+                raise self.unsaved
+
+        persist(saved, passes=may_pass)
+
+    def _tried(
+        self, state: TrainerState, trees: bytes, metrics: dict[str, float]
+    ) -> NotSaved | None:
+        began, step = time.perf_counter(), state.step
         try:
             (self.files.draft(step) / self.engine.trees).write_bytes(trees)
             written = Written(self.files.put(step, [self.engine.trees]))
             took = {"checkpoint_duration_ms": milliseconds_since(began)}
-            self.files.seal(self.state, {**metrics, **took}, written)
+            self.files.seal(state, {**metrics, **took}, written)
         except (OSError, StorageError) as error:
             return self.files.not_saved(step, error, len(trees))
         return None

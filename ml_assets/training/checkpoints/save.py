@@ -13,7 +13,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +53,8 @@ class Checkpoints:
     """What of the gradients is unsent; None: nothing ever is."""
     _in_flight: Future[NotSaved | None] | None = None
     _unsaved: NotSaved | None = None
-    _again: Callable[[], None] | None = None
-    """Saves once more what was saved last; nothing may have been trained since."""
+    _last: Callable[[], NotSaved | None] | None = None
+    """Makes the last save, in the thread; it holds a copy of the state, and may be called again."""
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
     )
@@ -74,22 +73,27 @@ class Checkpoints:
         state: TrainerState,
         metrics: dict[str, float],
     ) -> None:
-        """Begin to save; the one before is finished first. A save that fails is told, and passed.
+        """Begin to save; the one before is finished first.
 
+        A save that fails is told, and passed. Where the model would be made from it, it is tried
+        again before the next one: so no later checkpoint counts on one that is not there.
         Training stands still for ``checkpoint_duration_ms``; the files are written after
         ``checkpoint_background_ms``. Both are told with the checkpoint.
 
         Raises:
+            NotSaved: such a one failed again. The next attempt goes on from before it.
             Superseded: a newer attempt has the session.
         """
         began = time.perf_counter()
         self.finish()
-        self._again = partial(self.save, network, optimizer, state, metrics)
+        if self._unsaved is not None and self.files.is_needed(self._unsaved, state):
+            self._save_again()
         model, optim = get_state_dict(network, optimizer)
         unsent = self.powersgd.state() if self.powersgd else {}
         staged = self._stager.stage({"model": model, "optimizer": optim, **unsent})
         durations = {"checkpoint_duration_ms": milliseconds_since(began)}
-        self._in_flight = self._thread.submit(self._save, staged, state, {**metrics, **durations})
+        self._last = partial(self._save, staged, state, {**metrics, **durations})
+        self._in_flight = self._thread.submit(self._last)
 
     def finish(self) -> None:
         """Wait for the save in flight, all in step: one that hangs is noticed as in training."""
@@ -110,17 +114,24 @@ class Checkpoints:
         Raises:
             NotSaved: it failed.
         """
-        tries = count()
+        self.finish()
+        if self._unsaved is not None:
+            if not self._unsaved.passes:
+                raise self._unsaved
+            self._save_again()
+        self._stager.close()
+
+    def _save_again(self) -> None:
+        """Make the last save again; where the store is away, until it answers."""
 
         def saved() -> None:
-            if next(tries) and self._again is not None:
-                self._again()
+            assert self._last is not None
+            self._in_flight = self._thread.submit(self._last)
             self.finish()
             if self._unsaved is not None:
                 raise self._unsaved
 
         persist(saved, passes=may_pass, together=partial(on_first_rank, self.ranks))
-        self._stager.close()
 
     @contextmanager
     def finish_save_on_error(self) -> Iterator[None]:

@@ -202,6 +202,15 @@ class CheckpointFiles:
         found.passes = isinstance(why, StoreAway) and not isinstance(why, StoreRefuses)
         return found
 
+    def is_needed(self, failed: NotSaved, state: TrainerState) -> bool:
+        """Return whether the model would be made from the step that was not saved.
+
+        Args:
+            state: the trainer's, at the newest step.
+        """
+        chosen = state.best[: self.request.training.chosen_checkpoints]
+        return failed.step in {best.step for best in chosen}
+
     def _retain(self) -> None:
         """Keep the newest and the best whole ones; a half-written one is never counted.
 
