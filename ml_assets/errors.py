@@ -30,6 +30,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def install(extra: str) -> str:
+    """Return the command that installs an extra of this package."""
+    return (
+        f"pip install -c requirements.lock -e '.[{extra}]' in the project's folder, or"
+        f" pip install 'ml_assets[{extra}]'"
+    )
+
+
 def counted(number: int, noun: str, verb: str = "") -> str:
     """A number and its noun: 1 mistake, 2 mistakes, 2 processes, 2 queries.
 

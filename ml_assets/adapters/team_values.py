@@ -15,7 +15,7 @@ from urllib.parse import quote
 import dagster as dg
 from upath import UPath
 
-from ml_assets.errors import SettingsError, SpecError, StorageError
+from ml_assets.errors import SettingsError, SpecError, StorageError, install
 from ml_assets.records.tracking.mlflow_server import Server, configure
 from ml_assets.settings import read_settings
 from ml_assets.store.objects import write_whole
@@ -87,9 +87,6 @@ def _frame(content: bytes) -> "pl.DataFrame":
     return pl.DataFrame(pl.from_arrow(pq.read_table(io.BytesIO(content))))
 
 
-INSTALL = 'python -m pip install "ml_assets[mlflow]"'
-
-
 def own_mlflow(context: dg.InitResourceContext) -> Iterator[Any]:
     """The ``mlflow`` of dagster-mlflow, on the server of the settings, imported when asked for.
 
@@ -104,7 +101,7 @@ def own_mlflow(context: dg.InitResourceContext) -> Iterator[Any]:
     except ImportError as error:
         raise SettingsError(
             "An asset asks for the resource 'mlflow', and dagster-mlflow is not installed:"
-            f" {INSTALL}"
+            f" {install('mlflow')}"
         ) from error
     settings = read_settings()
     Server(settings.tracking_uri, settings.home).client()  # makes a new database under a lock

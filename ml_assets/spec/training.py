@@ -120,11 +120,6 @@ class XGBoost(Boosted):
     max_bin: Annotated[int, Field(ge=2, le=65535)] = 256
 
 
-INSTALL_BOOSTING = (
-    "pip install -c requirements.lock -e '.[boosting]' in the project's folder, or"
-    " pip install 'ml_assets[boosting]'"
-)
-
 ModelSpec = Annotated[TabM | Mlp | Module | Gpt | LightGbm | XGBoost, Field(discriminator="family")]
 
 TREES = ("lightgbm", "xgboost")

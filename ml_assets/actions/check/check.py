@@ -15,13 +15,9 @@ from ml_assets.assets.feature_set.function import FeatureFunction, load_function
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.assets.validated_table.contract.compiled import contract_mistakes
-from ml_assets.assets.validated_table.contract.expectations import (
-    INSTALL,
-    is_installed,
-    needs_engine,
-)
+from ml_assets.assets.validated_table.contract.expectations import is_installed, needs_engine
 from ml_assets.assets.validated_table.contract.suite import contract_of, told_mistakes
-from ml_assets.errors import ContractError, DoesNotFit, MlAssetsError, StorageError
+from ml_assets.errors import ContractError, DoesNotFit, MlAssetsError, StorageError, install
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
@@ -34,12 +30,11 @@ from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.program import Ref, World, training_world
 from ml_assets.spec.search import check_search
-from ml_assets.spec.sources import SqlSource
-from ml_assets.spec.training import COUNTED, INSTALL_BOOSTING, Boosted, Module
+from ml_assets.spec.sources import DeltaSource, IcebergSource, SqlSource
+from ml_assets.spec.training import COUNTED, Boosted, Module
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.pipeline_context import Pipeline
-from ml_assets.store.s3.client import INSTALL_S3
 from ml_assets.store.snapshots import MAIN
 
 
@@ -66,13 +61,12 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     spec, _ = check_spec(folder)
     if spec is None:
         return ()
-    found: list[str] = []
-    family = spec.model.family
-    if isinstance(spec.model, Boosted) and importlib.util.find_spec(family) is None:
-        found.append(
-            f"model.family is {family!r}, and the package is not installed here: training would"
-            f" fail\n    remedy: {INSTALL_BOOSTING}"
-        )
+    found = [
+        f"{asks}, and {package} is not installed here: a run would fail\n    remedy:"
+        f" {install(extra)}"
+        for asks, package, extra in _optional_packages(spec, settings)
+        if importlib.util.find_spec(package) is None
+    ]
     if spec.training.compile and not _has_compiler():
         found.append(
             "training.compile is true, and there is no C++ compiler here (CXX, g++, clang++):"
@@ -83,7 +77,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
         found += [
             f"the contract {source.contract} of {name} has {types[0]}, which takes Great"
             " Expectations' engine, and the package is not installed here: its table would not be"
-            f" published\n    remedy: {INSTALL}"
+            f" published\n    remedy: {install('expectations')}"
             for name, source in spec.sources.items()
             if (types := needs_engine(contract_of(folder, source)))
         ]
@@ -93,13 +87,24 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
         for name, source in spec.sources.items()
         if isinstance(source, SqlSource) and _is_unset(source.connection, settings)
     ]
-    at_s3 = is_s3(settings.checkpoints or "")
-    if at_s3 and importlib.util.find_spec("boto3") is None:
-        found.append(
-            f"ML_ASSETS_CHECKPOINTS is {settings.checkpoints}, and boto3 is not installed here:"
-            f" training would fail\n    remedy: {INSTALL_S3}"
-        )
     return tuple(found)
+
+
+def _optional_packages(spec: PipelineSpec, settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """What asks for a package that not everybody has, the package, and the extra that has it."""
+    if isinstance(spec.model, Boosted):
+        yield f"model.family is {spec.model.family!r}", spec.model.family, "boosting"
+    if spec.features.tokens:
+        yield "features.tokens is set", "tokenizers", "language"
+    if spec.features.engine:
+        yield "features.engine is set", spec.features.engine.kind, spec.features.engine.kind
+    for name, source in spec.sources.items():
+        if isinstance(source, DeltaSource):
+            yield f"sources.{name} is a Delta table", "deltalake", "delta"
+        if isinstance(source, IcebergSource):
+            yield f"sources.{name} is an Iceberg table", "pyiceberg", "iceberg"
+    if is_s3(settings.checkpoints or ""):
+        yield f"ML_ASSETS_CHECKPOINTS is {settings.checkpoints}", "boto3", "s3"
 
 
 def _is_unset(connection: str, settings: Settings) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ml_assets.assets.feature_set.function import FeatureFunction, load_function
 from ml_assets.assets.raw_snapshot.readers.references import ReferredFiles
 from ml_assets.doors import ENGINES
-from ml_assets.errors import MlAssetsError, SpecError, quoted
+from ml_assets.errors import MlAssetsError, SpecError, install, quoted
 from ml_assets.spec.features import DecodeSpec, EngineSpec, FeaturesSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.pipeline_context import Pipeline
@@ -54,8 +54,7 @@ def on_engine(
         return import_module(ENGINES[engine.kind]).OnDuckDB(build, features, engine, scratch)
     except ModuleNotFoundError as error:
         raise SpecError(
-            f"features.engine needs {error.name}, which is not installed:"
-            f" pip install 'ml_assets[{engine.kind}]'"
+            f"features.engine needs {error.name}, which is not installed: {install(engine.kind)}"
         ) from error
 
 

@@ -12,16 +12,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.split_rows import SplitRows
-from ml_assets.errors import SpecError, counted, quoted
+from ml_assets.errors import SpecError, counted, install, quoted
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.texts import Tokens, TokensSpec
 
 END = "<|end|>"
 """Token 0: it stands after each text, and before the first."""
-INSTALL = (
-    "pip install -c requirements.lock -e '.[language]' in the project's folder, or"
-    " pip install 'ml_assets[language]'"
-)
 _AT_ONCE = 256
 """Texts that are cut at once."""
 
@@ -107,7 +103,9 @@ def _library() -> Any:
     try:
         import tokenizers
     except ImportError as error:
-        raise SpecError(f"features.tokens needs tokenizers. Install it: {INSTALL}") from error
+        raise SpecError(
+            f"features.tokens needs tokenizers. Install it: {install('language')}"
+        ) from error
     import tokenizers.decoders
     import tokenizers.models
     import tokenizers.pre_tokenizers

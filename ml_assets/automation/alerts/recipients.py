@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, install
 
 WEBHOOK = "webhook"
 _SLACK_HOST = "hooks.slack.com"
@@ -65,7 +65,7 @@ def _recipient(address: str, place: int) -> Recipient:
         raise _wrong(
             place,
             f"is an address of {medium}. Messages there are sent by apprise, which is not"
-            " installed: pip install 'ml_assets[alerts]'",
+            f" installed: {install('alerts')}",
         )
     return Recipient(medium, f"{medium} (address {place})", address)
 

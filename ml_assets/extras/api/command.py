@@ -8,7 +8,7 @@ import click
 from ml_assets.cli import options
 from ml_assets.cli.output import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, install
 from ml_assets.settings.access import (
     API_OPERATORS,
     API_READERS,
@@ -46,8 +46,7 @@ def api(port: int, host: str) -> None:
         from ml_assets.extras.api.data_model import DataModel
     except ModuleNotFoundError as missing:
         raise SettingsError(
-            f"The API needs {missing.name}, which is not installed: pip install"
-            " 'ml_assets[serving]'"
+            f"The API needs {missing.name}, which is not installed: {install('serving')}"
         ) from missing
     from ml_assets.settings.addresses import require_free
 

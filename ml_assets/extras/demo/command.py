@@ -14,8 +14,8 @@ from ml_assets.cli import options
 from ml_assets.cli.output import DONE, ERROR, tell
 from ml_assets.cli.run import run_pipeline
 from ml_assets.cli.session import working_session
-from ml_assets.errors import SourceError
-from ml_assets.settings import read_settings
+from ml_assets.errors import SettingsError, SourceError
+from ml_assets.settings import ASKED_FOR, read_settings
 
 PIPELINE, CODE = "flight_delays", "code_lm"
 FAULTS = ("leak", "weak-model", "bad-rows", "tampered-model", "killed-rank")
@@ -68,11 +68,15 @@ def demo(pipeline: str, plant: str | None) -> int:
 
 
 def _code() -> int:
+    from ml_assets.actions.check.check import missing_here
     from ml_assets.actions.run.run import Request
     from ml_assets.extras.demo.outside_world import demo_world
     from ml_assets.extras.demo.python_sources import lay_out_code
 
-    tell(f"the outside world: {lay_out_code(demo_world(read_settings()))}")
+    settings = read_settings()
+    if missing := missing_here(ASKED_FOR / CODE, settings):
+        raise SettingsError("\n".join(missing))
+    tell(f"the outside world: {lay_out_code(demo_world(settings))}")
     with working_session("demo", CODE) as session:
         run_pipeline(session, Request(CODE))
     print(_CODE_NEXT.format(first=_first()))

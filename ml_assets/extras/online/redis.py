@@ -11,13 +11,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from ml_assets.errors import SettingsError, StoreAway, counted
+from ml_assets.errors import SettingsError, StoreAway, counted, install
 from ml_assets.extras.online.store import EntityRows, Rows, Served
 
-INSTALL_REDIS = (
-    "pip install -c requirements.lock -e '.[redis]' in the project's folder, or"
-    " pip install 'ml_assets[redis]'"
-)
 _SECONDS_TO_ANSWER = 10.0
 _ROWS_AT_ONCE = 1000
 
@@ -36,7 +32,7 @@ class RedisOnline:
         except ImportError as error:
             raise SettingsError(
                 f"ML_ASSETS_ONLINE names a Redis server, and its client is not installed:"
-                f" {INSTALL_REDIS}"
+                f" {install('redis')}"
             ) from error
         parts = urlsplit(url)
         self._title = f"{parts.hostname}:{parts.port or 6379}"  # the URL may hold a password

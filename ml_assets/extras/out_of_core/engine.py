@@ -22,6 +22,7 @@ from ml_assets.spec.features import EngineSpec, FeaturesSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.disk import scratch_in
 
+_ROWS = "rows.parquet"
 _OF_A_THREAD = 128 << 20
 """Bytes of the bound for each thread: with less, threads wait for each other's memory."""
 
@@ -57,10 +58,9 @@ class OnDuckDB:
         """
         where = scratch_in(self._scratch)
         made = tempfile.TemporaryDirectory(prefix="features-", dir=where)
-        rows = Path(made.name) / "rows.parquet"
         with tempfile.TemporaryDirectory(prefix="database-", dir=where) as folder:
             try:
-                self._write(tables, window, Path(folder), rows)
+                self._write(tables, window, Path(folder), Path(made.name) / _ROWS)
             except duckdb.OutOfMemoryException as error:
                 raise SpecError(
                     f"features.engine.memory {self._engine.memory} is too little for"
@@ -70,7 +70,7 @@ class OnDuckDB:
                 raise SpecError(
                     f"{self._spec.function} asks for what DuckDB cannot do: {error}"
                 ) from error
-        return _rows_of(rows, made)
+        return _rows_in(made)
 
     def _write(
         self, tables: Mapping[str, pl.LazyFrame], window: Window, folder: Path, made: Path
@@ -86,20 +86,22 @@ class OnDuckDB:
             database.write(rows.sql_query(), self._spec.key, made)
 
 
-def _rows_of(file: Path, folder: "tempfile.TemporaryDirectory[str]") -> pl.LazyFrame:
-    """The rows of a file, which is there as long as a plan reads it."""
-    whole = pl.scan_parquet(file, glob=False)
-    count: int = whole.select(pl.len()).collect().item()
+def _rows_in(folder: "tempfile.TemporaryDirectory[str]") -> pl.LazyFrame:
+    """The rows of a folder's file; the folder is there as long as a plan reads it."""
+
+    def scanned() -> pl.LazyFrame:
+        return pl.scan_parquet(Path(folder.name) / _ROWS, glob=False)
+
+    count: int = scanned().select(pl.len()).collect().item()
 
     def groups(
         columns: list[str] | None, predicate: pl.Expr | None, most: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        assert folder, "it is this reference that keeps the file"
         end = count if most is None else min(count, most)
         for at in range(0, max(end, 1), GROUP):  # one by one: a scan reads many of them ahead
-            rows = whole.slice(at, min(GROUP, end - at))
+            rows = scanned().slice(at, min(GROUP, end - at))
             if predicate is not None:
                 rows = rows.filter(predicate)
             yield (rows if columns is None else rows.select(columns)).collect()
 
-    return register_io_source(groups, schema=whole.collect_schema())
+    return register_io_source(groups, schema=scanned().collect_schema())

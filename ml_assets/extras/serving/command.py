@@ -6,7 +6,7 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.session import opened
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, install
 from ml_assets.settings.access import SERVE_TOKENS, read_tokens
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -74,8 +74,7 @@ def serve(
         from ml_assets.extras.serving.run import Listening, answer
     except ModuleNotFoundError as missing:
         raise SettingsError(
-            f"The server needs {missing.name}, which is not installed: pip install"
-            " 'ml_assets[serving]'"
+            f"The server needs {missing.name}, which is not installed: {install('serving')}"
         ) from missing
 
     from ml_assets.settings.addresses import require_free

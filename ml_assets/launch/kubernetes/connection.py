@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.request import getproxies_environment
 
-from ml_assets.errors import SettingsError
+from ml_assets.errors import SettingsError, install
 
 _DEFAULT = "~/.kube/config"
-_INSTALL = (
-    "pip install -c requirements.lock -e '.[kubernetes]' in the project's folder, or"
-    " pip install 'ml_assets[kubernetes]'"
-)
 _HOW = "Set KUBECONFIG to the file that kubectl uses, or run in the cluster with a service account."
 
 
@@ -69,7 +65,7 @@ def connect(environment: Mapping[str, str] | None = None) -> Any:
     except ImportError as error:
         raise SettingsError(
             "ML_ASSETS_LAUNCHER is kubernetes, and the official client is not installed here."
-            f" Remedy: {_INSTALL}; or ML_ASSETS_LAUNCHER=local."
+            f" Remedy: {install('kubernetes')}; or ML_ASSETS_LAUNCHER=local."
         ) from error
     env = os.environ if environment is None else environment
     configuration: Any = client.Configuration()

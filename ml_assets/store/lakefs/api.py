@@ -13,14 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ml_assets.errors import SettingsError, StorageError
+from ml_assets.errors import SettingsError, StorageError, install
 from ml_assets.settings import LakeFs
 from ml_assets.store.lakefs.calls import TIMEOUT, Calls, Lost
 
-INSTALL_LAKEFS = (
-    "pip install -c requirements.lock -e '.[lakefs]' in the project's folder, or"
-    " pip install 'ml_assets[lakefs]'"
-)
 Unmerged = Literal["conflict", "no changes"]
 Pause = Callable[[float], None]
 ReceivedT = TypeVar("ReceivedT")
@@ -274,7 +270,7 @@ def _client(server: LakeFs) -> Any:
     except ImportError as error:
         raise SettingsError(
             "ML_ASSETS_SNAPSHOTS is an address on lakeFS, and lakefs-client is not installed here."
-            f" Remedy: {INSTALL_LAKEFS}; or unset it."
+            f" Remedy: {install('lakefs')}; or unset it."
         ) from error
     configuration: Any = lakefs_client.Configuration(
         host=f"{server.endpoint}/api/v1", username=server.access_key, password=server.secret_key

@@ -6,9 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ml_assets.errors import SettingsError, StoreAway
+from ml_assets.errors import SettingsError, StoreAway, install
 from ml_assets.settings import LakeFs
-from ml_assets.store.lakefs.api import INSTALL_LAKEFS
 from ml_assets.store.lakefs.calls import TIMEOUT, TRIES
 
 _REGION = "us-east-1"
@@ -71,7 +70,7 @@ class S3Gateway:
         except ImportError as error:
             raise SettingsError(
                 "The lakeFS server gives no addresses to upload to, and boto3, which uploads"
-                f" through its S3 gateway, is not installed here. Remedy: {INSTALL_LAKEFS}."
+                f" through its S3 gateway, is not installed here. Remedy: {install('lakefs')}."
             ) from error
         retries: Any = {"mode": "standard", "total_max_attempts": TRIES}
         config = Config(

@@ -15,15 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ml_assets.errors import SettingsError, StorageError, StoreAway, StoreRefuses
+from ml_assets.errors import SettingsError, StorageError, StoreAway, StoreRefuses, install
 from ml_assets.store.retries import again
 
 AskedT = TypeVar("AskedT")
 ToldT = TypeVar("ToldT")
-INSTALL_S3 = (
-    "pip install -c requirements.lock -e '.[s3]' in the project's folder, or"
-    " pip install 'ml_assets[s3]'"
-)
 TRIES = 6
 """Tries of one request; boto3 waits longer after each (20 s at most), in all about a minute."""
 PART_BYTES = 16 << 20
@@ -282,7 +278,7 @@ def client(tries: int | None = None, timeout: float = 60.0) -> Any:
     except ImportError as error:
         raise SettingsError(
             "An address on S3 is to be used (ML_ASSETS_OBJECTS, ML_ASSETS_CHECKPOINTS), and boto3"
-            f" is not installed here. Remedy: {INSTALL_S3}; or unset it."
+            f" is not installed here. Remedy: {install('s3')}; or unset it."
         ) from error
     retries: Any = {"mode": "standard", "total_max_attempts": tries or TRIES}
     config = Config(

@@ -10,9 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, install
 from ml_assets.spec.program import ModelManifest, Preprocessing, ShardSchema
-from ml_assets.spec.training import INSTALL_BOOSTING, Boosted, Task, TrainingSpec
+from ml_assets.spec.training import Boosted, Task, TrainingSpec
 from ml_assets.store.objects import read_verified
 from ml_assets.training.rows.arrays import Predict, Rows
 from ml_assets.training.stop import BadData, NotInstalled
@@ -96,7 +96,7 @@ def require_package(package: str, family: str) -> None:
     except ImportError as error:
         raise NotInstalled(
             f"model.family is {family!r}, and the package cannot be imported: {error}."
-            f" Install it: {INSTALL_BOOSTING}"
+            f" Install it: {install('boosting')}"
         ) from error
     except OSError as error:
         raise NotInstalled(

@@ -22,7 +22,7 @@ from ml_assets.assets.raw_snapshot.readers.arrived_files import (
 from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.parquet import frame_of
 from ml_assets.assets.raw_snapshot.schema import Reading, check_names, from_typed
-from ml_assets.errors import SourceError, counted, quoted
+from ml_assets.errors import SourceError, counted, install, quoted
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
@@ -139,12 +139,6 @@ def _receipt(
     return {"kind": source.kind, **rows, "version": table.version}
 
 
-INSTALL_DELTA = (
-    "pip install -c requirements.lock -e '.[delta]' in the project's folder, or"
-    " pip install 'ml_assets[delta]'"
-)
-
-
 class DeltaLake:
     """See ``LakeTable``.
 
@@ -160,7 +154,7 @@ class DeltaLake:
         except ImportError as error:
             raise SourceError(
                 f"{name}: a Delta table is to be read, and deltalake is not installed here."
-                f" Remedy: {INSTALL_DELTA}."
+                f" Remedy: {install('delta')}."
             ) from error
         self._source = source
         place = source.path if source.path.startswith(S3) else str(root / source.path)
@@ -225,12 +219,6 @@ def _options(place: str) -> dict[str, str] | None:
     return {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else None
 
 
-INSTALL_ICEBERG = (
-    "pip install -c requirements.lock -e '.[iceberg]' in the project's folder, or"
-    " pip install 'ml_assets[iceberg]'"
-)
-
-
 class Iceberg:
     """See ``LakeTable``.
 
@@ -246,7 +234,7 @@ class Iceberg:
         except ImportError as error:
             raise SourceError(
                 f"{name}: an Iceberg table is to be read, and pyiceberg is not installed here."
-                f" Remedy: {INSTALL_ICEBERG}."
+                f" Remedy: {install('iceberg')}."
             ) from error
         self._source = source
         settings = f"PYICEBERG_CATALOG__{source.catalog.upper()}__URI"

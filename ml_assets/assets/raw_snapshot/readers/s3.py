@@ -13,7 +13,7 @@ from typing import Any
 
 from ml_assets.assets.raw_snapshot.readers.listing import ListedFile, RefusedName, odd_key
 from ml_assets.assets.raw_snapshot.readers.pattern import ANY_DEPTH, Pattern
-from ml_assets.errors import MlAssetsError, SettingsError, SourceError
+from ml_assets.errors import MlAssetsError, SettingsError, SourceError, install
 from ml_assets.settings.addresses import without_secrets
 from ml_assets.store.s3.client import (
     CREDENTIAL_REFUSALS,
@@ -108,8 +108,8 @@ class Bucket:
             return client()
         except SettingsError as error:
             raise SourceError(
-                f"{self.name}: s3://{self.bucket} cannot be read: boto3 is not installed here."
-                " pip install 'ml_assets[s3]'"
+                f"{self.name}: s3://{self.bucket} cannot be read: boto3 is not installed here:"
+                f" {install('s3')}"
             ) from error
 
     @contextmanager

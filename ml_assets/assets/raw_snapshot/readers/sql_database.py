@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
-from ml_assets.errors import SourceError, did_you_mean, quoted
+from ml_assets.errors import SourceError, did_you_mean, install, quoted
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -67,10 +67,10 @@ def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Datab
         engine = sa.create_engine(url, poolclass=sa.pool.NullPool, connect_args=reading)
     except (exc.NoSuchModuleError, ModuleNotFoundError) as error:
         extra = _EXTRAS.get(url.get_backend_name())
-        install = f" (pip install 'ml_assets[{extra}]')" if extra else ""
+        remedy = f": {install(extra)};" if extra else ","
         raise SourceError(
             f"{title} needs a driver that is not installed"
-            f" ({quoted(_scrub(str(error), url))}). Install it{install}, or write a URL for a"
+            f" ({quoted(_scrub(str(error), url))}). Install it{remedy} or write a URL for a"
             " driver that is."
         ) from None
     try:

@@ -25,12 +25,11 @@ from ml_assets.assets.validated_table.contract.results import (
     whole_result,
 )
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, columns_of
-from ml_assets.errors import ContractError, counted, quoted
+from ml_assets.errors import ContractError, counted, install, quoted
 from ml_assets.spec.base import canonical_json
 
 ROW_LIMIT = 5_000_000
 """Rows of a partition that the engine is given; it holds them several times over in memory."""
-INSTALL = "pip install -c requirements.lock -e '.[expectations]'"
 _ROW = "__row"
 _BY_NUMPY = {
     "expect_column_type_to_be",
@@ -198,7 +197,8 @@ def require_engine() -> None:
     if not is_installed():
         raise ContractError(
             "This takes Great Expectations' own engine (a contract has expectations that only it"
-            f" judges, or its Data Docs were asked for), which is not installed here: {INSTALL}"
+            f" judges, or its Data Docs were asked for), which is not installed here:"
+            f" {install('expectations')}"
         )
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "False")  # read at import
     import great_expectations
