@@ -1,5 +1,4 @@
-"""Prints the Kubernetes Job of a pipeline's training, scores and sanity checks, without a
-cluster."""
+"""Prints the Kubernetes Jobs of a training, its scores and its sanity checks; asks no cluster."""
 
 from typing import Any, Literal
 
@@ -51,8 +50,7 @@ def job_order(
 
 
 def rendered(order: JobOrder, settings: Cluster) -> tuple[str, list[Manifest]]:
-    """Return what would be created, in a sentence and as manifests in the order of their
-    creation."""
+    """Return what would be created, as a sentence and as manifests in their order."""
     made = manifests(order, settings)
     kinds = " and ".join(f"{one['kind']} {one['metadata']['name']}" for one in made)
     world = order.world

@@ -1,5 +1,4 @@
-"""Reports a pipeline's state as one JSON document: every stage's version and inputs, and its
-release."""
+"""Reports a pipeline's state as one JSON document: stages, versions, inputs and release."""
 
 from typing import Any
 

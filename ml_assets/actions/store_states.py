@@ -120,8 +120,7 @@ def tables(store: SnapshotStore, commit: CommitId, key: str | None = None) -> li
 
 
 def differences(store: SnapshotStore, before: CommitId, after: CommitId) -> list[Difference]:
-    """Return what the second state holds differently, by key and partition; equal content is
-    equal."""
+    """Return what the second state holds differently, by key and partition."""
     old, new = _records(store, before), _records(store, after)
     found: list[Difference] = []
     for slot in sorted(old.keys() | new.keys()):

@@ -1,5 +1,4 @@
-"""Measures which batch size, processes and threads train fastest here, with short runs of the real
-program."""
+"""Measures which batch size, processes and threads train fastest here, by short real trainings."""
 
 import math
 import os

@@ -106,8 +106,7 @@ def not_asked(key: dg.AssetCheckKey, failed: Sequence[str | None]) -> dg.AssetCh
 
 
 def was_asked(evaluation: dg.AssetCheckEvaluation | None) -> bool:
-    """Return whether an evaluation is the answer of a check, and does not say that it was left
-    out."""
+    """Return whether a check was asked: the evaluation of one that was left out says so."""
     return evaluation is None or _ASKED not in evaluation.metadata
 
 

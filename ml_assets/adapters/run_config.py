@@ -19,8 +19,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def form(cls) -> dict[str, dg.Field]:
-        """Return what ``config_schema`` of the asset or op is: text stays text, a number a
-        number."""
+        """Return the ``config_schema`` of the asset or op: text stays text, a number a number."""
         return {
             name: dg.Field(
                 _plain(field.annotation),

@@ -1,5 +1,4 @@
-"""Looks at the runs of a pipeline, whoever started them: what one makes, which are at work, how one
-failed."""
+"""Looks at a pipeline's runs, whoever started them: what each makes, and how it failed."""
 
 import os
 import re

@@ -83,8 +83,7 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
 
 
 def code_change(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
-    """Return what is published and would be made otherwise now, from the same receipts and
-    window."""
+    """Return what is published and would now be made otherwise from the same receipts."""
     nodes = data_nodes(
         pipeline, published(pipeline, records), receipts_published(pipeline, records)
     )

@@ -1,5 +1,4 @@
-"""Groups of commands: listed by subject, imported on demand, with suggestions for mistyped
-names."""
+"""Groups of commands: listed by subject, imported on demand; mistyped names get suggestions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""ml-assets models: runs and models side by side, verdicts on them, their cost, and the GPUs that
-they fit."""
+"""ml-assets models: runs and models compared and judged, their cost, and the GPUs they fit."""
 
 import getpass
 import json

@@ -1,5 +1,4 @@
-"""ml-assets release: the ledger of a pipeline, the moves of its models, and the proofs of a
-release."""
+"""ml-assets release: a pipeline's ledger, the moves of its models, the proofs of a release."""
 
 import json
 import sys

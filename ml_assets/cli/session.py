@@ -1,5 +1,4 @@
-"""Opens what every command needs: settings, a prepared state folder, definitions, a Dagster
-instance."""
+"""Opens what every command needs: settings, state folder, definitions, a Dagster instance."""
 
 import os
 from collections.abc import Iterator

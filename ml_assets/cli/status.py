@@ -62,8 +62,7 @@ def _refused(version: str, release: Mapping[str, Any] | None) -> str:
 
 
 def print_release(pipeline: "Pipeline", settings: Settings) -> None:
-    """Print the release: stage, gates, decision; before it why a newer model is not made or is
-    refused."""
+    """Print the release: stage, gates, decision; before it why there is no newer one."""
     document = _status(pipeline, settings)
     release, refusal = document["release"], document["refusal"]
     if document["failure"]:

@@ -1,2 +1,1 @@
-"""Extras that a first pipeline does not need: each is loaded when a spec or a command asks for
-it."""
+"""What a first pipeline does not need: each extra is loaded when a spec or a command asks."""

@@ -1,2 +1,1 @@
-"""The room that all stages share: one pipeline's graph as plain values, publishing, inputs,
-metadata."""
+"""What all stages share: one pipeline's graph as plain values, publishing, inputs, metadata."""

@@ -1,5 +1,4 @@
-"""Computes the code version of a stage: the code it runs, and the part of the spec that decides
-it."""
+"""Computes the code version of a stage: of the code it runs and the spec that decides it."""
 
 import hashlib
 import json

@@ -27,8 +27,7 @@ the nodes."""
 
 @dataclass(frozen=True)
 class Budgets:
-    """Describes how often an attempt is made again, for each kind of end; one kind never uses up
-    another."""
+    """Describes how often an attempt is made again; each kind of end has a budget of its own."""
 
     errors: int = ERROR_BUDGET
     losses: int = LOSS_BUDGET

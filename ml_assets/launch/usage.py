@@ -104,8 +104,7 @@ def keep_usage(folder: SessionFolder, usage: AttemptUsage) -> None:
 
 
 def session_usages(folder: SessionFolder) -> list[AttemptUsage]:
-    """Return what the attempts of a session used, oldest first; one that goes on is not among
-    them."""
+    """Return what the ended attempts of a session used, oldest first."""
     with folder.idle() as idle:
         numbers = attempt_numbers(folder.root)
         found = [_kept(folder, number) for number in numbers]

@@ -259,8 +259,7 @@ def find_release(pipeline: Pipeline) -> LoadedRelease:
 
 
 def refusal_since(release: LoadedRelease) -> str:
-    """Return what a person is told where a later decision would not let a release through; else
-    empty."""
+    """Return what a person is told where a later decision keeps a release back; else empty."""
     since = release.refused_since
     if since is None:
         return ""
@@ -271,8 +270,7 @@ def refusal_since(release: LoadedRelease) -> str:
 
 
 def unusable(pipeline: Pipeline) -> str | None:
-    """Return why the released model is refused wherever it is loaded; None where it is not, or is
-    none."""
+    """Return why the released model is refused wherever it is loaded; None: it is not."""
     try:
         find_release(pipeline)
     except NothingReleased:

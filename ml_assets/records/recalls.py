@@ -150,8 +150,7 @@ def _named(record: StageRecord, version: InputVersion) -> InputVersion:
 
 @dataclass
 class Quarantine:
-    """Holds what the recalls of a commit reached, and what was made again from sound inputs
-    since."""
+    """Holds what the recalls of a commit reached, and what was since made from sound inputs."""
 
     store: SnapshotStore
     commit: CommitId

@@ -55,8 +55,7 @@ class RunHistory:
         return next((m for m in reversed(made) if m.record.time <= before), next(iter(made), None))
 
     def newest(self, key: str, partition: str | None, before: datetime) -> Made | None:
-        """Return what was made last, before a time, of an (asset, partition); else the first, as
-        above."""
+        """Return what was made last, before a time, of an (asset, partition); else the first."""
         made = [m for m in self.made if (m.record.key, m.record.partition) == (key, partition)]
         first = min(made, key=_time, default=None)
         return max((m for m in made if m.record.time <= before), key=_time, default=first)

@@ -64,8 +64,7 @@ class Code(Frozen):
 
 
 class Environment(Frozen):
-    """Holds what the process ran in that made the data ready, asked for the training and judged
-    it."""
+    """Holds what the process ran in that prepared the data, asked for training and judged."""
 
     code: Code
     lock: Digest | None

@@ -43,8 +43,7 @@ def rows_at_a_glance(records: Sequence[StageRecord]) -> str:
 
 
 def contract_at_a_glance(records: Sequence[StageRecord]) -> str:
-    """Return how many rows passed their contract, with a warning or without, and how many did
-    not."""
+    """Return how many rows passed their contract, passed with a warning, and failed."""
     passed, warned, kept = (sum(counts) for counts in _judged(records))
     bars = [("passed", passed), ("warned", warned), ("quarantined", kept)]
     title = "Rows against the contract"

@@ -1,5 +1,4 @@
-"""Renders pages: data in, HTML out. Each is a template in ``templates/``; no HTML is made
-elsewhere."""
+"""Renders pages: data in, HTML out; each is a template in ``templates/``."""
 
 import base64
 import hashlib

@@ -1,5 +1,4 @@
-"""Recognizes the content of text columns: numbers, times, words, and the texts that mean "no
-value"."""
+"""Recognizes the content of text columns: numbers, times, words, and texts for "no value"."""
 
 import re
 from collections.abc import Sequence
@@ -146,8 +145,7 @@ def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
 
 
 def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
-    """Return what is to be said of columns that a few values make text: most are numbers, or
-    days."""
+    """Return what is said of columns that a few values make text: most are numbers, or days."""
     said: list[str] = []
     for column in frame.select(pl.col(pl.String)):
         text = column.drop_nulls()
@@ -180,8 +178,7 @@ def whole_or_not(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def is_count(values: pl.Series) -> bool:
-    """Return whether whole numbers are counts or codes: by their name, or for no two are the
-    same."""
+    """Return whether whole numbers are counts or codes: by name, or as no two are the same."""
     if _COUNT.search(re.sub(r"(?<=[a-z])(?=[A-Z])|[^A-Za-z]+", "_", values.name).lower()):
         return True
     return not values.null_count() and len(values) > 1 and values.n_unique() == len(values)

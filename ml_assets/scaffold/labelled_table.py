@@ -71,8 +71,7 @@ class LabelledTable:
 
     @property
     def decision_at(self) -> str:
-        """Return when each prediction is made: the column of times, or one that the function
-        adds."""
+        """Return when each prediction is made: a column of times, or one that the function adds."""
         if self.moments and self.frame.schema[self.moments.time] != pl.Date():
             return self.moments.time
         return free_name("decided_at", self.frame.columns)

@@ -1,5 +1,4 @@
-"""The champion's margin of a new pipeline: the difference that its holdout can detect, also in
-words."""
+"""The champion's margin of a new pipeline: the difference that its holdout can detect."""
 
 from dataclasses import dataclass
 from math import floor, inf, log10, sqrt

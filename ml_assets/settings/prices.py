@@ -1,5 +1,4 @@
-"""Reads what machines, storage and transfer cost, and how machines are bought:
-``ML_ASSETS_PRICES``."""
+"""Reads what machines, storage and transfer cost: ``ML_ASSETS_PRICES``."""
 
 import os
 import re

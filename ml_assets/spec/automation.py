@@ -1,5 +1,4 @@
-"""The automatic parts of a pipeline: when it trains, what is watched, and how old things may
-get."""
+"""The spec of automation: when a pipeline trains, what is watched, how old things may get."""
 
 import re
 from datetime import timedelta

@@ -82,8 +82,7 @@ class Overridden(Frozen):
 
 
 class Certificate(Frozen):
-    """Holds what is signed about a decision, be it a pass or a refusal, or about a word against
-    one."""
+    """Holds what is signed about a decision, pass or refusal, or about a word against one."""
 
     schema_version: Literal[1] = 1
     pipeline: str

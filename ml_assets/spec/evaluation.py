@@ -1,5 +1,4 @@
-"""The spec of evaluation: a model is judged on its holdout and, if a spec asks, on earlier
-holdouts."""
+"""The spec of evaluation: a model is judged on its holdout, and on earlier ones if asked."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

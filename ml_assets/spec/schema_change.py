@@ -65,8 +65,7 @@ def column_changes(found: Sequence[str], declared: Sequence[str]) -> dict[str, t
 
 
 def declared_changes(was: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Return how declared columns and types differ, as ``load: int64 -> float64``; their order is
-    none."""
+    """Return how declared columns and types differ, such as ``load: int64 -> float64``."""
     names = [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name)]
     return _shown([f"{name}: {was.get(name, 'none')} -> {now.get(name, 'none')}" for name in names])
 

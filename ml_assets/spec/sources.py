@@ -1,5 +1,4 @@
-"""The spec of sources: where a pipeline's tables come from, and the schema, contract and bounds
-each must meet."""
+"""The spec of sources: where tables come from, their schema, contract and bounds."""
 
 from typing import Annotated, Literal, Self, TypeVar
 

@@ -21,8 +21,7 @@ from ml_assets.spec.program.identity import Node, NodePlace
 
 @dataclass
 class TrainingStory:
-    """Holds what a session's events told: of a step that was told twice, the last attempt's
-    word."""
+    """Holds what a session's events told; of a step told twice, the last attempt's word."""
 
     metrics: dict[int, dict[str, float]] = field(default_factory=dict)
     times: dict[int, datetime] = field(default_factory=dict)

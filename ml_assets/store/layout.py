@@ -1,5 +1,4 @@
-"""The places of a stage's table, record and files in the snapshot store, and how they are read
-back."""
+"""The places of a stage's table, record and files in the snapshot store; reads them back."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

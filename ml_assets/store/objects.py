@@ -177,8 +177,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def stays_below(name: str) -> bool:
-    """Return whether a relative name stays below what it is joined to, also after a URL's
-    unescaping."""
+    """Return whether a relative name stays below what it is joined to, also URL-unescaped."""
     inner = PurePosixPath(name)
     plain = name and not any(sign in name for sign in "\0\\%")
     return bool(plain) and not inner.is_absolute() and ".." not in inner.parts

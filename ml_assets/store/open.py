@@ -68,8 +68,7 @@ def _on_server(location: str, server: LakeFs, signing: Signing, state: Path) -> 
 
 
 def has_snapshots(location: str) -> bool:
-    """Return whether a store is there: a question makes none. A server is asked when it is
-    opened."""
+    """Return whether a store is there, without making one; a server is asked when opened."""
     return is_lakefs(location) or (Path(location) / "refs.db").is_file()
 
 

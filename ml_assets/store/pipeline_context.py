@@ -131,14 +131,12 @@ class Pipeline:
         return Address(self.name, stage, source, partition)
 
     def is_versioned(self, name: str) -> bool:
-        """Return whether it is a source that changes slowly, of which each partition has one
-        version."""
+        """Return whether it is a source that changes slowly: each partition has one version."""
         source = self.spec.sources.get(name)
         return source is not None and source.versioned
 
     def warm_up(self, name: str) -> int:
-        """Return how many partitions come before the first one of a source, a table or
-        feature_set."""
+        """Return how many partitions precede the first of a source, a table or feature_set."""
         if name in self.spec.sources:
             return 0
         if name == "feature_set":

@@ -97,8 +97,7 @@ class Keys:
 
 
 def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
-    """Return whether the key that a signature names made it; whether that key counts is not
-    asked."""
+    """Return whether the key that a signature names made it; whether it counts is not asked."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 

@@ -1,5 +1,4 @@
-"""The reasons to stop before the program is done: exceptions with exit codes, and the stop
-notice."""
+"""The reasons to stop before the program is done: exceptions with exit codes, and notices."""
 
 import signal
 import traceback

@@ -1,5 +1,4 @@
-"""Finds every mistake in a pipeline's folder, and what would keep it from training, without a
-run."""
+"""Finds every mistake in a pipeline's folder, and what keeps it from training; runs nothing."""
 
 import importlib.util
 import os
@@ -56,8 +55,7 @@ def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
 
 
 def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
-    """Return what a right spec needs and this machine lacks; no mistake: it may be trained
-    elsewhere."""
+    """Return what a right spec needs and this machine lacks. It may still be trained elsewhere."""
     spec, _ = check_spec(folder)
     if spec is None:
         return ()
@@ -118,8 +116,7 @@ def _has_compiler() -> bool:
 
 
 def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
-    """Return what of a right spec may not be meant: numbers taken for words, drift that cannot
-    alarm."""
+    """Return what of a right spec may not be meant: texts for numbers, drift that cannot alarm."""
     spec, _ = check_spec(folder)
     if spec is None:
         return ()

@@ -1,5 +1,4 @@
-"""Checks a spec's columns without data: the team's functions are called on empty tables with the
-declared columns."""
+"""Checks a spec's columns without data: the team's functions are called on empty tables."""
 
 import tempfile
 from collections.abc import Iterator, Mapping

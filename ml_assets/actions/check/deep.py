@@ -175,8 +175,7 @@ def train_few_steps(pipeline: Pipeline, steps: int) -> FewSteps:
 
 
 def converges(losses: Sequence[float]) -> str:
-    """Return why validation losses do not converge; empty where they do, or there are too few to
-    tell."""
+    """Return why validation losses do not converge; empty: they do, or there are too few."""
     if len(losses) < 2:
         return ""
     first, last = losses[0], losses[-1]

@@ -127,8 +127,7 @@ def study_is_over(state: PipelineState) -> str:
 
 
 def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:
-    """Return what it takes to make tables again, and a training after them: by when each was made
-    last."""
+    """Return what it takes to make tables again, and a training after them, by the last times."""
     prices = pipeline.settings.prices
     hour = prices.node_hour(price_class(spot=False), 0)
     took = last_took(data_steps(pipeline.store, pipeline.name, prices), tables)

@@ -1,5 +1,4 @@
-"""drift_report: the newest periods against the release's training data, and against the same
-season."""
+"""drift_report: the newest periods against the training data and against the same season."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

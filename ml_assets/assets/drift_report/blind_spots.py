@@ -23,8 +23,7 @@ _BOUNDS: dict[str, Statistic] = {
 
 
 def blind_spots(pipeline: Pipeline) -> list[str]:
-    """Return what cannot alarm, each in a sentence with its remedy; empty where drift is not
-    watched."""
+    """Return what cannot alarm, each with its remedy; empty where drift is not watched."""
     drift = pipeline.spec.drift
     if drift is None:
         return []

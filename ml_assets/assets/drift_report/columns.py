@@ -47,8 +47,7 @@ taken off) differs by itself: a classifier would tell every period by it."""
 
 @dataclass(frozen=True)
 class BackTest:
-    """Holds what unchanged data did so far: the training periods, each against the others.
-    [columns]"""
+    """Holds what unchanged data did so far: each training period against the others. [columns]"""
 
     periods: int
     psi: Floats

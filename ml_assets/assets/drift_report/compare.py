@@ -1,5 +1,4 @@
-"""Compares new periods with a baseline: every kind of drift, each with its share of the false
-alarms."""
+"""Compares new periods with a baseline; the kinds of drift share the false alarms."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -67,8 +67,7 @@ class Domain:
         return replace(bare, excess=_prediction(roots, alpha))
 
     def judge(self, new: pl.DataFrame, season: pl.DataFrame | None) -> Finding | None:
-        """Return how well new rows are told from training rows; None where there is nothing to tell
-        by."""
+        """Return how well new rows are told from training rows; None: nothing tells them."""
         if not self.bins or not self.reference or len(new) < 2 * _STEPS:
             return None
         sample = self._sample()

@@ -33,8 +33,7 @@ def changes_since(
     state: PipelineState,
     report: EvaluationReport,
 ) -> ReleaseChanges | None:
-    """Return what a candidate changes; None where no release came before it, or none that can be
-    read."""
+    """Return what a candidate changes; None: no release that can be read came before it."""
     data = require_record(state, state.address("training_set"))
     now = Candidate(state.spec.model_dump(mode="json"), data, report)
     try:

@@ -50,8 +50,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Truth:
-    """Holds what came true of the rows that a model is judged on, and what its metrics need to
-    know."""
+    """Holds the outcomes of the rows that a model is judged on, and what metrics need of them."""
 
     task: Task
     labels: np.ndarray

@@ -59,8 +59,7 @@ def on_engine(
 
 
 def decode_times(build: FeatureFunction) -> dict[str, float]:
-    """Return what reading and decoding files took since this was asked before; empty: there are
-    none."""
+    """Return the seconds of reading and decoding files since this was asked before."""
     return {"decode_seconds": build.taken()} if isinstance(build, WithDecoded) else {}
 
 

@@ -75,8 +75,7 @@ class FutureGuard:
         build: FeatureFunction,
         rows: pl.LazyFrame,
     ) -> tuple[tuple[CheckOutcome, ...], LeakError | None]:
-        """Return what the guard says of a partition before it is published: its check, and its
-        error."""
+        """Return the guard's check of a partition before it is published, and its error."""
         if address.partition not in self.examined:
             return (), None
         pipeline = self.reads.pipeline

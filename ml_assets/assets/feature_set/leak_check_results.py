@@ -1,5 +1,4 @@
-"""The leak guards as Dagster checks: they run in the step that makes the rows, before
-publishing."""
+"""The leak guards as Dagster checks: they run in the step that makes the rows."""
 
 from collections.abc import Iterable, Sequence
 

@@ -23,8 +23,7 @@ PortableFunction = Callable[[Mapping[str, Frame], Window], Frame]
 
 
 class Engine(Protocol):
-    """Makes a portable function's history: the functions of ``history.py`` for its
-    frames."""
+    """Makes a portable function's history, for its frames; see ``history.py``."""
 
     @property
     def trailing_mean(self) -> Callable[..., Frame]:

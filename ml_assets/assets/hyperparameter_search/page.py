@@ -1,5 +1,4 @@
-"""The pictures of a study: which fields mattered, where trials went, how they learned, what to do
-next."""
+"""The pictures of a study: which fields mattered, how trials learned, what to do next."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -229,8 +228,7 @@ def time_said(hours: float) -> str:
 
 
 def on_holdout(pipeline: Pipeline, study: Study) -> tuple[str, ...]:
-    """Return what the holdout says of the model that was trained by the winner; nothing: there is
-    none."""
+    """Return what the holdout says of the winner's model; nothing: there is none."""
     state = pipeline.now()
     model = state.record(state.address("trained_model"))
     report = state.record(state.address("evaluation_report"))

@@ -1,5 +1,4 @@
-"""Describes what to read of a source, and what was read: its span of time, and its receipt as an
-input."""
+"""Describes what is to be read of a source, and the receipt of what was read."""
 
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow, windows

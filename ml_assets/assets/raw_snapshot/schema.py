@@ -93,8 +93,7 @@ def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
 
 
 def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
-    """Return what is wrong with a table's column names, one sentence each; close names are
-    suggested."""
+    """Return what is wrong with a table's column names, in sentences; close names are suggested."""
     counts = Counter(found)
     missing = [name for name in declared if name not in counts]
     unknown = [name for name in counts if name not in declared]

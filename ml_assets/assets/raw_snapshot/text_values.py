@@ -86,8 +86,7 @@ def parse_text(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> 
 
 
 def clock_times(text: pl.Series, written: TextFormat) -> pl.Series:
-    """Return what a clock on the wall showed, of times that are written without a zone; else
-    null."""
+    """Return what a clock on the wall showed, of times without a zone; else null."""
     return _dated(text, written.dates, _plain)
 
 

@@ -1,5 +1,4 @@
-"""The page of a release, and the record of the model that is in its stage now: after a release, and
-after a rollback."""
+"""The page of a release, and the record of its stage: after a release and after a rollback."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -76,8 +76,7 @@ def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
 
 
 def decision_numbers(report: EvaluationReport, decision: Decision) -> dict[str, float]:
-    """Return what MLflow plots of a decision: the holdout's metrics, and each gate's value and
-    bound."""
+    """Return what MLflow plots of a decision: the holdout's metrics, and the gates' numbers."""
     found: dict[str, float | None] = {}
     for name, seen in report.metrics.items():
         found |= {f"holdout/{name}": seen.value}

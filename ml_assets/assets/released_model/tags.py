@@ -144,8 +144,7 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
 
 
 def release_name(pipeline: str, number: int) -> str:
-    """Return what people call the state in which a model moved to a stage, the ``number``-th
-    time."""
+    """Return people's name for the state of a model's ``number``-th move to a stage."""
     return f"{pipeline}-release-{number}"
 
 

@@ -1,5 +1,4 @@
-"""Resolves ``training.init_from`` and ``training.distill``: the initial weights of a training, and
-its teacher."""
+"""Resolves ``training.init_from`` and ``training.distill``: the initial weights, the teacher."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -88,8 +88,7 @@ class EncodedSet:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Return what the record says: where the set lies, its window, its rows, what guards
-        found."""
+        """Return the record of a set: where it lies, its window, its rows, what guards found."""
         holdout = self.window.holdout if self.window else ("",)
         return {
             "uri": self.ref.uri,

@@ -1,5 +1,4 @@
-"""Finds what a pipeline's sources hold now: the partitions that can be read, and those that
-wait."""
+"""Finds what a pipeline's sources hold now: partitions that can be read, and those that wait."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,8 +52,7 @@ class Landed:
 
     @property
     def waiting(self) -> list[str]:
-        """Return what is there and still being written, and what was not looked at, a sentence
-        each."""
+        """Return what is still being written and what was not looked at, in sentences."""
         found = [
             f"{name} [{key}] is skipped for now: {said}"
             if key

@@ -171,8 +171,7 @@ def column_changes(node: Node, record: StageRecord) -> str:
 
 
 def retyped(found: Plan, records: Mapping[Address, StageRecord]) -> list[str]:
-    """Return what other columns of a source cost, a sentence each: what is made again, and after
-    it."""
+    """Return what other columns of a source cost: what is made again, in sentences."""
     tables: dict[str, list[StageRecord]] = {}
     for item in found.due:
         record = records.get(item.node.address)

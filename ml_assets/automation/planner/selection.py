@@ -196,8 +196,7 @@ def gate_is_due(pipeline: Pipeline) -> str:
 
 
 def put_out(pipeline: Pipeline) -> str:
-    """Return why the present model stays out of its stage: it was rolled back from, or taken out;
-    else empty."""
+    """Return why the present model stays out of its stage: rolled back or taken out; else empty."""
     base = pipeline.store.resolve("main")
     record = read_record(pipeline.store, base, Address(pipeline.name, "trained_model"))
     if record is None:

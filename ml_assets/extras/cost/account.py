@@ -161,8 +161,7 @@ def _session(thing: Thing) -> str | None:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Holds what lies there because of a pipeline, and what its next training and its year will
-    take."""
+    """Holds what lies there because of a pipeline, and what its next training and year take."""
 
     pipeline: str
     stored: Mapping[str, int]

@@ -30,8 +30,7 @@ _FREE = "queued"
 
 @dataclass(frozen=True)
 class Month:
-    """Holds what the machines of a month were used for; parts that there were none of are left
-    out."""
+    """Holds what the machines of a month were used for; what there was none of is left out."""
 
     name: str
     """``2026-01``."""

@@ -26,8 +26,7 @@ TYPES = ("Int64", "Float64", "String", "Boolean", "Date", "Datetime")
 
 @dataclass(frozen=True)
 class Served:
-    """Holds what a pipeline serves: a version of its online features, and how its rows are to be
-    read."""
+    """Holds what a pipeline serves: a version of its online features, and how rows are read."""
 
     pipeline: str
     version: str

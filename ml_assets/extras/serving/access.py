@@ -20,8 +20,7 @@ _OURS = ("same-origin", "none")
 
 
 def bearer_is_of(authorization: str, tokens: Sequence[str]) -> bool:
-    """Return whether an ``Authorization`` header holds one of the tokens; takes the same time for
-    each."""
+    """Return whether an ``Authorization`` header holds one of the tokens, in constant time."""
     kind, _, given = authorization.partition(" ")
     held = [hmac.compare_digest(given.strip().encode(), token.encode()) for token in tokens]
     return kind.lower() == "bearer" and any(held)

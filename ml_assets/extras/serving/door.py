@@ -1,5 +1,4 @@
-"""Adds a rollout to a pipeline: the log of predictions as a table, and the check for
-aborts."""
+"""Adds a rollout to a pipeline: the log of predictions as a table, and the check for aborts."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -274,8 +274,7 @@ class KubernetesApi:
         return ()
 
     def queue_word(self, job: JobState, queue: str) -> QueueWord | None:
-        """Return what Kueue says of a Job that it has not admitted; None: nothing; asked for
-        once."""
+        """Return what Kueue says, asked once, of a Job that it has not admitted; None: nothing."""
         with suppress(ClusterAway, ClusterRefused):
             workloads = self._kueue("workloads", label_selector=f"{_JOB_UID}={job.uid}")
             for workload in workloads["items"] if workloads else ():

@@ -60,8 +60,7 @@ class PodObservations:
 
 
 def diagnose(seen: PodObservations) -> Ending:
-    """Return what ended an attempt that ran. There always is one, also where nobody says
-    anything."""
+    """Return what ended an attempt that ran; there is one also where nobody says anything."""
     found = (rule(seen) for rule in _RULES)
     return next(one for one in found if one is not None)
 

@@ -1,5 +1,4 @@
-"""Reads the pods' logs: one is followed into a file as it grows, of the others the ends are
-read."""
+"""Reads the pods' logs: one is followed as it grows, of the others the ends are read."""
 
 import re
 import threading

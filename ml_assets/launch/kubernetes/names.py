@@ -73,8 +73,7 @@ def job_name(session: str, attempt: int, mark: str = "") -> str:
 
 
 def pod_host(job: str, index: int) -> str:
-    """Return where a pod of a Job is found by the other pods, behind the Service of the Job's
-    name."""
+    """Return where a pod is found by the others, behind the Service of the Job's name."""
     return f"{job}-{index}.{job}"
 
 

@@ -113,8 +113,7 @@ class PodState:
 
     @property
     def lost(self) -> bool:
-        """Return whether the pod ended badly or was taken away: its world cannot go on without
-        it."""
+        """Return whether the pod ended badly or was taken away: its world cannot go on."""
         if self.phase == "Succeeded":
             return False
         return self.phase == "Failed" or self.gone or self.deleting or self.disrupted is not None

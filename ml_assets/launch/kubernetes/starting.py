@@ -113,8 +113,7 @@ class StartUp:
         self._since = clock()
 
     def look(self, job: JobState, pods: Sequence[PodState]) -> Stuck | Ending | None:
-        """Return what it waits for; the ending once that has lasted too long; None: all pods
-        run."""
+        """Return what it waits for, or the ending after too long; None: all pods run."""
         if started(job, pods):
             self._stuck = None
             return None

@@ -1,5 +1,4 @@
-"""Runs one attempt's processes behind a supervisor; they end with their follower, whatever ends
-it."""
+"""Runs one attempt's processes behind a supervisor; they end with their follower."""
 
 import os
 import signal
@@ -26,8 +25,7 @@ S3_KEYS = "AWS_"
 def environment(
     threads: int, inherited: Mapping[str, str] | None = None, *, s3: bool = False
 ) -> dict[str, str]:
-    """Return what the program needs from ours, and no secret; ``s3``: but those of the S3
-    client."""
+    """Return what the program needs of our environment; no secret but, with ``s3``, S3's."""
     prefixes = (*_PASSED_ON_PREFIXES, S3_KEYS) if s3 else _PASSED_ON_PREFIXES
     env = os.environ if inherited is None else inherited
     passed = {

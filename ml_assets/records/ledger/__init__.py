@@ -1,2 +1,1 @@
-"""The ledger: hash-chained lines, their certificates, and queries. It is the source of truth about
-stages."""
+"""The ledger: hash-chained lines, certificates and queries; the source of truth about stages."""

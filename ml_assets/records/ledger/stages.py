@@ -45,8 +45,7 @@ def on_its_way(entries: Sequence[LedgerEntry]) -> list[str]:
 
 
 def stage_of(entries: Sequence[LedgerEntry], model: str) -> Stage | None:
-    """Return where a model is, the furthest where it is in two; None where it never was in a
-    stage."""
+    """Return the furthest stage that a model is in; None: it never was in one."""
     there = stages(entries)
     for stage in reversed(ORDER):
         if there.get(stage) == model:
@@ -127,8 +126,7 @@ def put_out_line(entries: Sequence[LedgerEntry], model: str) -> LedgerEntry | No
 
 
 def registration(entries: Sequence[LedgerEntry], model: str) -> Registered | None:
-    """Return what was said of a model that was made elsewhere; None: it was trained here, if at
-    all."""
+    """Return what was said of a model that was made elsewhere; None: it was trained here."""
     first = next((entry for entry in entries if entry.model == model), None)
     return first.registered if first else None
 

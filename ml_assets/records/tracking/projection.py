@@ -83,8 +83,7 @@ def _model(digest: str | None) -> str:
 
 
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
-    """Return whether MLflow was not told of the newest move, by our own record: MLflow is not
-    asked."""
+    """Return whether MLflow lacks the newest move, by our own record."""
     newest = _newest_move(read(store, pipeline))
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""

@@ -1,5 +1,4 @@
-"""The content of a commit, path by path, and how a piece of work is laid over it: pure
-functions."""
+"""The content of a commit, path by path, and how work is laid over it: pure functions."""
 
 from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath

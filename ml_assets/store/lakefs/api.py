@@ -200,8 +200,7 @@ class LakeFsApi:
     def read(
         self, ref: str, path: str, receive: Callable[[Iterator[bytes]], ReceivedT]
     ) -> ReceivedT | None:
-        """Return what is received of an object's chunks, anew in each try; None where there is
-        none."""
+        """Return what is received of an object's chunks, anew in each try; None: there is none."""
         get = self._client.objects_api.get_object
 
         def call() -> ReceivedT:

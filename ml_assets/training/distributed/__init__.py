@@ -1,2 +1,1 @@
-"""Several processes as one trainer: their group, the spread of a network over them, its
-precision."""
+"""Several processes as one trainer: their group, how a network spreads over it, precision."""

@@ -289,8 +289,7 @@ class RowDropout(nn.Module):
 
 
 def _replace_dropout(network: nn.Module) -> list[RowDropout]:
-    """Put ours in place of every ``nn.Dropout``: those draw from a generator that no two worlds
-    share."""
+    """Put ours in place of every ``nn.Dropout``: theirs draw what no two worlds share."""
     drops: list[RowDropout] = []
     for owner in list(network.modules()):
         for name, child in list(owner.named_children()):

@@ -1,5 +1,4 @@
-"""One pod of one attempt, from its request to its exit code: how it meets the others, and what it
-runs."""
+"""One pod of one attempt, from its request to its exit code: how it meets the others."""
 
 import json
 import os

@@ -1,5 +1,4 @@
-"""Reads files in a landing folder or a bucket: one or more per partition, or for all; rows or
-references."""
+"""Reads files in a landing folder or a bucket: those of a partition, as rows or references."""
 
 import hashlib
 from collections.abc import Sequence

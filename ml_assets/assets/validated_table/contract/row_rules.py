@@ -1,5 +1,4 @@
-"""Statements about single rows as polars expressions: the rows they judge, and the rows that break
-them."""
+"""Rules for single rows as polars expressions: which rows they judge, and which break them."""
 
 import re
 import warnings
