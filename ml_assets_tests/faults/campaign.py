@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from ml_assets_tests.faults.history import History
-from ml_assets_tests.faults.injections import Command, Harm, Work, below
+from ml_assets_tests.faults.injections import Command, Harm, Work, at_work, below
 from ml_assets_tests.faults.invariants import result, same_result, violations
 from ml_assets_tests.faults.matrix import ARENAS, OFTEN
 from ml_assets_tests.faults.places import PLACES, Place
@@ -96,6 +96,8 @@ def play(
             broken = [*one.broken, *_broken(place, measure)]
         except Exception as error:  # what struck until then is told all the same
             broken = [crash(error)]
+        if broken:
+            place.keep()
     one.judge(measure.pace)
     played = Played(arena, seed, one.struck, broken)
     if played.held:
@@ -226,6 +228,7 @@ class Round:
             since = max(self.progress.newest, self._work.command.begun, *self._moments[-1:])
             if time.monotonic() - since > PATIENCE:
                 self.broken.append(f"nothing went on for {PATIENCE:.0f} s")
+                (self.place.world.root / "stalled").write_text(at_work())
                 self.progress.ended()
                 return False
             time.sleep(_BETWEEN_LOOKS)
@@ -321,7 +324,7 @@ class Round:
         work = self._work
         file, others = work.command.said, work.same_work() if work.command.poll() else []
         code = work.command.wait() if others else self._end()
-        if code == 0:
+        if code == 0 and not self.place.waits_for_mlflow():
             self.progress.look()
             self.progress.ended()
             return True

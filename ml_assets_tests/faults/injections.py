@@ -126,6 +126,19 @@ def below(command: Command) -> list[psutil.Process]:
         return []
 
 
+def at_work() -> str:
+    """What still works below this process, with the stacks of Python's where py-spy is there."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found.append(f"{process.pid} {process.status()} {' '.join(process.cmdline())}")
+        if shutil.which("py-spy"):
+            dump = ["py-spy", "dump", "--nonblocking", "--pid", str(process.pid)]
+            done = subprocess.run(dump, capture_output=True, text=True, timeout=60, check=False)
+            found.append(done.stdout)
+    return "\n".join(found)
+
+
 def command_line(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())

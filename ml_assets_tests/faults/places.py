@@ -118,6 +118,16 @@ class Place:
             return self.store.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
         return None
 
+    def waits_for_mlflow(self) -> bool:
+        """Whether MLflow was not told of a training: the next command does that."""
+        return not self.serves and any((self.world.root / "state/mlflow_outbox").glob("*.json"))
+
+    def keep(self) -> None:
+        """Keep the state of a round that broke, where its disk goes with it."""
+        state = self.world.root / "state"
+        if state.is_mount():
+            shutil.copytree(state, self.world.root / "state-kept", symlinks=True)
+
     def left_in_cluster(self) -> list[str]:
         names = [pod["metadata"]["name"] for pod in self.cluster.pods()] if self.cluster else []
         return [f"the pod {name} was left behind" for name in names]
