@@ -1,7 +1,7 @@
 # Everything a newcomer types. Needs Python 3.11 or later and make; the rest is installed in .venv.
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help demo ui test test-servers test-cluster long chaos faults check format lock reset clean
+.PHONY: help install demo ui test test-servers test-cluster long chaos faults check format lock reset clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,8 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  variables: PYTHON, TORCH_INDEX, PIP_ARGS, ARGS (see the top of the Makefile)"
+
+install: $(VENV)/.installed ## set up .venv, and nothing else
 
 demo: $(VENV)/.installed ## train, evaluate, gate and release a model from real data
 	@$(BIN)/ml-assets demo $(ARGS)

@@ -350,7 +350,7 @@ def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
         folder = find_pipeline(folders, name)
         found = all_mistakes(folder, settings)
         mistakes += len(found)
-        good = "good, as far as its files say" if deep else "good"
+        good = "no mistake in its files; its network is tried now" if deep else "good"
         print(f"{name}: {counted(len(found), 'mistake') if found else good}")
         for mistake in found:
             print(f"  {mistake}")

@@ -193,8 +193,9 @@ def drill(pipeline: str) -> int:
 
     Trains the newest training set for a few steps, twice. One process of the second training is
     killed at a random step. Both trainings have to end in the same weights, bit for bit; exit code
-    1 if they do not. The outcome is the check resume_drill on checkpoints. The drill's trainings
-    are deleted; sessions and models of the pipeline are not touched.
+    1 if they do not. The outcome is the check resume_drill on checkpoints, which a spec declares
+    with automation.resume_drill: {every: week, at: sunday 05:00}. The drill's trainings are
+    deleted; sessions and models of the pipeline are not touched.
     """
     with working_session(f"drill {pipeline}", pipeline) as session:
         from ml_assets.adapters.execute import execute

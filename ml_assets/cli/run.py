@@ -125,7 +125,10 @@ _OF = re.compile(r"  (?:.*\((?=\d+ of \d+\)$)|(?:step|round) )(?P<done>\d+) of (
 """``  air/feature_set [2024-01]: 720 rows (3 of 18)``, ``  step 20 of 240, ...``."""
 _PARTS = 4
 _QUIET_SECONDS = 60.0
-_ALWAYS = ("  [fail]", "  [warn]", "  warning: ", "  training begins with ", "  trained on ")
+_ALWAYS = (
+    *("  [fail]", "  [warn]", "  warning: "),
+    *("  training begins with ", "  resumed at ", "  trained on "),
+)
 _OF_DAGSTER = "  warning: Dependencies for step "
 """What did not run because something before it failed: the error at the end says what, and why."""
 
@@ -160,7 +163,7 @@ def _shown(*, verbose: bool) -> Iterator[Callable[[str], None]]:
         with _bars() as shown:
             yield shown.tell
     else:
-        yield Lines().tell
+        yield Lines(_print).tell
 
 
 class Summary:
@@ -212,7 +215,8 @@ class Lines:
     A step that takes long is heard of once a minute.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
         self._shown = 0
         self._last = time.monotonic()
 
@@ -234,7 +238,7 @@ class Lines:
                     return
                 self._shown = max(1, parts)
         self._last = time.monotonic()
-        _print(line)
+        self._show(line)
 
 
 class Bars:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @options.pipeline
 @options.as_json
 def status(pipeline: str, as_json: bool) -> None:
-    """Show a pipeline's assets, their inputs and its release.
+    """Show a pipeline's assets and its release.
+
+    What is out of date, `ml-assets run` says when it makes it.
 
     \b
       ml-assets status flight_delays --json   every version, and its inputs

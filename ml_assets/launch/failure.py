@@ -145,7 +145,8 @@ TABLE: dict[int, Meaning] = {
     ),
     EXIT_TEAM_CODE: Meaning(
         "the network in the pipeline's folder does not do what it must",
-        "Correct the file that it names, in the pipeline's folder. The spec can stay as it is.",
+        "Correct the network in the pipeline's folder, or what the spec gives it: model.config and"
+        " model.batch.",
         "stop",
     ),
     EXIT_NOT_INSTALLED: Meaning(

@@ -47,8 +47,9 @@ def champion_margin(table: LabelledTable, partitions: int) -> Margin:
     if table.task == "regression":  # the share of a root is half that of what is below it
         mean = float(losses["__loss"].to_numpy().mean())
         found = found / (2 * mean) if mean > 0 else inf
-    told = f"the holdout's {counted(blocks, 'day' if table.moments else 'row')}"
-    shows = "shows" if blocks == 1 else "show"
+    told, shows = f"the holdout's {counted(blocks, 'day')}", "shows" if blocks == 1 else "show"
+    if not table.moments:  # chance parts them
+        told, shows = f"a holdout of about {counted(blocks, 'row')}", "shows"
     size = _size(table, min(max(found, _LEAST), _MOST))
     if found > _MOST:
         said = f"{told} {shows} no difference below {size}: hold out more, then make it smaller"

@@ -42,6 +42,7 @@ def defs_yaml(name: str, table: LabelledTable, zone: str, model: str) -> str:
         model: the part of the spec, as YAML on one line.
     """
     batch = min(3072, max(48, table.frame.height // _BATCHES // 24 * 24))
+    own = "" if model == MODEL else f"microbatches: {_microbatches(batch)}, "
     left_out = table.names("left out")
     note = f"  # left out: {' '.join(_pieces(left_out))[1:-1]}" if left_out else ""
     back = first_partitions(table)
@@ -70,12 +71,17 @@ attributes:
   label: {_flow(_label(table))}
   split: {_split(table, counts)}
   model: {model}
-  training: {{epochs: 20, batch_size: {batch}, evaluate_every: 20, processes: 1}} # rows, steps
+  training: {{epochs: 20, batch_size: {batch}, {own}evaluate_every: 20, processes: 1}} # rows, steps
   evaluation: {_flow(_evaluation(table))}
   gates: # a model that fails one reaches no stage
 {_gates(table, counts.get("holdout", 0))}
     - {{kind: latency}}
 """
+
+
+def _microbatches(batch: int) -> int:
+    """As many as leave each 16 rows, which a batch norm needs."""
+    return next(n for n in (24, 12, 8, 6, 4, 3, 2, 1) if batch // n >= 16)
 
 
 def _partitions(table: LabelledTable, zone: str) -> str:

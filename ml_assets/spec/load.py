@@ -20,6 +20,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
+_TAGGED_BY = ("kind", "family")
 _Schemas = list[Mapping[str, Any]]
 Location = Sequence[str | int]
 SpecT = TypeVar("SpecT", bound=BaseModel)
@@ -379,10 +380,17 @@ def _without_tags(place: _Place, location: Sequence[str | int]) -> list[str | in
     """Pydantic puts the tag of a union ('files', 'bound') in the path; the file has no such key."""
     path, last = list[str | int](), len(location) - 1
     for number, part in enumerate(location):
-        there = _at(place.root, [place.top, *path, part])[1] is not None
-        if there or number == last or isinstance(part, int):
+        above = _at(place.root, [place.top, *path])[1]
+        there = _at(above, [part])[1] is not None if above else False
+        if number == last or isinstance(part, int) or (there and not _is_tag(above, part)):
             path.append(part)
     return path
+
+
+def _is_tag(node: yaml.Node | None, part: str) -> bool:
+    """Whether a mapping is of the kind that is called so; it may have a key of that name, too."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return any(key.value in _TAGGED_BY and value.value == part for key, value in pairs)
 
 
 def _at(root: yaml.Node, path: Sequence[str | int]) -> tuple[int, yaml.Node | None]:

@@ -1,6 +1,7 @@
 """The tensors that a team's network is called with, where its spec declares them."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
@@ -35,7 +36,8 @@ class BatchTensor(Frozen):
             matching = [name for name in known if fnmatchcase(name, pattern)]
             if not matching:
                 said = f"no feature is called {pattern!r}."
-                raise ValueError(said + did_you_mean(pattern, known))
+                series = dict.fromkeys(re.sub(r"\d+$", "*", name) for name in known)
+                raise ValueError(said + did_you_mean(pattern, series if "*" in pattern else known))
             found += matching
         numbers = sum(name in numeric for name in found)
         if 0 < numbers < len(found):

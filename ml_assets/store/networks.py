@@ -4,9 +4,11 @@ Code is run only if a trusted record names its digest: the pipeline's folder, or
 model that a certificate or the ledger covers.
 """
 
+from contextlib import suppress
+
 from pydantic import ValidationError
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import SpecError, StorageError
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.program import ModelManifest
@@ -50,12 +52,11 @@ def certified_network(pipeline: Pipeline, manifest: ModelManifest) -> NetworkCod
     """
     if manifest.code is None:
         return None
-    here = pipeline.network
-    return (
-        here
-        if here and here.digest == manifest.code
-        else network_of(pipeline.objects, manifest.code)
-    )
+    with suppress(SpecError):  # the folder's cannot be read: what is kept can
+        here = pipeline.network
+        if here and here.digest == manifest.code:
+            return here
+    return network_of(pipeline.objects, manifest.code)
 
 
 def bring_network(source: LocalObjects, target: LocalObjects, manifest: ModelManifest) -> None:

@@ -25,13 +25,15 @@ from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.program import ModelManifest, Ref, Split
 from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.sanity import NetworkSize, SanityCheck
-from ml_assets.spec.training import Boosted, TrainingSpec
+from ml_assets.spec.training import Boosted, Module, TrainingSpec
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline
 
 _ROWS: dict[Split, int] = {"train": 512, "validation": 64, "holdout": 64}
 _WORDS = ("a", "b", "c", "d", "e")
 """The words of each category, for there need not be a training set yet."""
+_OF_OWN = 8
+"""Rows of a microbatch of a team's network: with fewer its batch norms would be warned of."""
 _OF_A_QUERY = 4
 _WORDS_OF_A_TEXT = 300
 
@@ -59,7 +61,7 @@ def conformance(folder: Path, settings: Settings) -> tuple[SanityCheck, ...]:
         job = SanityJob(
             spec.name,
             spec.model,
-            few_rows(spec.training),
+            few_rows(spec.training, _OF_OWN if isinstance(spec.model, Module) else 2),
             data,
             spec.cluster,
             pipeline.network,
@@ -89,9 +91,10 @@ def _memory(
     return (check,)
 
 
-def few_rows(training: TrainingSpec) -> TrainingSpec:
-    """The same training with two rows a microbatch."""
-    return training.model_copy(update={"batch_size": 2 * training.microbatches, "accumulate": 1})
+def few_rows(training: TrainingSpec, most: int = 2) -> TrainingSpec:
+    """The same training with few rows a microbatch."""
+    rows = min(most, training.batch_size // training.microbatches)
+    return training.model_copy(update={"batch_size": rows * training.microbatches, "accumulate": 1})
 
 
 def made_up(spec: PipelineSpec, rows: int, seed: int) -> pl.DataFrame:

@@ -46,6 +46,7 @@ _INT64_EDGE = 2**63
 _LARGEST = sys.float_info.max
 _LISTED = 50
 """Sentences of one message."""
+_ONE_BY_ONE = 5
 _COMPARED = 100
 """Unknown names that are compared with the declared ones: it takes a while."""
 _LONG_NAME = 200
@@ -92,6 +93,14 @@ def check_names(found: Sequence[str], declared: Columns, where: str) -> None:
     note_columns(found)
 
 
+def _not_there(names: Sequence[str]) -> list[str]:
+    """A sentence for each; one for all where there are many."""
+    if len(names) <= _ONE_BY_ONE:
+        return [f"column {name!r} is declared but not there" for name in names]
+    first = ", ".join(repr(name) for name in names[:_ONE_BY_ONE])
+    return [f"{len(names)} columns are declared but not there: {first}, ..."]
+
+
 def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
     """Return what is wrong with a table's column names, in sentences; close names are suggested."""
     counts = Counter(found)
@@ -99,10 +108,14 @@ def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
     unknown = [name for name in counts if name not in declared]
     compared = [name for name in unknown[:_COMPARED] if len(name) <= _LONG_NAME]
     problems: list[str] = []
+    gone: list[str] = []
     for name in missing:
-        close = difflib.get_close_matches(name, compared, n=1)
-        hint = f"; the unknown column {_shown(close[0])} is close: was it renamed?" if close else ""
-        problems.append(f"column {name!r} is declared but not there{hint}")
+        if close := difflib.get_close_matches(name, compared, n=1):
+            hint = f"the unknown column {_shown(close[0])} is close: was it renamed?"
+            problems.append(f"column {name!r} is declared but not there; {hint}")
+        else:
+            gone.append(name)
+    problems += _not_there(gone)
     for name in unknown:
         candidates = (missing or list(declared)) if name in compared else []
         close = difflib.get_close_matches(name, candidates, n=1)

@@ -45,6 +45,7 @@ _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not co
     is_flag=True,
     help="Make one trial of the newest search again: the best, or the one with the given number.",
 )
+@options.verbose
 @options.as_json
 def prove(
     what: str,
@@ -53,6 +54,7 @@ def prove(
     from_snapshots: bool,
     keep: Path | None,
     study: bool,
+    verbose: bool,
     as_json: bool,
 ) -> int:
     """Rebuild a model from its record, and compare the two.
@@ -73,6 +75,7 @@ def prove(
     """
     if study:
         return _prove_trial(what, which, as_json=as_json)
+    from ml_assets.cli.run import Lines
     from ml_assets.errors import OtherCode
     from ml_assets.extras.prove.proof import Proof, ProofRequest
     from ml_assets.settings import read_settings
@@ -81,7 +84,7 @@ def prove(
         what, which, despite_code=despite_code, from_snapshots=from_snapshots, keep=keep
     )
     started = time.monotonic()
-    proof = Proof(read_settings(), asked, _tell)
+    proof = Proof(read_settings(), asked, _tell if verbose else Lines(_tell).tell)
     try:
         found = list(_told(proof, quiet=as_json))
     except OtherCode as refusal:

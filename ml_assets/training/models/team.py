@@ -175,7 +175,8 @@ class TeamNetwork(Network):
         self.spec = spec
         self._code = code
         build = code.function(spec.module)
-        made = code.called(spec.module, "it", lambda: build(dict(spec.config), columns))
+        given = f"given the config {dict(spec.config)}, it"
+        made = code.called(spec.module, given, lambda: build(dict(spec.config), columns))
         if not isinstance(made, nn.Module):
             raise TeamCodeFailed(
                 f"{spec.module} returned a {type(made).__name__}; expected a torch.nn.Module."
