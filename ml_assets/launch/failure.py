@@ -106,7 +106,7 @@ class Ending:
         where = ", ".join(filter(None, [self.pod, self.node and f"on {self.node}"]))
         lines = [f"{attempt} stopped: {self.what}{f' ({where})' if self.pod else ''}."]
         if self.words:
-            lines.append(f"  It said: {self.words}")
+            lines.append(f"{_SAID}{self.words}")
         return "\n".join([*lines, f"  What to do: {self.remedy}", *self.shown])
 
     def error(self, attempt: str, log: Path) -> MlAssetsError:
@@ -115,13 +115,16 @@ class Ending:
         return kind(f"{self.report(attempt)}{_LOG}{log}")
 
 
-_LOG, _END = "\n  Log: ", "  The end of its "
+_LOG, _END, _SAID = "\n  Log: ", "  The end of its ", "  It said: "
 
 
 def without_log(report: str) -> str:
-    """The report of an error whose log will be deleted: the log's end in place of its path."""
+    """The report of an error whose log will be deleted.
+
+    Where it says nothing of what the program said, it has the log's end in place of its path.
+    """
     said, _, log = report.partition(_LOG)
-    if not log or f"\n{_END}" in said:
+    if not log or _SAID in said or f"\n{_END}" in said:
         return said
     return "\n".join([said, f"{_END}log:", *_tail(_end_of(Path(log)))])
 

@@ -18,6 +18,7 @@ TOLD = (
     "  [pass] schema: as declared in 3 of 3",
     "> air__evaluation_report",
     "  baseline constant",
+    "  resumed at step 140 of 300",
     "  warning: the outcome of 3 rows is not known",
     "  [warn] splits_alike: the label differs",
     "  [fail] champion: worse \x1b[31m",
@@ -41,6 +42,7 @@ def test_short_lines_say_what_is_made_how_far_it_is_and_what_is_wrong(
     assert far[0] == TOLD[5] and far[-1].endswith("(30 of 30)")
     assert len(far) == 4, "the first, then every fourth"
     assert not any("[pass]" in line or "baseline" in line for line in said)
+    assert "  resumed at step 140 of 300" in said
     assert [line[:8] for line in said[-6:-3]] == ["  warnin", "  [warn]", "  [fail]"]
     assert said[-3:] == ["", *TABLE]
     assert not any("Dependencies" in line for line in said)

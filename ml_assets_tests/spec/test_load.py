@@ -57,6 +57,18 @@ def test_an_unknown_field_suggests_the_nearest_one(folder: Path) -> None:
     ]
 
 
+def test_a_key_is_named_as_it_stands_even_where_another_is_called_like_the_kind(
+    folder: Path,
+) -> None:
+    model = "model: {family: module, module: n.py:build, confg: {a: 1}}\n"
+    file = folder / "defs.yaml"
+    text = file.read_text()
+    line = next(line for line in text.splitlines(keepends=True) if line.startswith("  model:"))
+    file.write_text(text.replace(line, f"  {model}"))
+    _, mistakes = check_spec(folder)
+    assert [m.key for m in mistakes if "confg" in m.key] == ["model.confg"]
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [

@@ -148,6 +148,7 @@ def test_what_a_spec_says_survives_being_written_and_read_again() -> None:
     ("tensor", "said"),
     [
         ({"columns": ["prices"]}, "no feature is called 'prices'. Did you mean 'price'?"),
+        ({"columns": ["prise*"]}, "no feature is called 'prise*'. Did you mean 'price'?"),
         ({"columns": ["s*", "price"]}, "it has numeric and categorical columns: declare a tensor"),
         ({"columns": ["price"], "shape": [2, 3]}, r"shape [2, 3] holds 6 values of a row, and"),
         (

@@ -139,6 +139,14 @@ def test_text_that_means_no_value_is_declared(tmp_path: Path):
     assert read(tmp_path, source)["amount"].to_list() == [None, None], "NaN is no value"
 
 
+def test_many_columns_that_are_gone_are_one_sentence(tmp_path: Path):
+    columns = {"id": "int64", **{f"pixel_{n}": "float64" for n in range(64)}}
+    land(tmp_path, "id\n1\n")
+    said = refusal(tmp_path, csv_source(columns=columns))
+    assert "64 columns are declared but not there: 'pixel_0', 'pixel_1'" in said
+    assert "'pixel_9'" not in said
+
+
 def test_a_renamed_column_is_named_with_its_likely_new_name(tmp_path: Path):
     land(tmp_path, CSV.replace("amount", "ammount", 1))
     message = refusal(tmp_path, csv_source())
