@@ -17,7 +17,7 @@ from ml_assets.cli import options
 from ml_assets.cli.output import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
 from ml_assets.settings import Settings, read_settings
-from ml_assets.settings.addresses import beside, require_free
+from ml_assets.settings.addresses import beside, is_served, require_free
 
 _PORT = options.Whole(1, 65535)
 
@@ -75,12 +75,15 @@ def ui(port: int | None, host: str) -> int:
             return ERROR
         for program in served:
             programs.start(program)
+        if programs.wait(until=partial(is_served, host, port)) != DONE:
+            return ERROR
+        print(f"Dagster is ready: http://{host}:{port}", flush=True)
         code = programs.wait()
     return DONE if code == DONE else ERROR
 
 
 def _tell(here: str, settings: Settings, *, links_here: bool) -> None:
-    print(f"Dagster: {here}  (Ctrl-C stops all)")
+    print(f"Dagster: {here}  (in a few seconds; Ctrl-C stops all)")
     print(f"MLflow:  {settings.mlflow_url}")
     print(f"Reports: {settings.reports_url}  (start here: the pipelines' state)", flush=True)
     if here != settings.ui_url and links_here:

@@ -71,6 +71,15 @@ def require_free(host: str, port: int, whose: str, setting: str) -> None:
         raise SettingsError(taken(whose, host, port, error, setting)) from error
 
 
+def is_served(host: str, port: int) -> bool:
+    """Return whether something listens there."""
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
 def taken(whose: str, host: str, port: int, error: OSError, setting: str) -> str:
     """Say that a server of ours cannot listen, which process does, and what to set instead."""
     return (

@@ -231,7 +231,8 @@ def test_mlflow_starts_no_queue_of_jobs(served: Served) -> None:
 
 def test_the_log_says_where_each_is_served(served: Served, released: World) -> None:
     said = (released.root / "ui.log").read_text()
-    assert f"Dagster: {served.dagster}  (Ctrl-C stops all)" in said
+    assert f"Dagster: {served.dagster}  (in a few seconds; Ctrl-C stops all)" in said
+    assert f"Dagster is ready: {served.dagster}" in said
     assert f"MLflow:  {served.mlflow}" in said
     assert f"Reports: {served.reports}" in said
     assert "DEBUG" not in said
