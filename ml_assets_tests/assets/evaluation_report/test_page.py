@@ -185,6 +185,26 @@ def test_every_part_is_on_it(page):
         assert words in page, words
 
 
+@pytest.mark.parametrize(("columns", "folds"), [(15, 0), (65, 1)])
+def test_a_long_table_is_folded_under_its_length_and_print_unfolds_it(
+    spec, report, measured, columns, folds
+):
+    numeric = tuple(NumericColumn(name=f"pixel_{n}", mean=0.0, std=1.0) for n in range(columns - 1))
+    told = TrainingStory()
+    row = tuple(0.0 for _ in numeric)
+    told.take(FirstRows(**HEAD, numeric=(row,), categorical=((),), labels=(1.0,)))
+    encoded = Preprocessing(numeric=numeric, null_flags=(), categorical=())
+    shown = background(story=told, preprocessing=encoded)
+    page = render(report, measured, decide(spec.gates, report, measured), None, shown, spec)
+    found = re.findall(r'<details class="fold"><summary>(.*?)</summary>(.*?)</details>', page, re.S)
+    assert [said for said, _ in found] == [f"All {columns} rows"] * folds
+    assert all("pixel_0" in table for _, table in found)
+    assert f"pixel_{columns - 2}" in page
+    assert re.search(
+        r"@media print\{[^@]*\.fold::details-content\{content-visibility:visible", page
+    )
+
+
 def test_a_declared_baseline_is_told_from_those_that_were_scored(spec, report, measured):
     told = report.model_copy(
         update={"baselines": {"human": {"auc": 0.72}}, "sources": {"human": "two <b>planners</b>"}}
