@@ -10,11 +10,13 @@ import pytest
 from ml_assets.assets.evaluation_report.page import Background, render
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
+from ml_assets.spec.gates import Calibrated
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.program.events import FirstRows, FixedBatch, Metrics
 from ml_assets.spec.records import (
     Change,
     Decision,
+    Estimate,
     Evidence,
     InputVersion,
     Interval,
@@ -203,6 +205,22 @@ def test_a_long_table_is_folded_under_its_length_and_print_unfolds_it(
     assert re.search(
         r"@media print\{[^@]*\.fold::details-content\{content-visibility:visible", page
     )
+
+
+def test_the_calibration_error_has_one_interval_on_the_page_the_gates(spec, report, measured):
+    gate = Calibrated(kind="calibration", name="calibrated", measure="ece", at_most=0.08)
+    spec = spec.model_copy(update={"gates": (*spec.gates, gate)})
+    seen = Estimate(
+        about="the whole holdout", rows=1000, interval=Interval(value=0.02, low=0.0087, high=0.0307)
+    )
+    told = report.model_copy(update={"estimates": {gate.name: (seen,)}})
+    results = decide(spec.gates, told, measured)
+    page = render(told, measured, results, None, BARE, spec)
+    assert "95%: 0.0087 to 0.0307" in page and "95% interval 0.0087 to 0.0307" in page
+    assert "0.0100 to 0.0300" not in page, "the percentiles of the same draws"
+    assert "for the calibration error Student&#39;s t, as its gate takes it" in page
+    bare = render(report, measured, decide(spec.gates, report, measured), None, BARE, spec)
+    assert "95%: 0.0100 to 0.0300" in bare and "Student" not in bare, "no gate estimated another"
 
 
 def test_a_declared_baseline_is_told_from_those_that_were_scored(spec, report, measured):
