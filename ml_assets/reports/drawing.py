@@ -349,10 +349,15 @@ def banner(name: str, said: str) -> str:
     return svg(name, 560, 30, parts)
 
 
-def svg(name: str, width: int, height: int, parts: Sequence[str]) -> str:
-    """The drawing around its parts, named for a screen reader."""
+def svg(name: str, width: int, height: int, parts: Sequence[str], *, natural: bool = False) -> str:
+    """The drawing around its parts, named for a screen reader.
+
+    Args:
+        natural: drawn in its own size, and not much smaller: it is full of numbers.
+    """
+    size = f' style="max-width:{width}px;min-width:{width * 3 // 4}px"' if natural else ""
     drawn = (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(name)}">'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(name)}"{size}>'
         f"{''.join(parts)}</svg>"
     )
     return _NO_XML.sub("", drawn)

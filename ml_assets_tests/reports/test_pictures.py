@@ -44,7 +44,7 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.sanity import Alone
-from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.spec.training_story import TrainingStory
 
 HOSTILE = "<script>alert(1)</script>\x00](x)"
@@ -271,7 +271,7 @@ def test_a_multiclass_row_is_followed_by_its_true_class():
     assert last < first, "the probability of the true class rises"
 
 
-def fixed_batch_of(classes, task="multiclass", labels=None):
+def fixed_batch_of(classes, task: Task = "multiclass", labels=None):
     """The picture of a batch with a row of each class; a network of one output sees a number."""
     labels = labels or tuple(float(place) for place in range(len(classes)))
     row = tuple(1 / len(classes) for _ in classes) if task == "multiclass" else (0.5,)

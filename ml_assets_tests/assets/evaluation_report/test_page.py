@@ -11,6 +11,7 @@ from ml_assets.assets.evaluation_report.page import Background, render
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.spec.gates import Calibrated
+from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.program.events import FirstRows, FixedBatch, Metrics
 from ml_assets.spec.records import (
@@ -221,6 +222,21 @@ def test_the_calibration_error_has_one_interval_on_the_page_the_gates(spec, repo
     assert "for the calibration error Student&#39;s t, as its gate takes it" in page
     bare = render(report, measured, decide(spec.gates, report, measured), None, BARE, spec)
     assert "95%: 0.0100 to 0.0300" in bare and "Student" not in bare, "no gate estimated another"
+
+
+def test_the_confusion_of_several_classes_is_on_the_page_and_well_formed(spec, report, measured):
+    label = LabelSpec(column="late", task="multiclass", classes=("cat", "<dog>"))
+    of_classes = spec.model_copy(update={"label": label})
+    found = {"cat": {"cat": 90, "<dog>": 10}, "<dog>": {"<dog>": 200}}
+    told = report.model_copy(update={"confusion": found})
+    gates = decide(spec.gates, told, measured)
+    page = render(told, measured, gates, None, BARE, of_classes)
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == [] and "<dog>" not in page
+    assert "Confusion matrix" in page
+    assert "<th>&lt;dog&gt;</th><td>200</td><td>1.000</td><td>0.952</td>" in page
+    assert "Confusion matrix" not in render(report, measured, gates, None, BARE, spec)
 
 
 def test_a_declared_baseline_is_told_from_those_that_were_scored(spec, report, measured):
