@@ -12,6 +12,7 @@ from ml_assets.spec.gates import (
     AgainstChampion,
     BeatsBaseline,
     Bound,
+    Calibrated,
     GateSpec,
     LeakAlarm,
     Slices,
@@ -25,8 +26,23 @@ DECISIONS = 60
 """Most lines of the ledger in the table, most decisions in a picture."""
 
 
+def as_judged(report: EvaluationReport, gates: Sequence[GateSpec]) -> EvaluationReport:
+    """The report as it is shown: a metric has the interval of the gate that decides by it.
+
+    Both are of the same draws. A metric's ends are their percentiles; those of a calibration gate
+    are Student's t, which is wider where blocks are few. Two of them would only confuse a reader.
+    """
+    asked = [gate for gate in gates if isinstance(gate, Calibrated) and gate.measure == "ece"]
+    found = [one.interval for gate in asked for one in report.estimates.get(gate.name, ())]
+    interval = next((one for one in found if one is not None), None)
+    if interval is None or "ece" not in report.metrics:
+        return report
+    return report.model_copy(update={"metrics": {**report.metrics, "ece": interval}})
+
+
 def released_table(report: EvaluationReport, spec: PipelineSpec, move: LedgerEntry) -> Table:
     """Return what a released model is, how it came to its stage, and how it did."""
+    report = as_judged(report, spec.gates)
     rows = [
         ["model", report.model[:12]],
         ["stage", move.stage or ""],

@@ -10,12 +10,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
-from typing import Literal
+from typing import Literal, get_args
 
 from ml_assets.errors import visible
 
 Point = tuple[float, float]
-Tone = Literal["one", "two", "three", "four", "plain", "good", "warn", "bad"]
+Hue = Literal["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+Tone = Literal[Hue, "plain", "good", "warn", "bad"]
+HUES: tuple[Hue, ...] = get_args(Hue)
+"""The colours that tell things apart and say nothing else."""
 
 _RIGHT, _TOP, _BOTTOM, _KEYS = 14, 14, 40, 18
 _HOVER_POINTS = 48
@@ -104,10 +107,11 @@ def line_chart(
     """
     points = [point for one in series for point in one.points]
     width, height, left = (520, 260, 62) if wide else (360, 270, 46)
-    keys = _keys([(one.name, one.tone) for one in series], left)
+    keys, high = _keys([(one.name, one.tone) for one in series], left, width)
+    height += max(0, high - _KEYS)
     frame = _Frame(
         Scale.over([p[0] for p in points], x, left, width - _RIGHT),
-        Scale.over([p[1] for p in points], y, height - _BOTTOM, _TOP + (_KEYS if keys else 0)),
+        Scale.over([p[1] for p in points], y, height - _BOTTOM, _TOP + high),
     )
     parts = [*keys, *_grid(frame, x, y)]
     if reference is not None:
@@ -125,11 +129,12 @@ def column_chart(name: str, stacks: Sequence[Stack], x: Axis, y: Axis) -> str:
     """An SVG of columns at 0, 1, 2, ... along x, each a stack of parts."""
     width, height, left = 520, 200, 62
     count = max((len(stack.values) for stack in stacks), default=0)
-    keys = _keys([(stack.name, stack.tone) for stack in stacks], left)
+    keys, high = _keys([(stack.name, stack.tone) for stack in stacks], left, width)
+    height += max(0, high - _KEYS)
     tops = [sum(values) for values in zip(*(stack.values for stack in stacks), strict=True)]
     frame = _Frame(
         Scale(-0.5, max(count, 1) - 0.5, left, width - _RIGHT),
-        Scale.over([0.0, *tops], y, height - _BOTTOM, _TOP + (_KEYS if keys else 0)),
+        Scale.over([0.0, *tops], y, height - _BOTTOM, _TOP + high),
     )
     parts = [*keys, *_grid(frame, x, y)]
     below = [0.0] * count
@@ -245,18 +250,21 @@ def _grid(frame: _Frame, x: Axis, y: Axis) -> list[str]:
     return parts
 
 
-def _keys(named: Sequence[tuple[str, Tone]], left: float) -> list[str]:
-    """What each colour stands for, where there is more than one."""
+def _keys(named: Sequence[tuple[str, Tone]], left: float, width: float) -> tuple[list[str], int]:
+    """What each colour stands for, where there is more than one; and the height that it takes."""
     unique = list(dict.fromkeys((name, tone) for name, tone in named if name))
     if len(unique) < 2:
-        return []
+        return [], 0
     parts: list[str] = []
-    at = left
+    at, line = left, 0
     for name, tone in unique:
-        parts.append(f'<path class="line {tone}" d="M{at:g} 10h14"/>')
-        parts.append(f'<text class="label" x="{at + 19:g}" y="13.5">{escape(name)}</text>')
+        if at > left and at + 19 + 6 * len(name) > width:
+            at, line = left, line + 1
+        y = 10 + line * _KEYS
+        parts.append(f'<path class="line {tone}" d="M{at:g} {y}h14"/>')
+        parts.append(f'<text class="label" x="{at + 19:g}" y="{y + 3.5:g}">{escape(name)}</text>')
         at += 36 + 6 * len(name)
-    return parts
+    return parts, _KEYS * (line + 1)
 
 
 def _columns(frame: _Frame, values: Sequence[float], below: Sequence[float]) -> str:
@@ -341,10 +349,15 @@ def banner(name: str, said: str) -> str:
     return svg(name, 560, 30, parts)
 
 
-def svg(name: str, width: int, height: int, parts: Sequence[str]) -> str:
-    """The drawing around its parts, named for a screen reader."""
+def svg(name: str, width: int, height: int, parts: Sequence[str], *, natural: bool = False) -> str:
+    """The drawing around its parts, named for a screen reader.
+
+    Args:
+        natural: drawn in its own size, and not much smaller: it is full of numbers.
+    """
+    size = f' style="max-width:{width}px;min-width:{width * 3 // 4}px"' if natural else ""
     drawn = (
-        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(name)}">'
+        f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(name)}"{size}>'
         f"{''.join(parts)}</svg>"
     )
     return _NO_XML.sub("", drawn)

@@ -17,6 +17,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 _MIDDLE_TONES = (
     "svg{--ink:#7b7f89;--soft:#7b7f89;--faint:#858994;--line:#85899440;--axis:#85899499;"
     "--card:transparent;--one:#3b86de;--two:#e0682f;--three:#2fa36b;--four:#a56fd0;--plain:#9a9ca3;"
+    "--five:#17a9bd;--six:#e0468f;--seven:#c09a12;--eight:#8f5a38;--nine:#7fae22;--ten:#66708a;"
     "--good:#2b9a41;--wait:#c08415;--bad:#d84f4f}"
 )
 """On no ground at all: an image does not know the theme of the page it is on."""

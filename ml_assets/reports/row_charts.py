@@ -1,5 +1,5 @@
 """Charts of rows, one thing a row: intervals, gates against their bounds, small lines over time,
-and lines through parallel axes."""
+what was taken for what, and lines through parallel axes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -202,7 +202,7 @@ def _runs(values: Sequence[float | None], x: Scale, y: Scale) -> list[str]:
 
 
 def _name(label: str, y: float) -> str:
-    short = label if len(label) <= _LONGEST_NAME else f"{label[: _LONGEST_NAME - 1]}…"
+    short = _short(label, _LONGEST_NAME)
     return (
         f'<text class="name" x="{_NAME - 3}" y="{y:g}" text-anchor="end">{escape(short)}'
         f"<title>{escape(label)}</title></text>"
@@ -268,3 +268,105 @@ def _axis(x: float, axis: Upright) -> list[str]:
 
 def _y(share: float) -> float:
     return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
+
+
+_CELL_WIDTH, _CELL_HEIGHT, _LETTER, _LONGEST_HEAD = 40, 30, 6.6, 14
+
+
+def matrix_chart(
+    name: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    counts: Sequence[Sequence[int]],
+    axes: tuple[str, str],
+) -> str:
+    """An SVG of counts and their shares of the row; the diagonal is right, all else is wrong.
+
+    Args:
+        columns: begin with the rows' names, in their order.
+        axes: what the rows and what the columns are.
+    """
+    long = _longest(columns)
+    level = long <= _CELL_WIDTH - 4
+    left, top = round(30 + _longest(rows)), 34 if level else round(26 + 0.71 * long)
+    right, base = left + _CELL_WIDTH * len(columns), top + _CELL_HEIGHT * len(rows)
+    parts = [*_shades(counts, left, top), _lattice(left, top, right, base)]
+    for place, label in enumerate(columns):
+        at = f"translate({left + _CELL_WIDTH * (place + 0.5):g} {top - 7})"
+        turned = f'text-anchor="middle" transform="{at}"'
+        turned = turned if level else f'transform="{at} rotate(-45)"'
+        parts.append(_head(label, turned))
+    for place, (label, found) in enumerate(zip(rows, counts, strict=True)):
+        y = top + _CELL_HEIGHT * place
+        parts.append(_head(label, f'x="{left - 7}" y="{y + 19}" text-anchor="end"'))
+        parts += _numbers(found, left, y)
+    parts.append(
+        f'<text class="label" transform="translate(11 {(top + base) / 2:g}) rotate(-90)"'
+        f' text-anchor="middle">{escape(axes[0])}</text>'
+        f'<text class="label" x="{left}" y="11">{escape(axes[1])}</text>'
+    )
+    aside = 6 if level else round(0.71 * long)
+    return svg(name, right + aside, base + 6, parts, natural=True)
+
+
+def _longest(labels: Sequence[str]) -> float:
+    return _LETTER * max(len(_short(label, _LONGEST_HEAD)) for label in labels)
+
+
+def _head(label: str, where: str) -> str:
+    short = escape(_short(label, _LONGEST_HEAD))
+    return f'<text class="name" {where}>{short}<title>{escape(label)}</title></text>'
+
+
+def _shades(counts: Sequence[Sequence[int]], left: int, top: int) -> list[str]:
+    """One path for all cells of one shade: it is what takes the least room."""
+    paths: dict[tuple[Tone, float], str] = {}
+    for row, found in enumerate(counts):
+        for column, count in enumerate(found):
+            if not count:
+                continue
+            share = count / sum(found)
+            # a rare confusion has to be seen, and the number on the darkest cell to be read
+            dark = 0.05 + 0.35 * share if row == column else 0.1 + 0.3 * share**0.5
+            shade: tuple[Tone, float] = ("one" if row == column else "bad", round(dark / 0.05))
+            x, y = left + _CELL_WIDTH * column, top + _CELL_HEIGHT * row
+            cell = f"M{x} {y}h{_CELL_WIDTH}v{_CELL_HEIGHT}h-{_CELL_WIDTH}z"
+            paths[shade] = paths.get(shade, "") + cell
+    return [
+        f'<path class="bar {tone}" fill-opacity="{dark * 0.05:.2f}" d="{path}"/>'
+        for (tone, dark), path in sorted(paths.items())
+    ]
+
+
+def _lattice(left: int, top: int, right: int, base: int) -> str:
+    across = "".join(f"M{left} {y}H{right}" for y in range(top, base + 1, _CELL_HEIGHT))
+    down = "".join(f"M{x} {top}V{base}" for x in range(left, right + 1, _CELL_WIDTH))
+    return f'<path class="grid" d="{across}{down}"/>'
+
+
+def _numbers(found: Sequence[int], left: int, y: int) -> list[str]:
+    """The counts of a row, and below them their shares of it; nothing where there are none."""
+    seen = [(left + _CELL_WIDTH * n + _CELL_WIDTH // 2, c) for n, c in enumerate(found) if c]
+    counts = "".join(f'<tspan x="{x}">{_count(count)}</tspan>' for x, count in seen)
+    shares = "".join(f'<tspan x="{x}">{_share(count / sum(found))}</tspan>' for x, count in seen)
+    return [
+        f'<text class="value" y="{y + 14}" text-anchor="middle">{counts}</text>',
+        f'<text class="label" y="{y + 25}" text-anchor="middle">{shares}</text>',
+    ]
+
+
+def _count(count: int) -> str:
+    if count < 10_000:
+        return f"{count:,}"
+    return f"{count / 1e3:.0f}k" if count < 999_500 else f"{count / 1e6:.1f}M"
+
+
+def _share(share: float) -> str:
+    """In %; all of a row, or none of it, is only said where it is."""
+    if 0.995 <= share < 1:
+        return f"{min(100 * share, 99.9):.1f}%"
+    return f"{100 * share:.0f}%" if share >= 0.01 else f"{max(100 * share, 0.1):.1f}%"
+
+
+def _short(label: str, most: int) -> str:
+    return label if len(label) <= most else f"{label[: most - 1]}…"

@@ -45,8 +45,7 @@ class StageRecord(Frozen):
 
 
 class Interval(Frozen):
-    """A value with its 95 % interval, from a block bootstrap: percentiles of the draws, or of a
-    difference Student's t (see ``evaluation.bootstrap``)."""
+    """A value with its 95 % interval, by the block bootstrap of ``evaluation_report.bootstrap``."""
 
     value: float
     low: float
@@ -186,10 +185,9 @@ class ChampionComparison(Frozen):
 
 
 class Recommendation(Frozen):
-    """Says whether the model is worth its cost beside the simple one. It blocks nothing."""
+    """Says whether the model is worth its cost beside ``baseline``. It blocks nothing."""
 
     baseline: str
-    """The simple model's name."""
     min_effect: float
     difference: Interval
     """Mean loss of a row, the simple model's minus the model's: above zero, the model is better."""
@@ -246,6 +244,8 @@ class EvaluationReport(Frozen):
     calibration: tuple[CalibrationBin, ...] = Field(strict=False)
     roc: Curve | None
     precision_recall: Curve | None
+    confusion: dict[str, dict[str, int]] = Field(default_factory=dict, exclude_if=unset)
+    """Several classes: true class -> predicted class -> rows, where there are any."""
     importance: tuple[FeatureImportance, ...] = Field(default=(), strict=False)
     """The importance of every feature, on a sample of the holdout."""
     residuals: Residuals | None = Field(default=None, exclude_if=unset)

@@ -44,7 +44,7 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.sanity import Alone
-from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.spec.training_story import TrainingStory
 
 HOSTILE = "<script>alert(1)</script>\x00](x)"
@@ -269,6 +269,50 @@ def test_a_multiclass_row_is_followed_by_its_true_class():
     (points,) = re.findall(r'class="thin two" points="([^"]*)"', picture.svg)
     first, last = (float(point.split(",")[1]) for point in points.split())
     assert last < first, "the probability of the true class rises"
+
+
+def fixed_batch_of(classes, task: Task = "multiclass", labels=None):
+    """The picture of a batch with a row of each class; a network of one output sees a number."""
+    labels = labels or tuple(float(place) for place in range(len(classes)))
+    row = tuple(1 / len(classes) for _ in classes) if task == "multiclass" else (0.5,)
+    story = TrainingStory()
+    story.take(FixedBatch(**HEAD, step=1, labels=labels, predictions=(row,) * len(labels)))
+    (picture,) = training_pictures(story, task, classes)
+    return picture
+
+
+def test_the_words_of_a_fixed_batch_fit_the_task():
+    many = fixed_batch_of(("a", "b", "c")).words
+    assert "coloured by their true class" in many and "the lines rise towards 1" in many
+    for task in ("binary", "regression"):
+        assert "the colours part" in fixed_batch_of((), task, (0.0, 1.0)).words
+
+
+def test_ten_classes_have_ten_colours_and_of_more_the_rest_is_told_as_such():
+    def lines(picture):
+        return re.findall(r'class="thin (\w+)"', picture.svg)
+
+    assert len(set(lines(fixed_batch_of([str(digit) for digit in range(10)])))) == 10
+    classes = [f"c{place}" for place in range(14)]
+    labels = tuple(float(place) for place in [*range(14), *range(4, 14)])
+    shown = fixed_batch_of(classes, labels=labels)
+    assert lines(shown).count("plain") == 4, "the classes of fewest rows share what is no colour"
+    assert len(set(lines(shown))) == 11
+    (file,) = files([shown])
+    assert {"other classes", "c4", "c13"} <= set(words(file).split(" | "))
+    assert "--ten:" in file and "svg .ten" in file
+
+
+def test_a_key_of_many_names_has_lines_and_stays_in_the_picture():
+    picture = fixed_batch_of([f"a class of long name {place}" for place in range(10)])
+    root = ElementTree.fromstring(picture.svg)
+    width, height = (float(end) for end in root.attrib["viewBox"].split()[2:])
+    names = [one for one in root.iter() if (one.text or "").startswith("a class of long name")]
+    at = [(float(one.attrib["x"]), float(one.attrib["y"])) for one in names]
+    assert len(set(at)) == 10
+    assert all(x + 6 * len("a class of long name 0") <= width for x, _ in at)
+    (short,) = re.findall(r'viewBox="0 0 520 (\d+)"', fixed_batch_of(("a", "b")).svg)
+    assert height > float(short), "the lines of the key take nothing from the plot"
 
 
 def test_the_last_attempt_s_word_on_a_step_is_drawn():

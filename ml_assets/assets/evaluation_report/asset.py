@@ -65,9 +65,11 @@ def _result(made: "Evaluation", published: Published) -> dg.MaterializeResult:
         suspects_table,
     )
     from ml_assets.assets.evaluation_report.quality_pictures import quality
+    from ml_assets.reports.decisions import as_judged
     from ml_assets.reports.tables import changes_table
 
-    report, pipeline = made.report, made.state.pipeline
+    pipeline = made.state.pipeline
+    report = as_judged(made.report, pipeline.spec.gates)
     shown = [*evaluation_pictures(report, pipeline.spec), changes_table(made.since)]
     if made.wrong is not None:
         shown.append(suspects_table(pipeline.name, made.wrong, most=ON_AN_ASSET))

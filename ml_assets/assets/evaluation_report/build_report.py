@@ -8,7 +8,11 @@ import numpy as np
 
 from ml_assets.assets.evaluation_report.compare import ChampionScores, Pair, compare
 from ml_assets.assets.evaluation_report.gate_estimates import estimates
-from ml_assets.assets.evaluation_report.metrics.classification import calibration, curves
+from ml_assets.assets.evaluation_report.metrics.classification import (
+    calibration,
+    confusion,
+    curves,
+)
 from ml_assets.assets.evaluation_report.metrics.metrics import (
     evaluate,
     point_metrics,
@@ -89,6 +93,7 @@ def judge(
         calibration=shown.calibration,
         roc=shown.roc,
         precision_recall=shown.precision_recall,
+        confusion=confusion(truth, predictions),
         residuals=shown.residuals,
         ranking=shown.ranking,
         importance=tuple(importance),

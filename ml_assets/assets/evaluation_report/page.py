@@ -27,6 +27,7 @@ from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import champion
 from ml_assets.reports.data_pictures import feature_pictures
 from ml_assets.reports.decisions import (
+    as_judged,
     decisions_picture,
     gates_picture,
     ledger_table,
@@ -114,7 +115,8 @@ def render(
         decision: the one in the ledger, if it was made.
         ways: what a link says -> its address; nothing is loaded from there.
     """
-    suspects = background.suspects
+    facts = _facts(report, decision, spec)
+    report, suspects = as_judged(report, spec.gates), background.suspects
     return page(
         "report.html",
         spec=spec,
@@ -148,7 +150,7 @@ def render(
         data=feature_pictures(background.features),
         ledger=ledger_table(background.ledger),
         lineage=_lineage(background.lineage),
-        facts=_facts(report, decision, spec),
+        facts=facts,
     )
 
 
@@ -301,14 +303,26 @@ def _facts(
         "Training set": report.data,
         "Label": f"{label.column} ({label.task}), {label_words(report, label.task)}",
         "Family": f"{spec.model.family}, {_trained(spec)}, seed {spec.training.seed}",
-        "Intervals": f"95%, from {spec.evaluation.bootstrap_samples:,} bootstrap samples"
-        f" of whole {spec.evaluation.block}s",
+        "Intervals": _intervals(report, spec),
         "Owner": spec.owner,
     }
     if decision is not None:
         facts["Decided"] = f"{decision.time:%Y-%m-%d %H:%M %Z} in run {decision.run}"
         facts["Policy"] = decision.evidence.policy
     return facts
+
+
+def _intervals(report: EvaluationReport, spec: PipelineSpec) -> str:
+    """How they are made; a calibration gate makes its own way."""
+    samples, block = spec.evaluation.bootstrap_samples, spec.evaluation.block
+    said = f"95%, from {samples:,} bootstrap samples of whole {block}s"
+    if as_judged(report, spec.gates) is report:
+        return said
+    rolled = " (under Rolling origin: percentiles as well)" if report.origins else ""
+    return (
+        f"{said}: their percentiles, and for the calibration error Student's t, as its gate takes"
+        f" it{rolled}"
+    )
 
 
 def _trained(spec: PipelineSpec) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from ml_assets.assets.evaluation_report.quality_pictures import quality
+from ml_assets.assets.evaluation_report.quality_pictures import FEW_CLASSES, quality
 from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Bar, Series, Tone, bar_chart, line_chart
 from ml_assets.reports.glance import glance_at_bars
@@ -43,12 +43,15 @@ _BARS: tuple[tuple[MetricName, float], ...] = (
 
 
 def evaluation_pictures(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:
-    """Every picture of a report, in the order of the page."""
+    """Every picture of a report, in the order of the page; that of many classes is too large."""
+    shown = quality(report, spec)
+    matrix = shown.confusion if shown.classes and len(shown.classes.rows) <= FEW_CLASSES else None
     return [
         *baseline_bars(report),
         *origin_pictures(report),
         *champion_picture(report, spec),
-        *quality(report, spec).pictures,
+        *shown.pictures,
+        *([matrix] if matrix else []),
         *slice_picture(report),
         *importance_picture(report, spec),
     ]

@@ -1,17 +1,26 @@
 """The pictures of a model's quality; each task has its own."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import chain
 from typing import Literal, assert_never
 
 from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Reference, Series, line_chart
 from ml_assets.reports.picture import Picture, Table
+from ml_assets.reports.row_charts import matrix_chart
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import CalibrationBin, EvaluationReport, Ranking, Residuals
 from ml_assets.spec.training import Task
+
+FEW_CLASSES = 10
+"""So many make a small matrix."""
+CONFUSED = 20
+"""Most classes of a confusion matrix that can be read."""
+_OTHERS = "(others)"
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,10 @@ class Quality:
     pictures: Sequence[Picture]
     samples: Table | None = None
     """Texts of a language model; None: it is none."""
+    confusion: Picture | None = None
+    """Of several classes, which are taken for which; None: there are not, or it was not kept."""
+    classes: Table | None = None
+    """Class by class, beside it."""
 
 
 def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
@@ -35,6 +48,8 @@ def quality(report: EvaluationReport, spec: PipelineSpec) -> Quality:
                 f"Each dot of the calibration is about {counted(rows, 'row')} with similar"
                 " predictions.",
                 [*_calibration_picture(report, spec), *_curve_pictures(report)],
+                confusion=_confusion_picture(report, spec),
+                classes=_classes_table(report, spec),
             )
         case "regression":
             seen = report.residuals
@@ -90,6 +105,69 @@ def label_words(report: EvaluationReport, task: Task) -> str:
             )
         case _:
             assert_never(task)
+
+
+def _confusion_picture(report: EvaluationReport, spec: PipelineSpec) -> Picture | None:
+    """Rows of each true class by the class predicted; of many classes, the most confused."""
+    found, classes = report.confusion, _classes(report, spec)
+    if not found:
+        return None
+    shown = _most_confused(report, classes)
+    words = (
+        "A line is a true class, a column what was predicted: the number of rows, and their share"
+        " of the true class. On the diagonal it was right."
+    )
+    columns = list(shown)
+    if len(shown) < len(classes):
+        columns.append(_OTHERS)
+        words += (
+            f" Of {len(classes)} classes the {len(shown)} that are confused most;"
+            f" {_OTHERS} is every other class."
+        )
+    counts: list[list[int]] = []
+    for name in shown:
+        row = found.get(name, {})
+        own = [row.get(column, 0) for column in shown]
+        others = [sum(row.values()) - sum(own)] if len(columns) > len(shown) else []
+        counts.append([*own, *others])
+    axes = ("true class", "predicted class")
+    chart = matrix_chart("Confusion matrix of the holdout", shown, columns, counts, axes)
+    return Picture("Confusion matrix", words, chart)
+
+
+def _classes(report: EvaluationReport, spec: PipelineSpec) -> list[str]:
+    """The declared ones in their order, and what a report of another declaration has beside."""
+    found = report.confusion
+    return list(dict.fromkeys([*spec.label.classes, *found, *chain(*found.values())]))
+
+
+def _most_confused(report: EvaluationReport, classes: Sequence[str]) -> list[str]:
+    """As many classes as can be read, in their order: those of the largest confusions first."""
+    if len(classes) <= CONFUSED:
+        return list(classes)
+    found = report.confusion
+    pairs = [(t, p, n) for t, row in found.items() for p, n in row.items() if t != p]
+    confused = [name for t, p, _ in sorted(pairs, key=lambda pair: -pair[2]) for name in (t, p)]
+    largest = sorted(classes, key=lambda name: -sum(found.get(name, {}).values()))
+    kept = set(list(dict.fromkeys([*confused, *largest]))[:CONFUSED])
+    return [name for name in classes if name in kept]
+
+
+def _classes_table(report: EvaluationReport, spec: PipelineSpec) -> Table | None:
+    """Recall and precision of every class; a dash where it has no row, or is never predicted."""
+    found = report.confusion
+    if not found:
+        return None
+    predicted = Counter[str]()
+    for row in found.values():
+        predicted.update(row)
+    rows: list[list[str]] = []
+    for name in _classes(report, spec):
+        true = sum(found.get(name, {}).values())
+        right = found.get(name, {}).get(name, 0)
+        shares = (f"{right / of:.3f}" if of else "–" for of in (true, predicted[name]))
+        rows.append([name, f"{true:,}", *shares])
+    return Table("Class by class", "", ["class", "rows", "recall", "precision"], rows)
 
 
 def _calibration_picture(report: EvaluationReport, spec: PipelineSpec) -> list[Picture]:

@@ -1,5 +1,6 @@
 """The pictures of a training session, from its events so far."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean, median
 
@@ -8,7 +9,7 @@ import numpy as np
 from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.tokens import texts_of
 from ml_assets.errors import counted
-from ml_assets.reports.drawing import Axis, Series, Stack, Tone, column_chart, line_chart
+from ml_assets.reports.drawing import HUES, Axis, Series, Stack, Tone, column_chart, line_chart
 from ml_assets.reports.glance import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.parallel import idle_share
@@ -29,7 +30,6 @@ HISTORY_POINTS = 300
 LIVE_POINTS = 60
 """Most points of one curve on the page, and in the picture of a checkpoint."""
 FIXED_BATCH_STEPS = 16
-_TONES: tuple[Tone, ...] = ("one", "two", "three", "four")
 
 
 def training_pictures(
@@ -143,33 +143,51 @@ def _fixed_batch(
         for step, _ in _thin([(s, 0.0) for s in sorted(batches)], FIXED_BATCH_STEPS)
     ]
     labels = kept[-1].labels
-    middle = sorted(labels)[len(labels) // 2]
+    outcome = _outcomes(labels, task, classes)
     series: list[Series] = []
     for row, label in sorted(enumerate(labels), key=lambda pair: pair[1]):
         output = int(label) if task == "multiclass" else 0
         points = [(float(one.step), round(one.predictions[row][output], 3)) for one in kept]
-        name, tone = _outcome(task, classes, label, middle)
-        series.append(Series(name, points, tone, thin=True))
+        series.append(Series(outcome[label][0], points, outcome[label][1], thin=True))
     probable = task in ("binary", "multiclass")
     said = "predicted probability" if probable else "prediction"
     said = "probability of the true class" if task == "multiclass" else said
     axis = Axis(said, 0.0, 1.0) if probable else Axis(said)
     chart = line_chart("Predictions on a fixed batch", series, Axis("step", 0.0), axis, wide=True)
-    words = (
-        f"The same {counted(len(labels), 'validation row')} at every evaluation, coloured by their"
-        " label: as the network learns, the colours part."
-    )
+    learns = "their label: as the network learns, the colours part"
+    if task == "multiclass":
+        learns = "their true class: as the network learns, the lines rise towards 1"
+    rows = counted(len(labels), "validation row")
+    words = f"The same {rows} at every evaluation, coloured by {learns}."
     return [Picture("Predictions on a fixed batch", words, chart)]
 
 
-def _outcome(task: Task, classes: Sequence[str], label: float, middle: float) -> tuple[str, Tone]:
-    """What came true of a row, in words and as a colour."""
+def _outcomes(
+    labels: Sequence[float], task: Task, classes: Sequence[str]
+) -> dict[float, tuple[str, Tone]]:
+    """Label -> what came true of a row, in words and as a colour."""
     if task == "multiclass":
-        return classes[int(label)], _TONES[int(label) % len(_TONES)]
+        tones = _tones_of_classes(labels, len(classes))
+        other: tuple[str, Tone] = ("other classes", "plain")
+        places = {label: int(label) for label in labels}
+        return {
+            label: (classes[place], tones[place]) if place in tones else other
+            for label, place in places.items()
+        }
     if task == "binary":
-        return f"label {label:g}", _TONES[int(label)]
-    high = label > middle
-    return f"label {'above' if high else 'up to'} {middle:.3g}", _TONES[high]
+        return {label: (f"label {label:g}", HUES[int(label)]) for label in labels}
+    middle = sorted(labels)[len(labels) // 2]
+    sides = (f"label up to {middle:.3g}", f"label above {middle:.3g}")
+    return {label: (sides[label > middle], HUES[label > middle]) for label in labels}
+
+
+def _tones_of_classes(labels: Sequence[float], count: int) -> dict[int, Tone]:
+    """No two classes share a colour: of more than there are, those with most rows have one."""
+    coloured: Sequence[int] = range(count)
+    if count > len(HUES):
+        most = Counter(int(label) for label in sorted(labels)).most_common(len(HUES))
+        coloured = sorted(place for place, _ in most)
+    return dict(zip(coloured, HUES, strict=False))
 
 
 def _loss_range(series: Sequence[Series]) -> tuple[float | None, float | None]:

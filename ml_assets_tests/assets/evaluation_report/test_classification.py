@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 from sklearn.calibration import calibration_curve
 
-from ml_assets.assets.evaluation_report.metrics.classification import calibration, curves
+from ml_assets.assets.evaluation_report.metrics.classification import calibration, confusion, curves
 from ml_assets.assets.evaluation_report.metrics.metrics import (
     evaluate,
     judged,
@@ -59,6 +59,16 @@ def test_multiclass_metrics_are_those_of_scikit_learn():
     assert found["brier"] == pytest.approx(((scores - np.eye(3)[labels]) ** 2).sum(1).mean())
     assert found["accuracy"] == pytest.approx((scores.argmax(1) == labels).mean())
     assert "average_precision" not in found
+
+
+def test_the_confusion_is_that_of_scikit_learn_and_only_of_several_classes():
+    labels, scores = multiclass_rows(rows=300)
+    found = confusion(Truth("multiclass", labels, CLASSES), scores)
+    dense = [[found.get(t, {}).get(p, 0) for p in CLASSES] for t in CLASSES]
+    assert dense == reference.confusion_matrix(labels, scores.argmax(1)).tolist()
+    kept = labels != 2
+    assert CLASSES[2] not in confusion(Truth("multiclass", labels[kept], CLASSES), scores[kept])
+    assert confusion(Truth("binary", *binary_rows()[:1]), binary_rows()[1][:, None]) == {}
 
 
 def test_calibration_is_that_of_scikit_learn_and_ece_is_its_weighted_gap():

@@ -10,11 +10,14 @@ import pytest
 from ml_assets.assets.evaluation_report.page import Background, render
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
+from ml_assets.spec.gates import Calibrated
+from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.program.events import FirstRows, FixedBatch, Metrics
 from ml_assets.spec.records import (
     Change,
     Decision,
+    Estimate,
     Evidence,
     InputVersion,
     Interval,
@@ -183,6 +186,57 @@ def test_every_part_is_on_it(page):
         "2026-01-02 03:04 UTC",
     ):
         assert words in page, words
+
+
+@pytest.mark.parametrize(("columns", "folds"), [(15, 0), (65, 1)])
+def test_a_long_table_is_folded_under_its_length_and_print_unfolds_it(
+    spec, report, measured, columns, folds
+):
+    numeric = tuple(NumericColumn(name=f"pixel_{n}", mean=0.0, std=1.0) for n in range(columns - 1))
+    told = TrainingStory()
+    row = tuple(0.0 for _ in numeric)
+    told.take(FirstRows(**HEAD, numeric=(row,), categorical=((),), labels=(1.0,)))
+    encoded = Preprocessing(numeric=numeric, null_flags=(), categorical=())
+    shown = background(story=told, preprocessing=encoded)
+    page = render(report, measured, decide(spec.gates, report, measured), None, shown, spec)
+    found = re.findall(r'<details class="fold"><summary>(.*?)</summary>(.*?)</details>', page, re.S)
+    assert [said for said, _ in found] == [f"All {columns} rows"] * folds
+    assert all("pixel_0" in table for _, table in found)
+    assert f"pixel_{columns - 2}" in page
+    assert re.search(
+        r"@media print\{[^@]*\.fold::details-content\{content-visibility:visible", page
+    )
+
+
+def test_the_calibration_error_has_one_interval_on_the_page_the_gates(spec, report, measured):
+    gate = Calibrated(kind="calibration", name="calibrated", measure="ece", at_most=0.08)
+    spec = spec.model_copy(update={"gates": (*spec.gates, gate)})
+    seen = Estimate(
+        about="the whole holdout", rows=1000, interval=Interval(value=0.02, low=0.0087, high=0.0307)
+    )
+    told = report.model_copy(update={"estimates": {gate.name: (seen,)}})
+    results = decide(spec.gates, told, measured)
+    page = render(told, measured, results, None, BARE, spec)
+    assert "95%: 0.0087 to 0.0307" in page and "95% interval 0.0087 to 0.0307" in page
+    assert "0.0100 to 0.0300" not in page, "the percentiles of the same draws"
+    assert "for the calibration error Student&#39;s t, as its gate takes it" in page
+    bare = render(report, measured, decide(spec.gates, report, measured), None, BARE, spec)
+    assert "95%: 0.0100 to 0.0300" in bare and "Student" not in bare, "no gate estimated another"
+
+
+def test_the_confusion_of_several_classes_is_on_the_page_and_well_formed(spec, report, measured):
+    label = LabelSpec(column="late", task="multiclass", classes=("cat", "<dog>"))
+    of_classes = spec.model_copy(update={"label": label})
+    found = {"cat": {"cat": 90, "<dog>": 10}, "<dog>": {"<dog>": 200}}
+    told = report.model_copy(update={"confusion": found})
+    gates = decide(spec.gates, told, measured)
+    page = render(told, measured, gates, None, BARE, of_classes)
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == [] and "<dog>" not in page
+    assert "Confusion matrix" in page
+    assert "<th>&lt;dog&gt;</th><td>200</td><td>1.000</td><td>0.952</td>" in page
+    assert "Confusion matrix" not in render(report, measured, gates, None, BARE, spec)
 
 
 def test_a_declared_baseline_is_told_from_those_that_were_scored(spec, report, measured):

@@ -54,6 +54,23 @@ def curves(truth: Truth, predictions: np.ndarray) -> tuple[Curve | None, Curve |
     return roc, _thin(np.append(0.0, recall), np.append(precision[0], precision), along="x")
 
 
+def confusion(truth: Truth, predictions: np.ndarray) -> dict[str, dict[str, int]]:
+    """True class -> predicted class -> rows, of several classes; pairs without rows are left out.
+
+    Predicted is the likeliest class, as the accuracy takes it.
+    """
+    if truth.task != "multiclass":
+        return {}
+    judged = Classified.of(truth, predictions)
+    both = np.stack([judged.truth, judged.probability.argmax(axis=1)], axis=1)
+    pairs, rows = np.unique(both, axis=0, return_counts=True)
+    found: dict[str, dict[str, int]] = {}
+    for (true, predicted), count in zip(pairs, rows, strict=True):
+        row = found.setdefault(truth.classes[int(true)], {})
+        row[truth.classes[int(predicted)]] = int(count)
+    return found
+
+
 @dataclass(frozen=True)
 class Classified:
     """Labels and probabilities in one shape for both tasks."""
