@@ -20,7 +20,6 @@ from ml_assets.spec.pipeline import PipelineSpec
 
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
-_TAGGED_BY = ("kind", "family")
 _Schemas = list[Mapping[str, Any]]
 Location = Sequence[str | int]
 SpecT = TypeVar("SpecT", bound=BaseModel)
@@ -61,9 +60,8 @@ def pipeline_folders(settings: Settings) -> dict[str, Path]:
         first = found.setdefault(folder.name, folder)
         if first != folder:
             raise SpecError(
-                f"Two folders of ML_ASSETS_PIPELINES are called {folder.name!r}: {first} and "
-                f"{folder}. Their pipelines would share tables and ledger: rename one and its "
-                "'name', or take a folder out of ML_ASSETS_PIPELINES."
+                f"Two folders of ML_ASSETS_PIPELINES are called {folder.name!r}: {first}, {folder}."
+                " They would share tables and ledger: rename one and its 'name', or take it out."
             )
     return found
 
@@ -78,8 +76,7 @@ def find_pipeline(known: Mapping[str, Path], name: str) -> Path:
         raise SpecError(
             f"There is no pipeline {name!r}.{did_you_mean(name, known)} Known: "
             f"{', '.join(sorted(known)) or 'none'}. Give only the name of the pipeline's folder; "
-            "the folder above it belongs in ML_ASSETS_PIPELINES, a list like PATH (demo: the "
-            "demo's)."
+            "the folder above it belongs in ML_ASSETS_PIPELINES, a list like PATH."
         )
     return known[name]
 
@@ -369,8 +366,7 @@ def _shown(value: object) -> str:
 
 
 def line_of(file: Path, key: str) -> int:
-    """The line of a spec's key, such as ``sources.orders.contract``; of what is above it where the
-    file lacks it."""
+    """The line of a spec's key, such as ``sources.orders.contract``, or of what is above it."""
     path = [int(part) if part.isdigit() else part for part in re.findall(r"\w+", key)]
     root = yaml.compose(file.read_text(encoding="utf-8"), YAML_LOADER)
     return _at(root, ["attributes", *path])[0]
@@ -380,17 +376,13 @@ def _without_tags(place: _Place, location: Sequence[str | int]) -> list[str | in
     """Pydantic puts the tag of a union ('files', 'bound') in the path; the file has no such key."""
     path, last = list[str | int](), len(location) - 1
     for number, part in enumerate(location):
-        above = _at(place.root, [place.top, *path])[1]
-        there = _at(above, [part])[1] is not None if above else False
-        if number == last or isinstance(part, int) or (there and not _is_tag(above, part)):
+        node = _at(place.root, [place.top, *path])[1]
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        keys = {key.value: value.value for key, value in pairs}
+        own = keys.keys() - {keys.get("kind"), keys.get("family")}  # a key may be called like a tag
+        if number == last or isinstance(part, int) or part in own:
             path.append(part)
     return path
-
-
-def _is_tag(node: yaml.Node | None, part: str) -> bool:
-    """Whether a mapping is of the kind that is called so; it may have a key of that name, too."""
-    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return any(key.value in _TAGGED_BY and value.value == part for key, value in pairs)
 
 
 def _at(root: yaml.Node, path: Sequence[str | int]) -> tuple[int, yaml.Node | None]:
