@@ -1,4 +1,4 @@
-"""ml-assets status: a pipeline's assets, their inputs and its release."""
+"""ml-assets status: a pipeline's assets and its release; with --json their inputs, too."""
 
 import json
 from collections.abc import Mapping

@@ -69,7 +69,7 @@ OPTIONS = {
     "release override": "PIPELINE --model --author --reason --json",
     "release verify": "[PIPELINE|FOLDER] --key --head --json",
     "release prove": "PIPELINE|RUN|MODEL [RUN|MODEL] --despite-code --from-snapshots --keep"
-    " --study --json",
+    " --study --verbose --json",
     "release export": "PIPELINE --to",
     "release render": "FOLDER --for --storage --crd --key --image --prometheus",
     "ops logs": "RUN --follow",

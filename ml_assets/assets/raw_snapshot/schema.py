@@ -98,7 +98,8 @@ def _not_there(names: Sequence[str]) -> list[str]:
     if len(names) <= _ONE_BY_ONE:
         return [f"column {name!r} is declared but not there" for name in names]
     first = ", ".join(repr(name) for name in names[:_ONE_BY_ONE])
-    return [f"{len(names)} columns are declared but not there: {first}, ..."]
+    many = counted(len(names), "column", "are")
+    return [f"{many} declared but not there: {first}, ..."]
 
 
 def name_problems(found: Sequence[str], declared: Columns) -> list[str]:
