@@ -121,7 +121,7 @@ def _confusion_picture(report: EvaluationReport, spec: PipelineSpec) -> Picture 
     if len(shown) < len(classes):
         columns.append(_OTHERS)
         words += (
-            f" Of {len(classes)} classes the {len(shown)} that are confused most;"
+            f" Of {counted(len(classes), 'class')} the {len(shown)} that are confused most;"
             f" {_OTHERS} is every other class."
         )
     counts: list[list[int]] = []

@@ -174,7 +174,7 @@ def _wrong_weights(folder: Path, manifest: ModelManifest) -> Iterator[str]:
             right, wanted = name.endswith(".txt") and begin.startswith(b"tree\n"), "its text (.txt)"
         case XGBoost():
             right = name.endswith((".ubj", ".json")) and begin.startswith(b"{")
-            wanted = "its JSON (.json, .ubj)"
+            wanted = "its JSON or UBJSON (.json, .ubj)"
         case _:
             right, wanted = name.endswith(".safetensors"), "safetensors (.safetensors)"
     if not right:
