@@ -42,6 +42,11 @@ def import_file(folder: Path, file_name: str, pipeline: str) -> ModuleType:
     return sys.modules[name]
 
 
+def is_team_module(name: str) -> bool:
+    """Return whether a module was imported from a team's folder, by its name."""
+    return name.startswith(_PREFIX)
+
+
 def _add_package(package: str, folder: Path) -> None:
     importlib.invalidate_caches()
     if not any(isinstance(one, _TeamFinder) for one in sys.meta_path):

@@ -114,6 +114,13 @@ PLANTS = {
         [(INIT, "        self.seen = 0\n" + INIT), (FORWARD, "        self.seen += 1\n" + FORWARD)],
         {"state": "network.seen (changed in the pass)"},
     ),
+    "a list of its file": (
+        [
+            ("class Convolution", "SEEN = []\n\n\nclass Convolution"),
+            (FORWARD, "        SEEN.append(len(x))\n" + FORWARD),
+        ],
+        {"state": "SEEN of network.py (changed in the pass)"},
+    ),
     "a running mean in an attribute": (
         [
             (INIT, "        self.mean = torch.zeros(())\n" + INIT),

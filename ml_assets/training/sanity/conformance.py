@@ -6,6 +6,7 @@ predicts the same) rests on them. ``ml-assets check --deep`` checks a team's own
 
 import copy
 import math
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from ml_assets.errors import counted
 from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.program import MeasureRequest, SanityRequest, ShardSchema
 from ml_assets.spec.sanity import SanityCheck, SanityName
+from ml_assets.spec.team_modules import is_team_module
 from ml_assets.spec.training import TrainingSpec, outputs_of
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.distributed.strategies import lowered
@@ -123,13 +125,14 @@ def dtypes(subject: Subject) -> SanityCheck:
 def state(subject: Subject) -> SanityCheck:
     """A pass leaves nothing behind, and every tensor is a parameter or a buffer."""
     network, rows = subject.clone(), subject.batch(_ROWS)
-    before = dict(_held(network))
-    loose = [name for name, value in before.items() if isinstance(value, torch.Tensor)]
+    held = dict(_held(network))
+    loose = [name for name, value in held.items() if isinstance(value, torch.Tensor)]
     loose = [name for name in loose if name not in dict(network.named_buffers())]
+    before = {**held, **dict(_globals(network))}
     subject.mean_loss(
         network(rows.numeric, rows.categorical, Masks((0,), (len(rows.label),))), rows
     ).backward()
-    after = dict(_held(network))
+    after = {**dict(_held(network)), **dict(_globals(network))}
     changed = [name for name in {**before, **after} if not _same(before, after, name)]
     told = [f"{name} (a tensor that is neither)" for name in loose]
     told += [f"{name} (changed in the pass)" for name in changed if name not in loose]
@@ -159,6 +162,17 @@ def _held(network: nn.Module) -> Iterator[tuple[str, object]]:
         for name, value in {**own, **dict(module.named_buffers(recurse=False))}.items():
             if name not in _NOT_STATE and "hooks" not in name and not callable(value):
                 yield f"{path}.{name}".strip("."), copy.deepcopy(_plain(value))
+
+
+def _globals(network: nn.Module) -> Iterator[tuple[str, object]]:
+    """Copies of what the team's files hold beside the network, by file and name."""
+    names = {type(module).__module__ for module in network.modules()}
+    for name in sorted(filter(is_team_module, names)):
+        for variable, value in vars(sys.modules[name]).items():
+            known = isinstance(value, list | dict | int | float | torch.Tensor)
+            if known and not variable.startswith("__"):
+                file = f"{name.partition('.')[2].replace('.', '/')}.py"
+                yield f"{variable} of {file}", copy.deepcopy(_plain(value))
 
 
 def _plain(value: object) -> object:
