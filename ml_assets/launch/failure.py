@@ -1,7 +1,7 @@
 """Classifies how an attempt ended, wherever it ran: what happens next, and a sentence for people.
 
 The table has the program's own exit codes; what a cluster can do to it is in
-``launch.kubernetes.causes``.
+``launch.kubernetes.pod_failures``.
 """
 
 import signal
@@ -64,7 +64,7 @@ class Ending:
 
     cause: str
     """The kind of end in one word, for people who count them: ``exit 66``, ``SIGKILL``, or a key of
-    ``causes.CAUSES``."""
+    ``pod_failures.CAUSES``."""
     then: Next
     what: str
     """What happened, in words that end a sentence."""

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ml_assets.launch.failure import TABLE, Ending, judge, of_program, stalled
-from ml_assets.launch.kubernetes.causes import of_cause, one_line, signed
 from ml_assets.launch.kubernetes.following import Over
 from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import JobState, KubernetesEvent, PodState
+from ml_assets.launch.kubernetes.pod_failures import of_cause, one_line, signed
 from ml_assets.settings import PriceClass
 from ml_assets.spec.program.events import Event, Failed
 from ml_assets.spec.program.exit_codes import (

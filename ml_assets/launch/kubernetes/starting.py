@@ -10,7 +10,6 @@ from decimal import Decimal
 from ml_assets.errors import counted
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.causes import of_cause, one_line
 from ml_assets.launch.kubernetes.names import QUEUE_LABEL
 from ml_assets.launch.kubernetes.observations import (
     JobState,
@@ -18,6 +17,7 @@ from ml_assets.launch.kubernetes.observations import (
     PodState,
     QueueWord,
 )
+from ml_assets.launch.kubernetes.pod_failures import of_cause, one_line
 
 # seconds that a cause may last before it ends the attempt. What only a person can mend is told
 # quickly; a cause that comes and goes gets the time that it usually takes to go.
@@ -77,7 +77,7 @@ class Stuck:
     """Holds what keeps an attempt from running."""
 
     cause: str
-    """A key of ``causes.CAUSES``; ``Queued`` and ``Suspended`` may last for ever."""
+    """A key of ``pod_failures.CAUSES``; ``Queued`` and ``Suspended`` may last for ever."""
     words: str
     pod: PodState | None = None
     room: int | None = None

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ml_assets.launch.failure import TABLE
-from ml_assets.launch.kubernetes.causes import CAUSES, of_cause
 from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose, held_by
 from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import JobState, PodState
+from ml_assets.launch.kubernetes.pod_failures import CAUSES, of_cause
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.program import World
 from ml_assets.spec.program.pod import TerminationMessage

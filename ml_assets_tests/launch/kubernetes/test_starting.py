@@ -3,8 +3,8 @@
 import pytest
 
 from ml_assets.launch.failure import Ending
-from ml_assets.launch.kubernetes.causes import CAUSES
 from ml_assets.launch.kubernetes.observations import QueueWord
+from ml_assets.launch.kubernetes.pod_failures import CAUSES
 from ml_assets.launch.kubernetes.starting import PATIENCE, StartUp, Stuck, too_small
 from ml_assets_tests.launch.kubernetes.objects import (
     RUNNING,

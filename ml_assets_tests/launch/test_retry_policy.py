@@ -5,7 +5,13 @@ import signal
 import pytest
 
 from ml_assets.launch.failure import Ending
-from ml_assets.launch.recovery import MOST_AVOIDED, Budgets, EndedAttempt, next_attempt, spread_over
+from ml_assets.launch.retry_policy import (
+    MOST_AVOIDED,
+    Budgets,
+    EndedAttempt,
+    next_attempt,
+    spread_over,
+)
 from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
