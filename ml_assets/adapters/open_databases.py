@@ -4,6 +4,7 @@ A new engine opens the file, reads its schema, compiles each statement anew, and
 at each commit. Here the engines of one process share a dialect, what was compiled, and connections.
 """
 
+import logging
 import os
 import sqlite3
 import threading
@@ -29,6 +30,8 @@ def hold_open(folder: Path) -> None:
     """
     if str(folder) not in _folders:
         _folders.add(str(folder))
+        # It would print the stack of a Ctrl-C that comes while a connection is put aside.
+        logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         registry.register("sqlite", __name__, "SharedDialect")
 
 

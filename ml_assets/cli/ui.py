@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from ml_assets.actions.reload import definitions_served
 from ml_assets.actions.servers import Programs, free_port, stoppable
 from ml_assets.cli import options
 from ml_assets.cli.output import DONE, ERROR
@@ -68,7 +69,7 @@ def ui(port: int | None, host: str) -> int:
             )
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="ml-assets-ui-")))
         location, *served = dagster_programs(host, port, settings, folder)
-        programs = stack.enter_context(Programs(lambda line: print(line, file=sys.stderr)))
+        programs = stack.enter_context(Programs(_warn))
         for program in (location, *mlflow_program(settings)):
             programs.start(program)
         if programs.wait(until=(folder / SOCKET).exists) != DONE:  # the others ask it at once
@@ -78,8 +79,13 @@ def ui(port: int | None, host: str) -> int:
         if programs.wait(until=partial(is_served, host, port)) != DONE:
             return ERROR
         print(f"Dagster is ready: http://{host}:{port}", flush=True)
+        stack.enter_context(definitions_served(f"http://{host}:{port}", _warn))
         code = programs.wait()
     return DONE if code == DONE else ERROR
+
+
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _tell(here: str, settings: Settings, *, links_here: bool) -> None:

@@ -47,7 +47,7 @@ from ml_assets.spec.program.pod import shell_code
 from ml_assets.spec.team_modules import line_in
 from ml_assets.spec.training import Boosted
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
-from ml_assets.training.events import EventWriter
+from ml_assets.training.events import REFUSED_BY_DISK, EventWriter
 from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.peers import failures, generation, ranks_here, standing_verdict
 from ml_assets.training.stop import BadRequest, Stopped, peer_trouble
@@ -126,6 +126,10 @@ def _run(request: Request) -> int:
             reason = f"memory ran out: {error}. {LESS_MEMORY}"
             events.failed(EXIT_OUT_OF_MEMORY, reason, None, detail=traceback.format_exc())
             return EXIT_OUT_OF_MEMORY
+        if isinstance(error, OSError) and error.errno in REFUSED_BY_DISK:
+            reason = f"{error.filename or 'a file'} could not be written: {error.strerror}"
+            events.failed(EXIT_NOT_SAVED, reason, None, detail="")
+            return EXIT_NOT_SAVED
         reason, detail = f"{type(error).__name__}: {error}", traceback.format_exc()
         if where := _in_team_code(request, error):
             reason = f"{where}: it raised {reason}"

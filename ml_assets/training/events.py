@@ -39,7 +39,7 @@ FAILED_RANK_OFFSET = 10_000_000
 """Sequence numbers of rank r's own file begin at r times this."""
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+REFUSED_BY_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """The errors of a write where there is no room, or the disk is read-only for a while."""
 
 FIRST_ROWS = 5
@@ -170,7 +170,7 @@ class EventWriter:
                 handle.flush()
                 os.fsync(handle.fileno())
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in REFUSED_BY_DISK:
                 raise
             if self._file.exists() and self._file.stat().st_size > size:
                 os.truncate(self._file, size)

@@ -49,6 +49,12 @@ SENSORS = """
     repositoryName: "__repository__"}) { ... on Sensors { results { name } } } }
 """
 
+LOCATIONS = """
+{ workspaceOrError { ... on Workspace { locationEntries {
+    locationOrLoadError { __typename }
+} } } }
+"""
+
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -227,6 +233,27 @@ def test_all_of_it_listens_on_this_machine_alone(served: Served) -> None:
 def test_mlflow_starts_no_queue_of_jobs(served: Served) -> None:
     programs = psutil.Process(served.process).children(recursive=True)
     assert not [one.cmdline() for one in programs if "huey" in " ".join(one.cmdline())]
+
+
+def test_the_process_that_serves_the_definitions_is_begun_again_when_it_dies(
+    served: Served, released: World
+) -> None:
+    home = f"ML_ASSETS_HOME={released.root / 'state'}".encode()
+    (killed,) = (
+        process
+        for process in psutil.process_iter()
+        if "grpc" in process.cmdline() and home in Path(f"/proc/{process.pid}/environ").read_bytes()
+    )
+    killed.kill()
+    until, seen = time.monotonic() + PATIENCE, [""]
+    while "PythonError" not in seen or seen[-1] != "RepositoryLocation":
+        assert time.monotonic() < until, set(seen)
+        time.sleep(0.5)
+        answer = json.loads(get(f"{served.dagster}/graphql", {"query": LOCATIONS}))
+        (entry,) = answer["data"]["workspaceOrError"]["locationEntries"]
+        seen.append(entry["locationOrLoadError"]["__typename"])
+    said = (released.root / "ui.log").read_text()
+    assert "The process that serves the definitions died; another one is begun." in said
 
 
 def test_the_log_says_where_each_is_served(served: Served, released: World) -> None:

@@ -113,6 +113,9 @@ def crash(error: Exception) -> str:
 
 def _broken(place: Place, measure: Undisturbed) -> list[str]:
     history = _settled(place)
+    if history.leftovers:
+        place.collect()
+        history = place.history()
     found = [f"{name}: {what}" for name, what in violations(history)] + place.left_in_cluster()
     try:
         if not same_result(history, measure.result):

@@ -46,8 +46,9 @@ def published_once(history: History) -> Iterator[str]:
 def rows_once(history: History) -> Iterator[str]:
     """A training leaves no step out, and a step that is taken again has the same rows.
 
-    Which rows a step takes shows in its loss; on another number of processes its sum is rounded
-    otherwise.
+    Which rows it took shows in the loss of its weights on the validation split; on another number
+    of processes sums are rounded otherwise. (What is told of the training rows is a mean since the
+    attempt began.)
     """
     for session, events in history.trained.items():
         at, every, losses = 0, 0, dict[int, float]()
@@ -60,7 +61,7 @@ def rows_once(history: History) -> Iterator[str]:
             every = every or step
             if step > at + every:
                 yield f"{session}: no step between {at} and {step} was judged"
-            at, loss = step, event["metrics"]["train_loss"]
+            at, loss = step, event["metrics"]["validation_loss"]
             if abs(losses.setdefault(step, loss) - loss) > 1e-3 * abs(loss):
                 yield f"{session}: step {step} had a loss of {losses[step]}, and again of {loss}"
 

@@ -101,14 +101,14 @@ def resumed(events: list[dict], step: int, loss: float) -> None:
     """A process died, and the training went on from its first judged step to its second."""
     first, second = judged(events)[:2]
     message = f"resumed at step {step} of {second['step']}"
-    metrics = {**second["metrics"], "train_loss": loss}
+    metrics = {**second["metrics"], "validation_loss": loss}
     events += [{**first, "kind": "progress", "message": message}, {**second, "metrics": metrics}]
 
 
 def resumed_with_other_rows(history: History) -> History:
     def change(events: list[dict]) -> None:
         first, second = judged(events)[:2]
-        resumed(events, first["step"], second["metrics"]["train_loss"] * 1.01)
+        resumed(events, first["step"], second["metrics"]["validation_loss"] * 1.01)
 
     return trained(history, change)
 
@@ -250,7 +250,7 @@ def test_each_invariant_has_a_planted_violation() -> None:
 def test_a_training_that_is_resumed_as_it_should_be_breaks_nothing(sound: History) -> None:
     def change(events: list[dict]) -> None:
         first, second = judged(events)[:2]
-        resumed(events, first["step"], second["metrics"]["train_loss"])
+        resumed(events, first["step"], second["metrics"]["validation_loss"])
 
     assert violations(trained(sound, change)) == []
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,19 @@ def test_a_full_disk_keeps_the_last_good_one_and_ends_with_a_code_of_its_own(
         again = sessions.attempt("small", number=2, resume=newest(disk))
         assert again.run() == 0
         assert again.weights() == whole.weights()
+
+
+def test_a_result_that_a_read_only_disk_refuses_is_no_bug(sessions: Sessions) -> None:
+    attempt = sessions.attempt("refused", procs=1)
+    with small_disk(attempt.folder / "results", "1m") as disk:
+        output = attempt.request.output.model_copy(update={"result": str(disk / "result.json")})
+        request = attempt.request.model_copy(update={"output": output})
+        there = replace(attempt, request=request)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        assert there.run() != 0
+    (failed,) = (event for event in there.events() if isinstance(event, Failed))
+    assert failed.exit_code == 74
+    assert failed.reason.endswith("could not be written: Read-only file system")
 
 
 def test_events_that_a_full_disk_refuses_are_written_with_the_next_one(tmp_path: Path) -> None:

@@ -18,7 +18,12 @@ class LiveCurves:
         self._open_run = open_run
         self._thread = ThreadPoolExecutor(1, "mlflow")
         self._run: str | None = None
-        self._sending: Future[Logged | Unavailable] = self._thread.submit(self._send, {}, {})
+        self._sending: Future[Logged | Unavailable]
+        try:
+            self._sending = self._thread.submit(self._send, {}, {})
+        except BaseException:  # a signal while the thread begins: nobody else would ever end it
+            self._thread.shutdown(wait=False)
+            raise
 
     def tell(
         self, metrics: Mapping[int, Mapping[str, float]], times: Mapping[int, datetime]

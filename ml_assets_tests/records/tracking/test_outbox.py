@@ -4,6 +4,7 @@ import resource
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,3 +185,20 @@ def test_what_is_still_owed_is_counted_with_the_reason(tmp_path: Path) -> None:
     assert delivered.left == 2
     assert "127.0.0.1:9" in delivered.reason
     assert len(outbox.all()) == 2
+
+
+def test_a_signal_while_its_thread_begins_keeps_no_process_from_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begin = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        begin(thread)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:  # whoever holds the error holds the executor
+        LiveCurves(Tracking(f"sqlite:///{tmp_path}/none.db", tmp_path), lambda: Unavailable("no"))
+    (begun,) = [one for one in threading.enumerate() if one.name == "mlflow_0"]
+    begun.join(30)
+    assert not begun.is_alive() and kept.tb is not None
