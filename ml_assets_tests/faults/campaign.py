@@ -112,6 +112,7 @@ def crash(error: Exception) -> str:
 
 
 def _broken(place: Place, measure: Undisturbed) -> list[str]:
+    place.calm()
     history = _settled(place)
     if history.leftovers:
         place.collect()

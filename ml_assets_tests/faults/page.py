@@ -59,6 +59,12 @@ KNOWN = (
         " means over the steps since an attempt began, which after a notice are other steps. The"
         " losses on the validation split were the same.",
     ),
+    (
+        "",
+        "the round itself ended",
+        "A fault of the matrix, mended since: its own look at the store met a fault that still"
+        " struck there, so the result was not judged.",
+    ),
     ("", "scratch/", _LEFT_BEHIND),
     ("", "snapshots/drafts/", _LEFT_BEHIND),
     ("60", "the result is not that", _CONSEQUENCE),

@@ -122,6 +122,15 @@ class Place:
         """Whether MLflow was not told of a training: the next command does that."""
         return not self.serves and any((self.world.root / "state/mlflow_outbox").glob("*.json"))
 
+    def calm(self) -> None:
+        """End what still strikes a store: whoever looks at it would meet it."""
+        if self.store is not None:
+            self.store.faults.failing, self.store.faults.torn = 0, {}
+            if self.store.faults.held:
+                self.store.faults.held.set()
+        if self.lake is not None:
+            self.lake.faults.clear()
+
     def collect(self) -> None:
         """Delete what killed processes left, as garbage collection does a day later."""
         extra = {**self.world.extra, "ML_ASSETS_RETENTION": "grace=0d scratch=0d"}
@@ -162,12 +171,11 @@ def pods(folder: Path) -> Iterator[Place]:
         folder.mkdir(parents=True)
         world = world_on(store, server, folder)
         over_two_pods(world, **IN_PODS)
+        place = Place("pods", world, server, store)
         try:
-            yield Place("pods", world, server, store)
+            yield place
         finally:
-            store.faults.failing, store.faults.torn = 0, {}
-            if store.faults.held:
-                store.faults.held.set()
+            place.calm()
             server.end_cut_off()
 
 
