@@ -32,8 +32,8 @@ STRIKES = 48
 that find nothing to harm before its end do not strike."""
 ASKED_AT_MOST = 3 * STRIKES
 """Times that the command is given: a person, or a schedule, gives it again."""
-PATIENCE = 300.0
-"""Seconds in which the work has to get on, or its round is over."""
+PATIENCE = 420.0
+"""Seconds in which the work has to get on, or its round is over: ranks that begin have 300."""
 CRASH = "the round itself ended"
 _YOUNG = 2.0
 """Seconds in which the interpreter itself begins, and no program can answer a signal."""

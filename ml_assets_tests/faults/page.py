@@ -23,6 +23,17 @@ _LEFT_BEHIND = (
     "A fault of the matrix, mended since: a killed process left it, and garbage collection deletes"
     " it a day later; a round ends with that now."
 )
+_SECOND_UI = "A fault of the matrix: a second UI was killed before the interpreter had begun."
+_AS_LONG = (
+    "A fault of the matrix, mended since: a rank that stops before the first step is given five"
+    " minutes, and the matrix had no more patience than that."
+)
+_BEST = (
+    "A fault of the product, mended since: the store refused the best checkpoint once, training"
+    " went on without it, and the next best model was released."
+)
+_CAME_OF_IT = ("the result is not that", "still work", "is still START", "was left behind")
+_GAVE_UP = "nothing went on for"
 _CONSEQUENCE = "What came of the line above: the round was given up in the midst of its work."
 KNOWN = (
     (
@@ -35,11 +46,7 @@ KNOWN = (
     ("served 6002", "nothing went on for", _BEGAN_AGAIN),
     ("served 6010", "nothing went on for", _STARTING),
     ("served 6018", "nothing went on for", _STARTING),
-    (
-        "served 6010",
-        "said nothing",
-        "A fault of the matrix: a second UI was killed before the interpreter had begun.",
-    ),
+    ("served 6010", "said nothing", _SECOND_UI),
     (
         "laptop 6012",
         "ended in a stack",
@@ -67,9 +74,11 @@ KNOWN = (
     ),
     ("", "scratch/", _LEFT_BEHIND),
     ("", "snapshots/drafts/", _LEFT_BEHIND),
-    ("60", "the result is not that", _CONSEQUENCE),
-    ("60", "still work", _CONSEQUENCE),
-    ("60", "is still STARTING", _CONSEQUENCE),
+    ("laptop 7002", "nothing went on for", _AS_LONG),
+    ("served 7003", "nothing went on for", _STARTING),
+    ("served 7003", "said nothing", _SECOND_UI),
+    ("pods 1102", "the result is not that", _BEST),
+    ("pods 1103", "the result is not that", _BEST),
 )
 """Place, seed and commit, what was found there, and what it was."""
 HEAD = """\
@@ -198,8 +207,11 @@ def _told(played: Played) -> Iterator[str]:
 def _why(played: Played, what: str) -> str:
     """What was found out about it."""
     where = f"{played.arena} {played.seed} {played.commit}"
-    known = (why for of, begin, why in KNOWN if of in where and begin in what)
-    return " " + next(known, "Not explained yet (issue 22).")
+    known = next((why for of, begin, why in KNOWN if of in where and begin in what), None)
+    gave_up = any(_GAVE_UP in one for one in played.broken)
+    if known is None and gave_up and any(part in what for part in _CAME_OF_IT):
+        known = _CONSEQUENCE
+    return f" {known or 'Not explained yet (issue 22).'}"
 
 
 def _missing(struck: Sequence[tuple[Played, Strike]]) -> Iterator[str]:
