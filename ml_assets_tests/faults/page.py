@@ -32,6 +32,10 @@ _BEST = (
     "A fault of the product, mended since: the store refused the best checkpoint once, training"
     " went on without it, and the next best model was released."
 )
+_ENDED = (
+    "As it is meant: the API server did not take the deletion of a Job that had ended, and deletes"
+    " it by itself a while later; the matrix knows that now."
+)
 _CAME_OF_IT = ("the result is not that", "still work", "is still START", "was left behind")
 _GAVE_UP = "nothing went on for"
 _CONSEQUENCE = "What came of the line above: the round was given up in the midst of its work."
@@ -77,6 +81,7 @@ KNOWN = (
     ("laptop 7002", "nothing went on for", _AS_LONG),
     ("served 7003", "nothing went on for", _STARTING),
     ("served 7003", "said nothing", _SECOND_UI),
+    ("pods 8002", "was left behind", _ENDED),
     ("pods 1102", "the result is not that", _BEST),
     ("pods 1103", "the result is not that", _BEST),
 )

@@ -143,8 +143,10 @@ class Place:
             shutil.copytree(state, self.world.root / "state-kept", symlinks=True)
 
     def left_in_cluster(self) -> list[str]:
-        names = [pod["metadata"]["name"] for pod in self.cluster.pods()] if self.cluster else []
-        return [f"the pod {name} was left behind" for name in names]
+        """The pods that still work; Kubernetes deletes those of an ended Job a while later."""
+        pods = self.cluster.pods() if self.cluster else []
+        working = [pod for pod in pods if pod["status"].get("phase") in ("Pending", "Running")]
+        return [f"the pod {pod['metadata']['name']} was left behind" for pod in working]
 
 
 @lru_cache(maxsize=8)
