@@ -32,6 +32,10 @@ _BEST = (
     "A fault of the product, mended since: the store refused the best checkpoint once, training"
     " went on without it, and the next best model was released."
 )
+_THREE_TIMES = (
+    "As it is meant: a sensor asks three times for a run whose process dies, then a person has to."
+    " The faults struck its runs more often, and in a round there is no such person."
+)
 _ENDED = (
     "As it is meant: the API server did not take the deletion of a Job that had ended, and deletes"
     " it by itself a while later; the matrix knows that now."
@@ -81,6 +85,7 @@ KNOWN = (
     ("laptop 7002", "nothing went on for", _AS_LONG),
     ("served 7003", "nothing went on for", _STARTING),
     ("served 7003", "said nothing", _SECOND_UI),
+    ("served 8001", "nothing went on for", _THREE_TIMES),
     ("pods 8002", "was left behind", _ENDED),
     ("pods 1102", "the result is not that", _BEST),
     ("pods 1103", "the result is not that", _BEST),
