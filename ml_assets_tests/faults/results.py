@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "faults.jsonl"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results" / "faults.jsonl"
 FOLDERS = re.compile(r"/[^\s:]*/(?:faults-[^/\s]+/[a-z]+-\d+(?=/)|\.venv/bin/|site-packages/)")
 """Of this machine: a round's home, a program's, a package's."""
 SILENT = "(a signal came before it said a word)"
@@ -58,7 +59,8 @@ def remember(file: Path, played: Played) -> None:
     """Append a round, in one write: others may do so at the same time."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as results:
-        results.write(FOLDERS.sub("", json.dumps(_set(played))) + "\n")
+        said = json.dumps(_set(played)).replace(f"{ROOT}/", "").replace(str(ROOT), ".")
+        results.write(FOLDERS.sub("", said) + "\n")
 
 
 def _set(record: Played | Strike) -> dict[str, Any]:
