@@ -55,11 +55,12 @@ def ui(port: int | None, host: str) -> int:
     refuse_second_daemon(settings.dagster_home)
     port = port or urlsplit(settings.ui_url).port or 3000
     require_free(host, port, "Dagster", "that of ML_ASSETS_UI_URL, or --port")
+    here = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     code = DONE
     with stoppable(), ExitStack() as stack:
         if is_local(settings.reports_url):
             stack.enter_context(_serving(settings))
-        _tell(f"http://{host}:{port}", settings, links_here=is_local(settings.ui_url))
+        _tell(here, settings, links_here=is_local(settings.ui_url))
         if moved:
             print(
                 "Links in pages of earlier runs lead to the earlier ports. To keep those, set"
@@ -78,8 +79,8 @@ def ui(port: int | None, host: str) -> int:
             programs.start(program)
         if programs.wait(until=partial(is_served, host, port)) != DONE:
             return ERROR
-        print(f"Dagster is ready: http://{host}:{port}", flush=True)
-        stack.enter_context(definitions_served(f"http://{host}:{port}", _warn))
+        print(f"Dagster is ready: {here}", flush=True)
+        stack.enter_context(definitions_served(here, _warn))
         code = programs.wait()
     return DONE if code == DONE else ERROR
 
