@@ -18,15 +18,13 @@ import psutil
 from ml_assets_tests.faults.history import History
 from ml_assets_tests.faults.injections import Command, Harm, Work, at_work, below
 from ml_assets_tests.faults.invariants import result, same_result, violations
-from ml_assets_tests.faults.matrix import ARENAS, OFTEN
+from ml_assets_tests.faults.matrix import ARENAS, DURING_TRAINING, OFTEN
 from ml_assets_tests.faults.places import PLACES, Place
 from ml_assets_tests.faults.progress import Pace, Progress
 from ml_assets_tests.faults.results import SILENT, Played, Strike, sentence
 
-GROUPS = 40
-"""Moments of a round at which faults strike: one, or two."""
 PAIRS = 0.7
-"""Share of them at which a second one strikes while the first is being survived."""
+"""Share of moments at which a second fault strikes while the first is being survived."""
 STRIKES = 48
 """Faults that a round draws at most, each once or twice, or six times if it ends no process; those
 that find nothing to harm before its end do not strike."""
@@ -88,6 +86,7 @@ def play(
     seldom = 1 if OFTEN.intersection(names) else 2
     counts = [6 if name in OFTEN else seldom for name in names]
     drawn = draw.sample(names, min(STRIKES, sum(counts)), counts=counts)
+    drawn.sort(key=lambda name: name not in DURING_TRAINING)  # the others strike at other times
     drawn = [only] if only else drawn
     place_folder = folder / f"{arena}-{seed}"
     with PLACES[arena](place_folder) as place, closing(Round(place, draw, drawn, until)) as one:
@@ -183,7 +182,8 @@ class Round:
         The moments are drawn from the way that the work goes, not from the time that it takes.
         """
         end = measure.seconds
-        moments = [self._draw.uniform(0, end) for _ in range(GROUPS if self._waiting[1:] else 1)]
+        count = math.ceil(len(self._waiting) / (1 + PAIRS))
+        moments = [self._draw.uniform(0, end) for _ in range(count)]
         for moment in sorted(moments):
             group = self._struck_at(measure, moment)
             if not group.strikes:

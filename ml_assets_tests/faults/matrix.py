@@ -109,6 +109,14 @@ POSTGRES: dict[str, Fault] = {
 }
 OFTEN = API_AND_STORE.keys() | LAKE.keys()
 """Faults that end no process: the work gets over one soon."""
+DURING_TRAINING = {
+    name
+    for name in [*LAPTOP, *PODS]
+    if any(
+        word in name for word in ("rank", "torchrun", "supervisor", "a pod", "a node", "training")
+    )
+}
+"""Faults that find what they harm for a short part of the work only."""
 ARENAS = {
     "laptop": LAPTOP,
     "pods": PODS,
