@@ -29,8 +29,8 @@ from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.local.process import environment
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref, Split, TrainOutput, TrainRequest, World
 from ml_assets.spec.records import EvaluationReport
+from ml_assets.spec.training_program import Ref, Split, TrainOutput, TrainRequest, World
 from ml_assets.spec.window import Window
 from ml_assets_tests.worlds.shards import write_shards
 

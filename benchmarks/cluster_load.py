@@ -25,7 +25,7 @@ from ml_assets.launch.kubernetes.informer import Cache, JobInformer, Reflector
 from ml_assets.launch.kubernetes.manifest import JobOrder, manifests
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.program import World
+from ml_assets.spec.training_program import World
 from ml_assets_tests.launch.kubernetes.objects import RUNNING, condition, waiting
 from ml_assets_tests.launch.kubernetes.simulated import AWAY, HOUR, RESET, Simulated
 from ml_assets_tests.servers.kubernetes import ApiServer

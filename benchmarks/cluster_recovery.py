@@ -26,8 +26,8 @@ from ml_assets.launch.kubernetes.names import job_name
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.session_name import train_session
-from ml_assets.spec.program.events import Checkpoint, Event, Metrics, Progress
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program.events import Checkpoint, Event, Metrics, Progress
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, TWO_NODES, Stage
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.kubernetes.cluster import TestCluster

@@ -20,9 +20,9 @@ import torch
 from figures import tell
 from generated import train_request, training_set
 
-from ml_assets.spec.program import ShardSchema, TrainRequest
-from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.training import TabM, TrainingSpec
+from ml_assets.spec.training_program import ShardSchema, TrainRequest
+from ml_assets.spec.training_program.on_demand import RowsOnDemand
 from ml_assets.store.s3.client import S3Place
 from ml_assets.training.distributed.ranks import join, leave
 from ml_assets.training.rows.arrays import open_set

@@ -8,8 +8,8 @@ import polars as pl
 
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, World
 from ml_assets.spec.training import ModelSpec, TrainingSpec
+from ml_assets.spec.training_program import Ref, TrainOutput, TrainRequest, World
 from ml_assets_tests.worlds.shards import write_shards
 
 NUMERIC = tuple(f"x{number}" for number in range(35))

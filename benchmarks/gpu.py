@@ -25,8 +25,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from ml_assets.actions.gpus import GPUS
 from ml_assets.spec.gpt import Gpt, parameter_count
-from ml_assets.spec.program import Ref, ShardSchema
 from ml_assets.spec.training import TabM, TrainingSpec
+from ml_assets.spec.training_program import Ref, ShardSchema
 from ml_assets.training.checkpoints.save import Checkpoints
 from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles
 from ml_assets.training.distributed.ranks import Ranks, join, leave

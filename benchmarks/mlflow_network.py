@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.training_set.encoding import encode_rows
-from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.training.rows.arrays import Rows
 from ml_assets.training.score import load_predictor
 

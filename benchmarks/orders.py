@@ -21,7 +21,7 @@ from generated import train_request
 import ml_assets.pipelines
 from ml_assets.extras.demo.outside_world import WEEKS, lay_out
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.program import SCHEMA_FILE, Ref
+from ml_assets.spec.training_program import SCHEMA_FILE, Ref
 from ml_assets.training.events import EventWriter
 from ml_assets.training.train import train
 

@@ -24,8 +24,8 @@ from generated import train_request
 
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.parallel import Strategy
-from ml_assets.spec.program import Ref
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import Ref
 from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.distributed.ranks import join
 from ml_assets.training.models.gpt import GptNetwork

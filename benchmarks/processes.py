@@ -15,9 +15,9 @@ from generated import training_set
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.training import TabM, TrainingSpec
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import Event, Metrics
 
 NEEDS = ("cores 2",)
 

@@ -21,8 +21,15 @@ from ml_assets.assets.evaluation_report.rows import Truth
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import ModelManifest, Ref, TrainOutput, TrainRequest, TrainResult, World
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import (
+    ModelManifest,
+    Ref,
+    TrainOutput,
+    TrainRequest,
+    TrainResult,
+    World,
+)
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import Predict, SplitArrays

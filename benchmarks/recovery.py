@@ -19,9 +19,9 @@ from generated import training_set
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.local.supervisor import descendants
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.events import Event, Metrics, Progress
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import Event, Metrics, Progress
 
 MODEL = Mlp(family="mlp", width=128, depth=2)
 SPEC = TrainingSpec(

@@ -19,9 +19,9 @@ from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.reports.drawing import Axis, Scale, Series, line_chart, svg
 from ml_assets.reports.picture import svg_file
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.events import Checkpoint, Event, Metrics, Progress, Warning
 from ml_assets.spec.training import TabM, TrainingSpec
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import Checkpoint, Event, Metrics, Progress, Warning
 from ml_assets.store.objects import file_digest
 
 MODEL = TabM(family="tabm", width=128, depth=2, members=12)

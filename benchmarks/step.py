@@ -32,8 +32,8 @@ from torch.utils.data import DataLoader
 
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.parallel import Strategy
-from ml_assets.spec.program import Ref, ShardSchema, TrainRequest
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import Ref, ShardSchema, TrainRequest
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.models.families import fresh_network
 from ml_assets.training.rows.arrays import SplitArrays, open_set

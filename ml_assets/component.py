@@ -32,8 +32,8 @@ from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.search import search_schedules
 from ml_assets.automation.sensors import drift_sensors, sensors
-from ml_assets.doors import asked_for
 from ml_assets.errors import SpecError
+from ml_assets.load_extras import load_extras
 from ml_assets.settings import read_settings
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import load_search
@@ -138,7 +138,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     watched = [late_runs_sensor(pipeline)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(pipeline)] if spec.automation.resume_drill else []
     dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
-    extras = asked_for(spec)
+    extras = load_extras(spec)
     drills = [drill_job(pipeline)] if drilled else []
     return dg.Definitions(
         assets=[

@@ -53,7 +53,7 @@ _TAG = re.compile(
     r"|title|ul)(?=[\s/>]|$)"
 )
 _DAGSTER_ROOMS = ("adapters/", "automation/", "component.py", "definitions.py", "pipelines/")
-_DECLARES = ("/asset.py", "/checks.py", "/door.py")
+_DECLARES = ("/asset.py", "/checks.py", "/entry.py")
 _READS_SETTINGS = (
     "cli/",
     "adapters/",

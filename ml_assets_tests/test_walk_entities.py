@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.training_set.shards import load_schema, read_rows
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -16,9 +16,9 @@ from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.records.loading import provenance_in_force
 from ml_assets.records.run_record import RunRecord
-from ml_assets.spec.program import ModelManifest, Ref
-from ml_assets.spec.program.identity import machine_here, program_here
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training_program import ModelManifest, Ref
+from ml_assets.spec.training_program.identity import machine_here, program_here
 from ml_assets.store.pipeline_context import PipelineState, open_pipeline
 from ml_assets_tests.launch.kubernetes.stage import weights
 from ml_assets_tests.servers.kubernetes import ApiServer

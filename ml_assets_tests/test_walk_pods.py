@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.spec.program import World as Spread
+from ml_assets.spec.training_program import World as Spread
 from ml_assets_tests.servers.s3 import S3Server, s3_server
 from ml_assets_tests.worlds import flight_pods
 from ml_assets_tests.worlds.flight_pods import NAME, Pods, begin

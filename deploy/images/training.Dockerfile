@@ -21,7 +21,7 @@ COPY README.md LICENSE ./
 COPY ml_assets ml_assets
 # every pod says which program it has: its modules are parsed here, not at each start
 RUN /opt/venv/bin/pip install --no-deps -e . && /opt/venv/bin/python -m compileall -q ml_assets \
-    && /opt/venv/bin/python -c "from ml_assets.spec.program.identity import program_here as p; p('network'), p('trees')" \
+    && /opt/venv/bin/python -c "from ml_assets.spec.training_program.identity import program_here as p; p('network'), p('trees')" \
     && /opt/venv/bin/pip uninstall -y -q pip
 
 FROM ${BASE}

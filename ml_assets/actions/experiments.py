@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ml_assets.doors import drawing_on
 from ml_assets.errors import MlAssetsError, counted
+from ml_assets.load_extras import drawing_on
 from ml_assets.records.changes import differences
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves

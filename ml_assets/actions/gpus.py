@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from ml_assets.actions.tune_batch import open_sweep
 from ml_assets.errors import TrainingFailed
-from ml_assets.spec.program import MeasureResult
 from ml_assets.spec.training import Precision
+from ml_assets.spec.training_program import MeasureResult
 from ml_assets.store.pipeline_context import Pipeline
 
 UTILIZATION = 0.3

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 from ml_assets.actions.history import Happened, history
 from ml_assets.assets.drift_report.last_report import find_report
-from ml_assets.doors import drawing_on
 from ml_assets.errors import MlAssetsError, StorageError, counted, one_line, outside
+from ml_assets.load_extras import drawing_on
 from ml_assets.records.ledger.stages import stage_line, standing_abort
 from ml_assets.records.recalls import recalled
 from ml_assets.records.recent_runs import last_failure

@@ -16,9 +16,9 @@ from ml_assets.assets.training_set.shards import load_schema, scan_rows
 from ml_assets.errors import StorageError, did_you_mean
 from ml_assets.records.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
-from ml_assets.spec.program import Ref
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import DATA_STAGES
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import open_objects, open_snapshots

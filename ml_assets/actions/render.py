@@ -9,8 +9,8 @@ from ml_assets.launch.kubernetes.manifest import JobOrder, Manifest, manifests, 
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import MAX_NODES, over_nodes
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import World, training_world
-from ml_assets.spec.program.pod import REQUEST, attempt_of
+from ml_assets.spec.training_program import World, training_world
+from ml_assets.spec.training_program.pod import REQUEST, attempt_of
 
 Verb = Literal["train", "score", "sanity"]
 UNKNOWN_DIGEST = "0" * 20

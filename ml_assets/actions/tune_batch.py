@@ -16,8 +16,8 @@ from ml_assets.launch.ephemeral_session import EphemeralSession, ephemeral_launc
 from ml_assets.launch.launcher import MeasureJob
 from ml_assets.spec.cluster import cluster_problems
 from ml_assets.spec.load import rules_of
-from ml_assets.spec.program import MeasureResult, Ref
 from ml_assets.spec.training import Boosted, TrainingSpec
+from ml_assets.spec.training_program import MeasureResult, Ref
 from ml_assets.store.pipeline_context import Pipeline
 
 STEPS = 8

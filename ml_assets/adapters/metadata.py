@@ -8,9 +8,9 @@ import dagster as dg
 from ml_assets.graph.publish import Published
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Picture
-from ml_assets.spec.program import World
-from ml_assets.spec.program.events import Lost
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.events import Lost
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import SnapshotStore

@@ -36,9 +36,9 @@ from ml_assets.records.tracking.links import Links
 from ml_assets.reports.run_rows import SHORT, short_table
 from ml_assets.settings import price_class
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import training_world
 from ml_assets.spec.records import REPORT_FILE
 from ml_assets.spec.stages import SEARCH_STAGE
+from ml_assets.spec.training_program import training_world
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -28,8 +28,8 @@ from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.search import DRIFT_TRIGGER, search_after_refusals
 from ml_assets.automation.tick_failures import why_not
-from ml_assets.doors import door
 from ml_assets.errors import MlAssetsError
+from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.drift import RetrainSpec
@@ -103,7 +103,7 @@ def _with_served(
     spec = pipeline.spec.release
     if spec.rollout is None or release is None or report is None or report.alarm is not None:
         return report
-    alarm = door("release.rollout").served_alarm(pipeline.now(), release)
+    alarm = load_extra("release.rollout").served_alarm(pipeline.now(), release)
     return report.model_copy(update={"alarm": alarm})
 
 

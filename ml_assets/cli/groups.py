@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ml_assets.doors import COMMANDS
+from ml_assets.load_extras import COMMANDS
 
 _SHOWN = 3
 """Names that a mistyped one is answered with."""

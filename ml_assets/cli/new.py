@@ -15,7 +15,7 @@ import click
 from ml_assets.cli import options
 from ml_assets.cli.output import DONE, ERROR
 from ml_assets.errors import SpecError, TrainingFailed, counted
-from ml_assets.settings import ASKED_FOR, DEMO_PIPELINES, Settings, read_settings
+from ml_assets.settings import DEMO_PIPELINES, SHOWN_AFTER_DEMO, Settings, read_settings
 from ml_assets.spec.automation import duration_text, parse_duration
 from ml_assets.spec.base import check_timezone
 
@@ -301,7 +301,7 @@ def _written(dialect: "Dialect") -> str:
 
 def _room(settings: Settings, into: Path | None) -> Path:
     """Never the package's own folder: an upgrade would take the user's pipelines with it."""
-    own = [room for room in settings.pipelines if room not in (DEMO_PIPELINES, ASKED_FOR)]
+    own = [room for room in settings.pipelines if room not in (DEMO_PIPELINES, SHOWN_AFTER_DEMO)]
     if into is None and own:
         return own[0]
     return (into or Path("pipelines")).expanduser().resolve()
@@ -309,7 +309,7 @@ def _room(settings: Settings, into: Path | None) -> Path:
 
 def _known(settings: Settings, folder: Path) -> str:
     """ML_ASSETS_PIPELINES with the room of a new folder behind what it names already."""
-    shown = [one for one in settings.pipelines if one != ASKED_FOR]
+    shown = [one for one in settings.pipelines if one != SHOWN_AFTER_DEMO]
     rooms = ["demo" if one == DEMO_PIPELINES else str(one) for one in shown]
     return os.pathsep.join([*rooms, str(folder.parent)])
 

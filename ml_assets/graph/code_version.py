@@ -17,10 +17,10 @@ from ml_assets.spec.gates import FunctionBaseline, ReleaseSpec
 from ml_assets.spec.leaks import FutureEvents, LeaksSpec
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program.identity import Program
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
 from ml_assets.spec.training import Module, TrainingSpec
+from ml_assets.spec.training_program.identity import Program
 from ml_assets.store.pipeline_context import Pipeline
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ml_assets.reports.card import Card
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import SPLIT
+from ml_assets.spec.training_program import SPLIT
 from ml_assets.store.layout import Address
 from ml_assets.store.table_statistics import TableStatistics
 from ml_assets.store.table_survey import LabelColumns

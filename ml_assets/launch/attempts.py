@@ -25,7 +25,7 @@ from ml_assets.launch.session_folder import SessionFolder, sign_result
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.footprint import Room
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     MeasureResult,
     Request,
     SanityResult,
@@ -33,8 +33,8 @@ from ml_assets.spec.program import (
     TrainResult,
     World,
 )
-from ml_assets.spec.program.events import Checkpoint, Event, Lost
-from ml_assets.spec.program.identity import Program
+from ml_assets.spec.training_program.events import Checkpoint, Event, Lost
+from ml_assets.spec.training_program.identity import Program
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.signing import Keys
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from ml_assets.errors import TrainingFailed
 from ml_assets.launch.ephemeral_session import EphemeralSession
 from ml_assets.launch.launcher import TrainJob
-from ml_assets.spec.program import ModelManifest, TrainResult
-from ml_assets.spec.program.events import Checkpoint, Event, Progress
 from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program import ModelManifest, TrainResult
+from ml_assets.spec.training_program.events import Checkpoint, Event, Progress
 
 SALT = "drill"
 _STEPS = (60, 240, 960)

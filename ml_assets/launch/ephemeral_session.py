@@ -16,8 +16,8 @@ from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.retry_policy import ERROR_BUDGET, Budgets
 from ml_assets.settings import Settings, read_cluster
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.start import RESTARTS
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.start import RESTARTS
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import ephemeral_place, open_objects

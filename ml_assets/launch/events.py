@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.program.events import Event, Lost, Placed, Warning
-from ml_assets.spec.program.identity import NodePlace
+from ml_assets.spec.training_program.events import Event, Lost, Placed, Warning
+from ml_assets.spec.training_program.identity import NodePlace
 
 EVENTS_FILE = "events.jsonl"
 LAUNCHER_FILE = "events.launcher.jsonl"

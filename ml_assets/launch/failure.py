@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted, quoted
-from ml_assets.spec.program.events import EndKind, Event, Failed
-from ml_assets.spec.program.exit_codes import (
+from ml_assets.spec.training_program.events import EndKind, Event, Failed
+from ml_assets.spec.training_program.exit_codes import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
     EXIT_BUG,

@@ -6,10 +6,17 @@ from typing import Protocol
 
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program import Ref, SanityResult, ScoreResult, Split, TrainResult, World
-from ml_assets.spec.program.events import Event
-from ml_assets.spec.program.identity import Program
 from ml_assets.spec.training import ModelSpec, TrainingSpec
+from ml_assets.spec.training_program import (
+    Ref,
+    SanityResult,
+    ScoreResult,
+    Split,
+    TrainResult,
+    World,
+)
+from ml_assets.spec.training_program.events import Event
+from ml_assets.spec.training_program.identity import Program
 
 OnEvent = Callable[[Event], None]
 ShouldStop = Callable[[], bool]

@@ -8,8 +8,8 @@ from itertools import takewhile
 from ml_assets.errors import counted
 from ml_assets.launch.failure import Ending, Next
 from ml_assets.spec.parallel import split_of
-from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import World
 
 ERROR_BUDGET = 2
 """Attempts after the first with as many processes, for an end that running again may mend."""

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ml_assets.errors import StorageError
 from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
 from ml_assets.spec.base import Frozen, canonical_json
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     File,
     MeasureResult,
     ModelManifest,

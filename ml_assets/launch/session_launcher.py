@@ -28,7 +28,9 @@ from ml_assets.launch.session_name import (
     training_asked,
 )
 from ml_assets.spec.footprint import parameters_on, require_fits
-from ml_assets.spec.program import (
+from ml_assets.spec.sanity import NetworkSize
+from ml_assets.spec.training import COUNTED, Module
+from ml_assets.spec.training_program import (
     MeasureRequest,
     MeasureResult,
     Reports,
@@ -45,8 +47,6 @@ from ml_assets.spec.program import (
     World,
     training_world,
 )
-from ml_assets.spec.sanity import NetworkSize
-from ml_assets.spec.training import COUNTED, Module
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.signing import Keys
 

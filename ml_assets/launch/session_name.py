@@ -3,8 +3,8 @@
 from ml_assets.launch.launcher import Job, MeasureJob, SanityJob, ScoreJob, TrainJob
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program.identity import Program, part_of, program_here
 from ml_assets.spec.sanity import alone
+from ml_assets.spec.training_program.identity import Program, part_of, program_here
 
 SESSIONS_TAG = "ml_assets/sessions"
 """Tag of a run: the sessions of the training program that it asked for, with spaces between."""

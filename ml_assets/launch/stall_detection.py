@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.spec.program.events import Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
 
 _TIMES_PATIENCE = 10
 """A rank notices a hung peer within its patience. What outlasts that by far nobody noticed."""

@@ -14,9 +14,16 @@ from ml_assets.launch.failure import Ending
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.settings import PriceClass
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import Request, TrainRequest, TrainResult
-from ml_assets.spec.program.events import Checkpoint, Event, Finished, FirstRows, Metrics, Progress
-from ml_assets.spec.program.exit_codes import EXIT_PEER_SILENT
+from ml_assets.spec.training_program import Request, TrainRequest, TrainResult
+from ml_assets.spec.training_program.events import (
+    Checkpoint,
+    Event,
+    Finished,
+    FirstRows,
+    Metrics,
+    Progress,
+)
+from ml_assets.spec.training_program.exit_codes import EXIT_PEER_SILENT
 from ml_assets.spec.usage import AttemptEnd, AttemptUsage, Held, Mark
 from ml_assets.store.objects import write_whole
 

@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from ml_assets.errors import StorageError
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.base import Digest, Frozen, canonical_json, digest_of, unset
-from ml_assets.spec.program import World
 from ml_assets.spec.records import EvaluationReport, StageRecord, Time
+from ml_assets.spec.training_program import World
 from ml_assets.store.layout import read_as
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, PublishResult, SnapshotStore
 

@@ -23,8 +23,8 @@ from ml_assets.records.ledger.stages import decided_move, decision_line, overrid
 from ml_assets.records.recalls import require_sound_model
 from ml_assets.spec.certificate import Certificate, Provenance
 from ml_assets.spec.gates import Target
-from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.training_program import ModelManifest, Ref
 from ml_assets.store.objects import LocalObjects, bytes_digest, inside, verify
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.safetensors_file import check_safetensors

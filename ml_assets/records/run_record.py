@@ -18,9 +18,12 @@ from pydantic import BaseModel, Field
 import ml_assets
 from ml_assets.settings import Settings
 from ml_assets.spec.base import Digest, Frozen, digest_of, unset
-from ml_assets.spec.program import World
-from ml_assets.spec.program.events import Lost
-from ml_assets.spec.program.identity import (
+from ml_assets.spec.records import InputVersion, StageRecord, Time
+from ml_assets.spec.registered import Registered
+from ml_assets.spec.search_parameter import Value
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.events import Lost
+from ml_assets.spec.training_program.identity import (
     Machine,
     Node,
     Program,
@@ -28,9 +31,6 @@ from ml_assets.spec.program.identity import (
     difference,
     machine_here,
 )
-from ml_assets.spec.records import InputVersion, StageRecord, Time
-from ml_assets.spec.registered import Registered
-from ml_assets.spec.search_parameter import Value
 from ml_assets.store.layout import Address
 
 RUN_FILE = "run.json"

@@ -14,8 +14,8 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import session_usages
 from ml_assets.records.experiments import RunFolder, TrainingUse, folders
 from ml_assets.spec.base import Frozen, canonical_json
-from ml_assets.spec.program import TrainResult, World
-from ml_assets.spec.program.events import Event, Finished
+from ml_assets.spec.training_program import TrainResult, World
+from ml_assets.spec.training_program.events import Event, Finished
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.spec.usage import AttemptUsage
 from ml_assets.store.layout import read_as

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ml_assets.reports.picture import Table
-from ml_assets.spec.program import World
-from ml_assets.spec.program.events import EndKind, Lost
 from ml_assets.spec.records import ReleaseChanges
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.events import EndKind, Lost
 
 CHANGES = 60
 _BUDGETS: dict[EndKind, str] = {

@@ -3,8 +3,8 @@
 from ml_assets.settings.addresses import LakeFs, is_lakefs, is_s3, lakefs_place, read_lakefs
 from ml_assets.settings.cluster import Cluster, read_cluster
 from ml_assets.settings.environment import (
-    ASKED_FOR,
     DEMO_PIPELINES,
+    SHOWN_AFTER_DEMO,
     SQL_PREFIX,
     Launcher,
     Retention,
@@ -25,9 +25,9 @@ from ml_assets.settings.prices import (
 )
 
 __all__ = [
-    "ASKED_FOR",
     "DEMO_PIPELINES",
     "PRICE_CLASSES",
+    "SHOWN_AFTER_DEMO",
     "SQL_PREFIX",
     "Cluster",
     "LakeFs",

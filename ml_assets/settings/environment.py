@@ -91,7 +91,7 @@ _STORE = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 DEMO_PIPELINES = Path(__file__).parent.parent / "pipelines"
-ASKED_FOR = DEMO_PIPELINES / "asked_for"
+SHOWN_AFTER_DEMO = DEMO_PIPELINES / "shown_after_demo"
 """The room of code_lm, which belongs to the demo's once ``CODE_WORLD`` was laid out."""
 CODE_WORLD = Path("code")
 """Below the demo's world: what code_lm reads."""
@@ -261,7 +261,7 @@ def _folders(value: str, to_come: bool, world: Path) -> tuple[Path, ...]:
     Args:
         world: of the demo.
     """
-    demo = (DEMO_PIPELINES, *([ASKED_FOR] if (world / CODE_WORLD).is_dir() else []))
+    demo = (DEMO_PIPELINES, *([SHOWN_AFTER_DEMO] if (world / CODE_WORLD).is_dir() else []))
     folders = tuple(
         folder
         for part in (value or "demo").split(os.pathsep)

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, unset
-from ml_assets.spec.program.identity import Node, Program
 from ml_assets.spec.records import GateResult, InputVersion, Time
 from ml_assets.spec.registered import Registered
+from ml_assets.spec.training_program.identity import Node, Program
 
 PAYLOAD_TYPE = "application/vnd.ml_assets.certificate+json"
 

@@ -20,8 +20,8 @@ from ml_assets.settings.cluster import (
 )
 from ml_assets.spec.base import Frozen, Misfit, Positive
 from ml_assets.spec.parallel import split_of
-from ml_assets.spec.program import World
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
+from ml_assets.spec.training_program import World
 
 MAX_NODES = 9999
 """The index of a pod has four digits in its name."""

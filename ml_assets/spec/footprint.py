@@ -15,7 +15,6 @@ from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.gpt import Gpt, parameter_count
 from ml_assets.spec.parallel import split_of
-from ml_assets.spec.program import ShardSchema, World
 from ml_assets.spec.training import (
     COUNTED,
     Mlp,
@@ -24,6 +23,7 @@ from ml_assets.spec.training import (
     TrainingSpec,
     outputs_of,
 )
+from ml_assets.spec.training_program import ShardSchema, World
 
 STATES = {"adamw": 2, "nadam": 2, "sgd": 1, "adafactor": 0}
 """Numbers that an optimizer keeps for each weight; Adafactor's are a row and a column of each."""

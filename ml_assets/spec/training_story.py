@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ml_assets.spec.program.events import (
+from ml_assets.spec.training_program.events import (
     Began,
     Checkpoint,
     Event,
@@ -16,7 +16,7 @@ from ml_assets.spec.program.events import (
     Trace,
     Warning,
 )
-from ml_assets.spec.program.identity import Node, NodePlace
+from ml_assets.spec.training_program.identity import Node, NodePlace
 
 
 @dataclass

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import CheckpointManifest, Claim, File
+from ml_assets.spec.training_program import CheckpointManifest, Claim, File
 from ml_assets.store.objects import bytes_digest
 
 MANIFEST = "manifest.json"

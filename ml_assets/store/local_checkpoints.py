@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ml_assets.settings import is_s3
-from ml_assets.spec.program import File
+from ml_assets.spec.training_program import File
 from ml_assets.store.checkpoint_store import (
     CLAIM,
     MANIFEST,

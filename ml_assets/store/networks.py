@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ml_assets.errors import SpecError, StorageError
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 

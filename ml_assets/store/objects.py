@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import File, Ref
+from ml_assets.spec.training_program import File, Ref
 
 TRASH = ".trash"
 """What is being deleted; whatever lies here after a kill goes with the next collection."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import LabelScale, Preprocessing
+from ml_assets.spec.training_program import LabelScale, Preprocessing
 
 CLIP = 8.0
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import CHECKED_ROWS
 from ml_assets.spec.training import Task
+from ml_assets.spec.training_program import CHECKED_ROWS
 
 CHECKED = ("numeric", "missing", "categorical", "label")
 """The arrays of a shard that have checksums by rows, in their order."""

@@ -12,6 +12,7 @@ import polars as pl
 
 from ml_assets.store.table_statistics import (
     SAMPLED,
+    WORDS,
     Column,
     Grouped,
     Histogram,
@@ -197,8 +198,8 @@ def _column(
 
 
 def _texts(values: pl.DataFrame) -> Texts:
-    counts: dict[str, int] = dict(values.iter_rows())
-    return Texts.of(counts, sum(counts.values()), len(counts), 0)
+    ranked = values.sort("count", "value", descending=[True, False]).head(WORDS + 1)
+    return Texts.of(dict(ranked.iter_rows()), int(values["count"].sum()), len(values), 0)
 
 
 def _numbers(

@@ -19,14 +19,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StoreAway
 from ml_assets.spec.network_code import code_folder
-from ml_assets.spec.program import (
+from ml_assets.spec.team_modules import line_in
+from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program import (
     MeasureRequest,
     Request,
     SanityRequest,
     ScoreRequest,
     TrainRequest,
 )
-from ml_assets.spec.program.exit_codes import (
+from ml_assets.spec.training_program.exit_codes import (
     EXIT_BAD_REQUEST,
     EXIT_BUG,
     EXIT_DONE,
@@ -34,7 +36,7 @@ from ml_assets.spec.program.exit_codes import (
     EXIT_OUT_OF_MEMORY,
     EXIT_TEAM_CODE,
 )
-from ml_assets.spec.program.identity import (
+from ml_assets.spec.training_program.identity import (
     Node,
     Program,
     difference,
@@ -43,9 +45,7 @@ from ml_assets.spec.program.identity import (
     program_here,
     versions_here,
 )
-from ml_assets.spec.program.pod import shell_code
-from ml_assets.spec.team_modules import line_in
-from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program.pod import shell_code
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import REFUSED_BY_DISK, EventWriter
 from ml_assets.training.orphans import end_with_parent

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import Calibration
 from ml_assets.spec.training import TrainingSpec, moves_probabilities
+from ml_assets.spec.training_program import Calibration
 from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import Predict, SplitArrays
 from ml_assets.training.rows.order import OversampleIndex

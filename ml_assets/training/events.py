@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import Ref, Result
-from ml_assets.spec.program.events import (
+from ml_assets.spec.training_program import Ref, Result
+from ml_assets.spec.training_program.events import (
     Began,
     Checkpoint,
     Event,
@@ -30,7 +30,7 @@ from ml_assets.spec.program.events import (
     Trace,
     Warning,
 )
-from ml_assets.spec.program.identity import Node
+from ml_assets.spec.training_program.identity import Node
 from ml_assets.store.objects import write_whole
 from ml_assets.training.peers import generation
 from ml_assets.training.rows.arrays import Rows

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from ml_assets.spec.program import TrainRequest
+from ml_assets.spec.training_program import TrainRequest
 from ml_assets.training.distributed.ranks import JOIN_SECONDS, Ranks, wait_at_most
 from ml_assets.training.peers import HeartbeatWriter
 from ml_assets.training.stop import PeerLost, PeerSilent, Stopped, peer_trouble

@@ -11,8 +11,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ml_assets.spec.gpt import Gpt
-from ml_assets.spec.program import MeasureRequest, MeasureResult, SanityRequest, ShardSchema
 from ml_assets.spec.sanity import Alone, alone
+from ml_assets.spec.training_program import (
+    MeasureRequest,
+    MeasureResult,
+    SanityRequest,
+    ShardSchema,
+)
 from ml_assets.training.diagnosis import is_out_of_memory
 from ml_assets.training.distributed.ranks import join, leave, total
 from ml_assets.training.events import EventWriter

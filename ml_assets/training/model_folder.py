@@ -8,7 +8,13 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import Calibration, ModelManifest, Ref, ShardSchema, TrainRequest
+from ml_assets.spec.training_program import (
+    Calibration,
+    ModelManifest,
+    Ref,
+    ShardSchema,
+    TrainRequest,
+)
 from ml_assets.store.objects import bytes_digest, describe, file_digest, inside, verify
 from ml_assets.store.safetensors_file import check_safetensors
 from ml_assets.training.stop import BadData

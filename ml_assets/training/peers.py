@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from ml_assets.spec.program import TrainRequest
-from ml_assets.spec.program.events import Failed, Heartbeat, heartbeat_file
-from ml_assets.spec.program.exit_codes import EXIT_BUG, VERDICTS
+from ml_assets.spec.training_program import TrainRequest
+from ml_assets.spec.training_program.events import Failed, Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.exit_codes import EXIT_BUG, VERDICTS
 
 
 def generation() -> int:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ml_assets.spec.program import File, ModelManifest, ScoreRequest, ScoreResult
 from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program import File, ModelManifest, ScoreRequest, ScoreResult
 from ml_assets.store.objects import file_digest, write_whole
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.events import EventWriter

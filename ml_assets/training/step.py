@@ -11,8 +11,8 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.optim import Optimizer
 
-from ml_assets.spec.program import MeasureRequest, ShardSchema, TrainRequest
 from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.spec.training_program import MeasureRequest, ShardSchema, TrainRequest
 from ml_assets.training.distributed.ranks import Ranks, total
 from ml_assets.training.distributed.running_statistics import RunningStatistics
 from ml_assets.training.distributed.step_checks import (

@@ -3,7 +3,7 @@
 import signal
 import traceback
 
-from ml_assets.spec.program.exit_codes import (
+from ml_assets.spec.training_program.exit_codes import (
     EXIT_BAD_DATA,
     EXIT_BAD_REQUEST,
     EXIT_NON_FINITE,

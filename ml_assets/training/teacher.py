@@ -11,8 +11,14 @@ from pathlib import Path
 import torch
 
 from ml_assets.spec.ensemble import Distill
-from ml_assets.spec.program import LabelScale, Preprocessing, Ref, ShardSchema, TrainRequest
 from ml_assets.spec.training import Boosted, Task
+from ml_assets.spec.training_program import (
+    LabelScale,
+    Preprocessing,
+    Ref,
+    ShardSchema,
+    TrainRequest,
+)
 from ml_assets.training.losses import distillation_losses
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models.families import code_of

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ml_assets.spec.program.pod import TRACE
 from ml_assets.spec.training import ProfileSpec
+from ml_assets.spec.training_program.pod import TRACE
 from ml_assets.training.events import EventWriter
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from torch import nn
 
 from ml_assets.errors import counted
 from ml_assets.spec.parallel import idle_share
-from ml_assets.spec.program import Calibration, ShardSchema, TrainRequest
 from ml_assets.spec.training import Task
+from ml_assets.spec.training_program import Calibration, ShardSchema, TrainRequest
 from ml_assets.training import calibration
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.checkpoints.save import Checkpoints

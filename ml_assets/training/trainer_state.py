@@ -9,7 +9,7 @@ overflows, and doubled after many steps without (Micikevicius et al., "Mixed Pre
 from typing import Literal
 
 from ml_assets.spec.base import Frozen
-from ml_assets.spec.program import Ref, TrainRequest, TrainResult
+from ml_assets.spec.training_program import Ref, TrainRequest, TrainResult
 from ml_assets.store.checkpoint_store import (
     FoundCheckpoint,
 )

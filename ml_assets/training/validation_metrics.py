@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import Calibration, ShardSchema
 from ml_assets.spec.training import VALIDATION_METRICS, Task
+from ml_assets.spec.training_program import Calibration, ShardSchema
 from ml_assets.training.calibration import calibrated
 
 _LEVELS_OF_A_LOGIT = 512

@@ -1,7 +1,7 @@
 """python -m ml_assets.training.warm --model FOLDER --digest SHA256: a model that stays loaded.
 
 It predicts the questions on standard input until that ends, or until its parent does; see
-``spec.program.warm`` for the frames. Nothing else is written to standard output.
+``spec.training_program.warm`` for the frames. Nothing else is written to standard output.
 """
 
 import argparse
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program import ModelManifest, Ref
-from ml_assets.spec.program.exit_codes import EXIT_BAD_DATA, EXIT_DONE
-from ml_assets.spec.program.warm import ANSWER, QUESTION
+from ml_assets.spec.training_program import ModelManifest, Ref
+from ml_assets.spec.training_program.exit_codes import EXIT_BAD_DATA, EXIT_DONE
+from ml_assets.spec.training_program.warm import ANSWER, QUESTION
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.rows.arrays import Predict, Rows

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import (
+from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program import (
     Calibration,
     ModelManifest,
     Preprocessing,
@@ -24,7 +25,6 @@ from ml_assets.spec.program import (
     ShardSchema,
     TrainRequest,
 )
-from ml_assets.spec.training import Boosted
 from ml_assets.store.safetensors_file import read_header
 from ml_assets.training.calibration import Calibrator
 from ml_assets.training.distributed.ranks import Ranks

@@ -24,7 +24,17 @@ from ml_assets.records.ledger.stages import champion
 from ml_assets.settings import Retention, Settings, read_settings
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.gates import ReleaseSpec
-from ml_assets.spec.program import (
+from ml_assets.spec.records import (
+    Decision,
+    EvaluationReport,
+    Evidence,
+    GateResult,
+    InputVersion,
+    Interval,
+    Measured,
+)
+from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
     ModelManifest,
@@ -37,16 +47,6 @@ from ml_assets.spec.program import (
     TrainResult,
     World,
 )
-from ml_assets.spec.records import (
-    Decision,
-    EvaluationReport,
-    Evidence,
-    GateResult,
-    InputVersion,
-    Interval,
-    Measured,
-)
-from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.objects import LocalObjects, describe

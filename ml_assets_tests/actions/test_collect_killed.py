@@ -9,7 +9,7 @@ import dagster as dg
 from ml_assets.automation.housekeeping import run_logs
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
-from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store.objects import TRASH, verify
 from ml_assets_tests.actions.house import PIPELINE, House
 from ml_assets_tests.kill import killed_at_every_step

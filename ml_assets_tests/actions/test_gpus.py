@@ -3,7 +3,7 @@
 import pytest
 
 from ml_assets.actions.gpus import GPUS, on_gpus
-from ml_assets.spec.program import MeasureResult
+from ml_assets.spec.training_program import MeasureResult
 
 
 def measured(memory_mb: float) -> MeasureResult:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.tune_batch import Cell, Setting, best, next_share, why_not
-from ml_assets.spec.program import MeasureResult
+from ml_assets.spec.training_program import MeasureResult
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 

@@ -15,7 +15,7 @@ from dagster._core.test_utils import freeze_time
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
-from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store.objects import verify
 from ml_assets_tests.actions.house import DAY, PIPELINE, House
 

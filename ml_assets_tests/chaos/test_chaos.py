@@ -16,8 +16,8 @@ import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.spec.program import Ref, TrainRequest, TrainResult
-from ml_assets.spec.program.events import Event
+from ml_assets.spec.training_program import Ref, TrainRequest, TrainResult
+from ml_assets.spec.training_program.events import Event
 from ml_assets_tests.launch.real import ranks, torchruns, train_job, write_set
 
 KILLS = int(os.environ.get("ML_ASSETS_TEST_KILLS", "100"))

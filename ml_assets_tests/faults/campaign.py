@@ -125,10 +125,11 @@ def _broken(place: Place, measure: Undisturbed) -> list[str]:
     return found
 
 
-def _settled(place: Place, seconds: float = 45) -> History:
+def _settled(place: Place, seconds: float = 180) -> History:
     """The history once what ends by itself has ended, or after this time.
 
-    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon.
+    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon, and
+    once the runs that it began have ended.
     """
     until = time.monotonic() + seconds
     while True:

@@ -21,7 +21,7 @@ from typing import cast
 import psutil
 
 import ml_assets
-from ml_assets_tests.faults.history import read_home
+from ml_assets_tests.faults.history import of_sessions, read_home
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import LakeFSServer
 from ml_assets_tests.servers.postgres import PostgresServer
@@ -31,6 +31,8 @@ from ml_assets_tests.worlds.world import World
 ML_ASSETS = (sys.executable, "-m", "ml_assets.cli.main")
 _LATELY = 1.0
 """Seconds."""
+_PATIENCE_IN_STEPS = 300.0
+"""Seconds that a rank waits for another at most, before the first step and after it."""
 DAEMON = (str(Path(sysconfig.get_path("scripts"), "dagster-daemon")), "run")
 
 
@@ -175,6 +177,17 @@ def to_a_rank(number: signal.Signals) -> Fault:
         return send(work.draw.choice(found), number)
 
     return strike
+
+
+def stop_a_rank(work: Work) -> bool:
+    """Only in its steps: while a state is read, the others wait two hours for it, as documented."""
+    beats = of_sessions(work.world.root / "state", "*/attempts/*/heartbeat.*.json")
+    with suppress(OSError, ValueError):
+        newest = sorted(beats, key=lambda file: file.stat().st_mtime)[-2:]
+        patience = [json.loads(file.read_bytes())["patience"] for file in newest]
+        if len(patience) == 2 and max(patience) <= _PATIENCE_IN_STEPS:
+            return to_a_rank(signal.SIGSTOP)(work) is True
+    return False
 
 
 def to_process(number: signal.Signals, *words: str) -> Fault:

@@ -16,7 +16,7 @@ EVERYWHERE: dict[str, Fault] = {
 LAPTOP: dict[str, Fault] = {
     **EVERYWHERE,
     "a rank is killed": harm.to_a_rank(signal.SIGKILL),
-    "a rank stops (SIGSTOP)": harm.to_a_rank(signal.SIGSTOP),
+    "a rank stops (SIGSTOP)": harm.stop_a_rank,
     "a rank gets a notice (SIGTERM)": harm.to_a_rank(signal.SIGTERM),
     "torchrun is killed": harm.kill_torchrun,
     "the supervisor is killed": harm.to_process(signal.SIGKILL, "supervisor.py"),

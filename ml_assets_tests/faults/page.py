@@ -11,84 +11,31 @@ from ml_assets_tests.faults.results import FOLDERS, Played, Strike
 
 _WORKS = "a process still works: "
 _NO_SENTENCE = "debug_error_string", "Traceback"
-_BEGAN_AGAIN = (
-    "A fault of the product, mended since: Dagster's code server does not begin the process again"
-    " that serves the definitions, so no sensor looked any more; `ml-assets ui` does that now."
+_TWO_HOURS = (
+    "As it is meant: the rank stopped while its checkpoint was looked for. The others wait two"
+    " hours for one that may have a terabyte to read, and a round waits seven minutes. The matrix"
+    " stops ranks in their steps now."
 )
-_STARTING = (
-    "A fault of the product, mended since: a run whose process died before it began was given up"
-    " after ten minutes, in which its schedule waits; now after three."
-)
-_LEFT_BEHIND = (
-    "A fault of the matrix, mended since: a killed process left it, and garbage collection deletes"
-    " it a day later; a round ends with that now."
-)
-_SECOND_UI = "A fault of the matrix: a second UI was killed before the interpreter had begun."
-_AS_LONG = (
-    "A fault of the matrix, mended since: a rank that stops before the first step is given five"
-    " minutes, and the matrix had no more patience than that."
-)
-_BEST = (
-    "A fault of the product, mended since: the store refused the best checkpoint once, training"
-    " went on without it, and the next best model was released."
+_HALF_A_STEP = (
+    "A fault of the product, mended since: the run died when the checkpoints were published and the"
+    " model was not. The next one asked Dagster for the model alone, and one step makes both."
 )
 _THREE_TIMES = (
     "As it is meant: a sensor asks three times for a run whose process dies, then a person has to."
     " The faults struck its runs more often, and in a round there is no such person."
 )
-_ENDED = (
-    "As it is meant: the API server did not take the deletion of a Job that had ended, and deletes"
-    " it by itself a while later; the matrix knows that now."
+_TOO_EARLY = (
+    "A fault of the matrix, mended since: a code location ends when the last of its runs has, and"
+    " the matrix looked before."
 )
 _CAME_OF_IT = ("the result is not that", "still work", "is still START", "was left behind")
 _GAVE_UP = "nothing went on for"
 _CONSEQUENCE = "What came of the line above: the round was given up in the midst of its work."
 KNOWN = (
-    (
-        "laptop 6000",
-        "nothing went on for",
-        "A fault of the product, mended since: a signal came"
-        " in the moment in which the thread for MLflow began, and that thread kept the command"
-        " from its end.",
-    ),
-    ("served 6002", "nothing went on for", _BEGAN_AGAIN),
-    ("served 6010", "nothing went on for", _STARTING),
-    ("served 6018", "nothing went on for", _STARTING),
-    ("served 6010", "said nothing", _SECOND_UI),
-    (
-        "laptop 6012",
-        "ended in a stack",
-        "A fault of the product, mended since: a training program"
-        " whose result met a read-only disk called that a bug.",
-    ),
-    (
-        "laptop 6011",
-        "ended in a stack",
-        "A fault of the product, mended since: SQLAlchemy printed"
-        " the stack of a Ctrl-C that came while a connection was put aside.",
-    ),
-    (
-        "laptop 6011",
-        "every row is learned from",
-        "A fault of the checker, mended since: it compared"
-        " means over the steps since an attempt began, which after a notice are other steps. The"
-        " losses on the validation split were the same.",
-    ),
-    (
-        "",
-        "the round itself ended",
-        "A fault of the matrix, mended since: its own look at the store met a fault that still"
-        " struck there, so the result was not judged.",
-    ),
-    ("", "scratch/", _LEFT_BEHIND),
-    ("", "snapshots/drafts/", _LEFT_BEHIND),
-    ("laptop 7002", "nothing went on for", _AS_LONG),
-    ("served 7003", "nothing went on for", _STARTING),
-    ("served 7003", "said nothing", _SECOND_UI),
-    ("served 8001", "nothing went on for", _THREE_TIMES),
-    ("pods 8002", "was left behind", _ENDED),
-    ("pods 1102", "the result is not that", _BEST),
-    ("pods 1103", "the result is not that", _BEST),
+    ("laptop 2015", "nothing went on for", _TWO_HOURS),
+    ("served 2017", "nothing went on for", _HALF_A_STEP),
+    ("served 2024", "nothing went on for", _THREE_TIMES),
+    ("postgres 2025", "still work", _TOO_EARLY),
 )
 """Place, seed and commit, what was found there, and what it was."""
 HEAD = """\

@@ -7,9 +7,9 @@ import pytest
 from ml_assets.launch.drill import Killer, judged, short_job
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
-from ml_assets.spec.program import File, ModelManifest, Preprocessing, Ref, TrainResult
-from ml_assets.spec.program.events import Checkpoint, Progress
 from ml_assets.spec.training import LightGbm, Mlp, TrainingSpec
+from ml_assets.spec.training_program import File, ModelManifest, Preprocessing, Ref, TrainResult
+from ml_assets.spec.training_program.events import Checkpoint, Progress
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DATA = Ref(uri="/data", digest="d" * 64)

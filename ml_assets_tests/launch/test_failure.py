@@ -8,8 +8,8 @@ import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.failure import TABLE, judge
-from ml_assets.spec.program.events import Failed
-from ml_assets.spec.program.exit_codes import EXIT_BUG, PRECEDENCE, VERDICTS
+from ml_assets.spec.training_program.events import Failed
+from ml_assets.spec.training_program.exit_codes import EXIT_BUG, PRECEDENCE, VERDICTS
 
 PROJECT = Path(__file__).parents[2]
 LOG = "log.txt"

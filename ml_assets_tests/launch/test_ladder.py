@@ -15,7 +15,7 @@ from ml_assets.launch.local.launcher import LocalLauncher, LocalRunner
 from ml_assets.launch.local.process import environment
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_launcher import train_request
-from ml_assets.spec.program import World
+from ml_assets.spec.training_program import World
 from ml_assets_tests.launch.real import STEPS, named, numbered, ranks, torchruns, train_job
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")

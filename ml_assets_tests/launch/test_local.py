@@ -13,7 +13,7 @@ from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.session_folder import sign_result
 from ml_assets.launch.session_name import score_session
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.signing import Keys
 
 

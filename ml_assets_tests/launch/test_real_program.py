@@ -11,9 +11,9 @@ from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_settings
 from ml_assets.spec.footprint import Room
-from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
-from ml_assets.spec.program.identity import Program, program_here
 from ml_assets.spec.training import Mlp
+from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST
+from ml_assets.spec.training_program.identity import Program, program_here
 from ml_assets_tests.launch.real import STEPS, named, train_job
 from ml_assets_tests.training.networks import MODEL, code
 

@@ -13,8 +13,8 @@ from ml_assets.launch.retry_policy import (
     spread_over,
 )
 from ml_assets.spec.parallel import Parallel
-from ml_assets.spec.program import World
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import World
 
 KILL = -signal.SIGKILL
 CRASH = -signal.SIGSEGV

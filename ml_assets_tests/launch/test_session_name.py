@@ -20,9 +20,9 @@ from ml_assets.launch.session_name import (
     training_asked,
 )
 from ml_assets.spec.augmentation import Augmentation, Curriculum
-from ml_assets.spec.program import Ref, World
-from ml_assets.spec.program.identity import Program
 from ml_assets.spec.training import Mlp, ProfileSpec, Spot, TrainingSpec
+from ml_assets.spec.training_program import Ref, World
+from ml_assets.spec.training_program.identity import Program
 from ml_assets_tests.training.networks import MODEL as NETWORK
 from ml_assets_tests.training.networks import code
 

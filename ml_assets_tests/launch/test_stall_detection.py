@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from ml_assets.launch.stall_detection import StallDetector
-from ml_assets.spec.program.events import Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import MOST_MARKS, marks_of, session_usages, thinned, usage_of
-from ml_assets.spec.program import Ref, TrainRequest
-from ml_assets.spec.program.events import Checkpoint, Metrics, Progress
+from ml_assets.spec.training_program import Ref, TrainRequest
+from ml_assets.spec.training_program.events import Checkpoint, Metrics, Progress
 from ml_assets.spec.usage import AttemptUsage, Held, Mark
 
 START = datetime(2026, 1, 5, tzinfo=UTC)

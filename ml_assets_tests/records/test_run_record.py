@@ -17,8 +17,8 @@ from ml_assets.records.run_record import (
 )
 from ml_assets.settings import read_settings
 from ml_assets.spec.gates import ReleaseSpec
-from ml_assets.spec.program import World
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training_program import World
 
 
 @pytest.fixture(scope="module")

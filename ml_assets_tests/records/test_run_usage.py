@@ -5,8 +5,8 @@ from decimal import Decimal
 
 from ml_assets.records.run_usage import spent
 from ml_assets.settings import prices_of
-from ml_assets.spec.program import World
-from ml_assets.spec.program.events import Metrics, Progress
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.events import Metrics, Progress
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 WORLD = World(nodes=2, procs=3, threads=4)

@@ -23,7 +23,7 @@ from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.records.loading import load_release
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.load import load_spec
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.objects import bytes_digest
 from ml_assets_tests.red_team.conftest import NAME, SPEC, Scene
 from ml_assets_tests.worlds.opened import pipeline_of

@@ -13,7 +13,7 @@ from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import CategoricalColumn, ModelManifest
+from ml_assets.spec.training_program import CategoricalColumn, ModelManifest
 from ml_assets.store.layout import read_record
 from ml_assets.store.objects import describe, file_digest
 from ml_assets.training.models.families import build

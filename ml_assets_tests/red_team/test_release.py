@@ -28,7 +28,7 @@ from ml_assets.records.ledger.chain import path_of
 from ml_assets.records.loading import find_release, load_model
 from ml_assets.settings import read_settings
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.store import home
 from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.layout import Address

@@ -36,8 +36,6 @@ from ml_assets.reports.run_rows import ReleaseStep, RunStatus, short_table
 from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, World
-from ml_assets.spec.program.events import Lost
 from ml_assets.spec.records import (
     Change,
     InputVersion,
@@ -45,6 +43,8 @@ from ml_assets.spec.records import (
     ReleaseChanges,
     SliceMetrics,
 )
+from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing, World
+from ml_assets.spec.training_program.events import Lost
 from ml_assets.store.table_files import preview_markdown
 from ml_assets.store.table_survey import LabelColumns, survey
 from ml_assets_tests.assets.evaluation_report.test_page import background, decision_on, week

@@ -29,8 +29,6 @@ from ml_assets.reports.picture import IMAGE_BYTES, Picture, Table, album
 from ml_assets.reports.row_charts import Bullet, Spark, bullet_chart, spark_chart
 from ml_assets.reports.tables import changes_table
 from ml_assets.spec.gates import AgainstChampion
-from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing, Ref
-from ml_assets.spec.program.events import Checkpoint, FirstRows, FixedBatch, Metrics
 from ml_assets.spec.records import (
     Change,
     Decision,
@@ -45,6 +43,8 @@ from ml_assets.spec.records import (
 )
 from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing, Ref
+from ml_assets.spec.training_program.events import Checkpoint, FirstRows, FixedBatch, Metrics
 from ml_assets.spec.training_story import TrainingStory
 
 HOSTILE = "<script>alert(1)</script>\x00](x)"

@@ -2,8 +2,8 @@
 
 from ml_assets.adapters.metadata import recovery_metadata
 from ml_assets.reports.tables import lost_attempts
-from ml_assets.spec.program import World
-from ml_assets.spec.program.events import Lost
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.events import Lost
 
 FOUR = World(nodes=4, procs=2)
 TOLD = Lost(

@@ -14,8 +14,8 @@ import yaml
 from ml_assets.actions.check.deep import converges, whole_model
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import File, ModelManifest, Preprocessing, Ref
 from ml_assets.spec.training import Mlp
+from ml_assets.spec.training_program import File, ModelManifest, Preprocessing, Ref
 from ml_assets.store.objects import file_digest
 from ml_assets_tests.deploy.test_workflows import problems
 

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from ml_assets.spec.program import Request, Result, TrainRequest, TrainResult
-from ml_assets.spec.program.events import Event, Finished
 from ml_assets.spec.records import (
     Decision,
     Evidence,
@@ -16,6 +14,8 @@ from ml_assets.spec.records import (
     Measured,
     StageRecord,
 )
+from ml_assets.spec.training_program import Request, Result, TrainRequest, TrainResult
+from ml_assets.spec.training_program.events import Event, Finished
 
 DIGEST = "ab" * 32
 NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import SettingsError, StorageError, StoreAway
-from ml_assets.spec.program import CheckpointManifest, File
+from ml_assets.spec.training_program import CheckpointManifest, File
 from ml_assets.store.checkpoint_store import (
     MANIFEST,
     CheckpointStore,

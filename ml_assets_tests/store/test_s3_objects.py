@@ -10,7 +10,7 @@ from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.settings import read_cluster
 from ml_assets.spec.base import canonical_json, digest_of
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.objects import file_digest
 from ml_assets.store.open import open_objects
 from ml_assets.store.s3 import client as s3

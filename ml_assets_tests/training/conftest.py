@@ -20,10 +20,10 @@ from ml_assets.spec.base import canonical_json
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Ref, TrainOutput, TrainRequest, TrainResult, World
-from ml_assets.spec.program.events import Event, Metrics
-from ml_assets.spec.program.start import TORCHRUN
 from ml_assets.spec.training import ModelSpec, TabM, TrainingSpec
+from ml_assets.spec.training_program import Ref, TrainOutput, TrainRequest, TrainResult, World
+from ml_assets.spec.training_program.events import Event, Metrics
+from ml_assets.spec.training_program.start import TORCHRUN
 from ml_assets.training import train as program
 from ml_assets.training.events import EventWriter
 from ml_assets_tests.worlds.shards import write_shards

@@ -16,8 +16,8 @@ from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.profiler import ProfilerActivity, profile
 
-from ml_assets.spec.program import TrainRequest
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import TrainRequest
 from ml_assets.training.distributed.ranks import join
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.step import assemble, initial_network

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from ml_assets.spec.program import TrainRequest
 from ml_assets.spec.training import Mlp, ModelSpec, TrainingSpec
+from ml_assets.spec.training_program import TrainRequest
 from ml_assets.training.distributed.ranks import join
 from ml_assets.training.distributed.strategies import powersgd_of
 from ml_assets.training.rows.arrays import open_set

@@ -13,8 +13,8 @@ from torch import nn
 
 from ml_assets.spec.ensemble import Distill, Ensemble
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program import Ref
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import Ref
 from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.distributed.ranks import join, leave
 from ml_assets.training.distributed.running_statistics import RunningStatistics

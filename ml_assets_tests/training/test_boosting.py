@@ -14,9 +14,16 @@ import pytest
 
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Ref, ScoreOutput, ScoreRequest, ScoreResult, Split, World
-from ml_assets.spec.program.events import Checkpoint, Failed
 from ml_assets.spec.training import LightGbm, TrainingSpec
+from ml_assets.spec.training_program import (
+    Ref,
+    ScoreOutput,
+    ScoreRequest,
+    ScoreResult,
+    Split,
+    World,
+)
+from ml_assets.spec.training_program.events import Checkpoint, Failed
 from ml_assets.store.objects import file_digest
 from ml_assets.training.boosting.by_lightgbm import draws
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame

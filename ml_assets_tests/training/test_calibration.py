@@ -8,8 +8,15 @@ import polars as pl
 import pytest
 import torch
 
-from ml_assets.spec.program import Calibration, ModelManifest, Ref, ScoreOutput, ScoreRequest, World
 from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.spec.training_program import (
+    Calibration,
+    ModelManifest,
+    Ref,
+    ScoreOutput,
+    ScoreRequest,
+    World,
+)
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
 from ml_assets.training.events import EventWriter
 from ml_assets.training.losses import row_losses, row_weights

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets.spec.program import Preprocessing
+from ml_assets.spec.training_program import Preprocessing
 from ml_assets.store.row_encoding import Encoder
 from ml_assets.training.rows.arrays import ShardArrays, SplitArrays
 from ml_assets.training.rows.batches import Batches

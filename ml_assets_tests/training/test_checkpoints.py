@@ -16,8 +16,8 @@ import torch
 from safetensors.torch import load_file
 
 from ml_assets.launch.local.supervisor import descendants
-from ml_assets.spec.program import CheckpointManifest
-from ml_assets.spec.program.events import Checkpoint, Failed, Progress, Warning
+from ml_assets.spec.training_program import CheckpointManifest
+from ml_assets.spec.training_program.events import Checkpoint, Failed, Progress, Warning
 from ml_assets.store.checkpoint_store import FoundCheckpoint, claim_session, whole_checkpoints
 from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.events import EventWriter

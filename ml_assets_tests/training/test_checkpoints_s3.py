@@ -10,9 +10,9 @@ from pathlib import Path
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import Ref, World
-from ml_assets.spec.program.events import Checkpoint, Event, Progress
-from ml_assets.spec.program.start import TORCHRUN
+from ml_assets.spec.training_program import Ref, World
+from ml_assets.spec.training_program.events import Checkpoint, Event, Progress
+from ml_assets.spec.training_program.start import TORCHRUN
 from ml_assets.store.checkpoint_store import checkpoint_name, whole_checkpoints
 from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server

@@ -8,9 +8,9 @@ import torch
 
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program import Ref, Reports, SanityRequest, SanityResult, World
 from ml_assets.spec.sanity import DEEP_CHECKS, SanityCheck
 from ml_assets.spec.training import Mlp, ModelSpec, TabM
+from ml_assets.spec.training_program import Ref, Reports, SanityRequest, SanityResult, World
 from ml_assets.training.distributed.ranks import Ranks, join, leave
 from ml_assets.training.models.gpt import Block
 from ml_assets.training.rows.arrays import open_set

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.row_encoding import Encoder
 from ml_assets.training.rows import arrays as arrays_module
 from ml_assets.training.rows.arrays import SplitArrays, open_set

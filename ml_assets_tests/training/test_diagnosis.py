@@ -12,9 +12,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import Ref, TrainResult
-from ml_assets.spec.program.events import Failed
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
+from ml_assets.spec.training_program import Ref, TrainResult
+from ml_assets.spec.training_program.events import Failed
 from ml_assets.training.diagnosis import Evaluated, advise, growing_memory, is_out_of_memory
 from ml_assets.training.rows.arrays import Rows, SplitArrays
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame

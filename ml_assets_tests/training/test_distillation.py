@@ -10,7 +10,8 @@ import torch
 
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.ensemble import Distill, Ensemble
-from ml_assets.spec.program import (
+from ml_assets.spec.training import LightGbm, Mlp, TrainingSpec
+from ml_assets.spec.training_program import (
     File,
     LabelScale,
     ModelManifest,
@@ -18,7 +19,6 @@ from ml_assets.spec.program import (
     Ref,
     TrainRequest,
 )
-from ml_assets.spec.training import LightGbm, Mlp, TrainingSpec
 from ml_assets.store.objects import file_digest
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Tensors

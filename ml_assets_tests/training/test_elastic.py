@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ml_assets.spec.program import World
-from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST, codes_in
-from ml_assets.spec.program.start import Start, variables
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST, codes_in
+from ml_assets.spec.training_program.start import Start, variables
 
 FORKED = sys.platform == "linux" and not torch.cuda.is_available()
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ml_assets.spec.ensemble import Ensemble
-from ml_assets.spec.program import ModelManifest, Ref
-from ml_assets.spec.program.events import Progress, Warning
+from ml_assets.spec.training_program import ModelManifest, Ref
+from ml_assets.spec.training_program.events import Progress, Warning
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models.families import build, predictions
 from ml_assets.training.rows.arrays import SplitArrays, open_set

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from ml_assets.spec.parallel import idle_share
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.events import Checkpoint, Failed, Warning
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import Checkpoint, Failed, Warning
 from ml_assets.store.objects import file_digest
 from ml_assets.training.rows import blocks as blocks_module
 from ml_assets.training.rows.arrays import SplitArrays, open_set

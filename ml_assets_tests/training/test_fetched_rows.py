@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.spec.program import Ref, Split, TrainOutput, TrainRequest, World
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import Ref, Split, TrainOutput, TrainRequest, World
 from ml_assets.store.retries import Deadline
 from ml_assets.store.s3.client import S3Place, client
 from ml_assets.store.s3.objects import S3Objects

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.spec.program.events import Failed
+from ml_assets.spec.training_program.events import Failed
 from ml_assets.training.events import EventWriter
 from ml_assets.training.hang import patience
 from ml_assets.training.peers import failures, standing_verdict

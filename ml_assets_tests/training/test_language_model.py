@@ -12,7 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from ml_assets.spec.gpt import GPT_PRESETS, Gpt, parameter_count
-from ml_assets.spec.program import Ref, Reports, SanityRequest, World
+from ml_assets.spec.training_program import Ref, Reports, SanityRequest, World
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models.gpt import (
     GptNetwork,

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.training import Mlp, OptimizerName, Schedule, TabM, TrainingSpec
+from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.training.models.families import build
 from ml_assets.training.optimization import learning_rate, make_optimizer, parameters_by_decay
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.rows.order import OversampleIndex, drawn_rows, oversample_index

@@ -12,7 +12,7 @@ from torch import nn
 
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.parallel import NOT_THERE, Parallel
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.models.gpt import GptNetwork
 from ml_assets.training.models.layers import Masks

@@ -7,9 +7,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.events import Failed, Metrics
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import Failed, Metrics
 from ml_assets.store.objects import file_digest
 from ml_assets.training.checkpoints.whole_checkpoints import read_state
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions

@@ -15,7 +15,7 @@ import torch
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program.events import Failed, Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.events import Failed, Heartbeat, heartbeat_file
 from ml_assets.training.distributed.ranks import SAVE_SECONDS, join, leave
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.pausing import PHASES

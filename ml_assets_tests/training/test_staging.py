@@ -9,8 +9,8 @@ import pytest
 
 from ml_assets.errors import StoreAway, StoreRefuses
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import File, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
-from ml_assets.spec.program.events import Progress
+from ml_assets.spec.training_program import File, Ref, ScoreOutput, ScoreRequest, ScoreResult, World
+from ml_assets.spec.training_program.events import Progress
 from ml_assets.store.objects import bytes_digest
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place, client

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ml_assets.errors import StoreAway, StoreRefuses
-from ml_assets.spec.program import File, Ref, TrainRequest
 from ml_assets.spec.training import LightGbm
+from ml_assets.spec.training_program import File, Ref, TrainRequest
 from ml_assets.store import retries
 from ml_assets.store.checkpoint_store import whole_checkpoints
 from ml_assets.store.local_checkpoints import LocalCheckpoints

@@ -10,7 +10,7 @@ import pytest
 
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.parallel import split_of
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets_tests.training.conftest import Sessions
 from ml_assets_tests.training.strategy_cases import OPTIMIZERS, PRECISIONS, STRATEGIES
 

@@ -13,7 +13,8 @@ from ml_assets.spec.augmentation import Augmentation
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_batch import BatchTensor
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program import (
+from ml_assets.spec.training import Module, TrainingSpec
+from ml_assets.spec.training_program import (
     ModelManifest,
     Ref,
     Reports,
@@ -23,8 +24,7 @@ from ml_assets.spec.program import (
     ScoreRequest,
     World,
 )
-from ml_assets.spec.program.events import Failed
-from ml_assets.spec.training import Module, TrainingSpec
+from ml_assets.spec.training_program.events import Failed
 from ml_assets.training.models.team import Columns, Slices
 from ml_assets.training.sanity.subject import network_size
 from ml_assets.training.sanity.suite import admit

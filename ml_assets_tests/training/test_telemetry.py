@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from ml_assets.spec.parallel import Strategy
-from ml_assets.spec.program.events import Checkpoint, Metrics, Progress, Trace
-from ml_assets.spec.program.pod import TRACE
 from ml_assets.spec.training import ProfileSpec
+from ml_assets.spec.training_program.events import Checkpoint, Metrics, Progress, Trace
+from ml_assets.spec.training_program.pod import TRACE
 from ml_assets.training.meter import Meter
 from ml_assets.training.step import Step
 from ml_assets.training.telemetry import (

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import (
+from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM
+from ml_assets.spec.training_program import (
     CategoricalColumn,
     File,
     ModelManifest,
@@ -20,8 +21,7 @@ from ml_assets.spec.program import (
     Ref,
     ShardSchema,
 )
-from ml_assets.spec.program.events import Progress
-from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, TabM
+from ml_assets.spec.training_program.events import Progress
 from ml_assets.store.objects import describe, file_digest
 from ml_assets.training.models.families import build
 from ml_assets.training.models.network import Network

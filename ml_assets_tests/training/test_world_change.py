@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.events import Progress, Warning
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import Progress, Warning
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_exactness import newest
 

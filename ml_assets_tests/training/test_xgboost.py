@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from ml_assets.spec.program import Ref
 from ml_assets.spec.training import XGBoost
+from ml_assets.spec.training_program import Ref
 from ml_assets.training.boosting.by_xgboost import taken
 from ml_assets_tests.training.conftest import LABEL, Attempt, Sessions, ranking_set
 from ml_assets_tests.training.test_boosting import (

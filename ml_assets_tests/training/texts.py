@@ -9,9 +9,9 @@ import polars as pl
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.label import LabelSpec
-from ml_assets.spec.program import Ref
 from ml_assets.spec.texts import TokensSpec
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import Ref
 from ml_assets_tests.worlds.shards import write_shards
 
 CONTEXT = 32

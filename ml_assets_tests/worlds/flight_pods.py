@@ -32,8 +32,8 @@ from ml_assets.launch.kubernetes.names import (
     selector_of,
 )
 from ml_assets.records.run_record import RunRecord
-from ml_assets.spec.program import ModelManifest
-from ml_assets.spec.program.events import Warning
+from ml_assets.spec.training_program import ModelManifest
+from ml_assets.spec.training_program.events import Warning
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets.store.snapshots import MAIN

@@ -12,7 +12,7 @@ from ml_assets.assets.training_set.split_rows import Part, labelled_rows
 from ml_assets.spec.base import Frozen, canonical_json, digest_of
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import SCHEMA_FILE, SHARD_FILE, Ref, ShardFiles, Split
+from ml_assets.spec.training_program import SCHEMA_FILE, SHARD_FILE, Ref, ShardFiles, Split
 from ml_assets.store.objects import describe
 from ml_assets.training.rows.arrays import Rows, SplitArrays
 

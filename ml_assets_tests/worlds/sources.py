@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from ml_assets.extras.demo.python_sources import FILE, lay_out_code
-from ml_assets.settings import ASKED_FOR
+from ml_assets.settings import SHOWN_AFTER_DEMO
 from ml_assets.settings.environment import CODE_WORLD
 
 NAME = "code_lm"
@@ -30,7 +30,7 @@ _CHANGES = {
 def plant(pipelines: Path, sources: Path) -> None:
     """The pipeline in ``pipelines``, and what it reads below ``sources``."""
     folder = pipelines / NAME
-    shutil.copytree(ASKED_FOR / NAME, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SHOWN_AFTER_DEMO / NAME, folder, ignore=shutil.ignore_patterns("__pycache__"))
     spec = folder / "defs.yaml"
     text = spec.read_text()
     for old, new in _CHANGES.items():

@@ -27,10 +27,10 @@ from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref, World, training_world
 from ml_assets.spec.search import check_search
 from ml_assets.spec.sources import DeltaSource, IcebergSource, SqlSource
 from ml_assets.spec.training import COUNTED, Boosted, Module
+from ml_assets.spec.training_program import Ref, World, training_world
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
 from ml_assets.store.pipeline_context import Pipeline

@@ -22,10 +22,10 @@ from ml_assets.settings import Settings
 from ml_assets.spec.footprint import footprint, require_fits
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
-from ml_assets.spec.program import ModelManifest, Ref, Split
-from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.sanity import NetworkSize, SanityCheck
 from ml_assets.spec.training import Boosted, Module, TrainingSpec
+from ml_assets.spec.training_program import ModelManifest, Ref, Split
+from ml_assets.spec.training_program.events import Event, Metrics
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -195,8 +195,7 @@ class PipelineRun:
             )
         self._fresh_is_made()
         self._wait_for_others()  # what they make is not planned again
-        records = records_by_address(self.store, self.pipeline.name)
-        arrived = landed(self.pipeline, self.sources, records)
+        arrived = self._arrived()
         for said in arrived.waiting:
             self.tell(f"wait  {said}")
         self._make_data(wanted, arrived)
@@ -211,6 +210,11 @@ class PipelineRun:
             except RefusedByGate as error:
                 raise RefusedByGate(f"{error}\n{self._stands(request)}") from error
         self._pay_debts()
+
+    def _arrived(self) -> Landed:
+        return landed(
+            self.pipeline, self.sources, records_by_address(self.store, self.pipeline.name)
+        )
 
     def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
         def look() -> Plan:

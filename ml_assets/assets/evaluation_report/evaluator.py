@@ -37,12 +37,12 @@ from ml_assets.records.loading import held_manifest, held_weights, load_release
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.forecasts import Forecast
 from ml_assets.spec.gates import FunctionBaseline, ValueBaseline
-from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.records import (
     EvaluationReport,
     FeatureImportance,
 )
 from ml_assets.spec.texts import TextBaseline, TextSample, Tokens
+from ml_assets.spec.training_program import Ref, ShardSchema, Split
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 

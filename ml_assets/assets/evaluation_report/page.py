@@ -37,7 +37,6 @@ from ml_assets.reports.picture import Table, Tile, Verdict
 from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.reports.wording import digits, order, title
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.records import (
     Decision,
     EvaluationReport,
@@ -51,6 +50,7 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program import Preprocessing
 from ml_assets.spec.training_story import TrainingStory
 
 LINEAGE_LINES = 600

@@ -31,7 +31,6 @@ from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import train_session
 from ml_assets.spec.evaluation import OriginsSpec
 from ml_assets.spec.gates import ValueBaseline
-from ml_assets.spec.program import Split, TrainResult
 from ml_assets.spec.records import (
     EvaluationReport,
     InputVersion,
@@ -41,6 +40,7 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.split import WindowSplit
+from ml_assets.spec.training_program import Split, TrainResult
 from ml_assets.store.pipeline_context import PipelineState
 
 

@@ -14,8 +14,8 @@ from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, train_session
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import AgainstChampion
-from ml_assets.spec.program import Ref
 from ml_assets.spec.records import SeedSpread, StageRecord
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 

@@ -14,7 +14,7 @@ from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Truth, encode_labels
 from ml_assets.errors import StorageError
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Split
+from ml_assets.spec.training_program import Split
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 KEPT = 200

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.feature_set.function import FeatureFunction, load_function
 from ml_assets.assets.raw_snapshot.readers.references import ReferredFiles
-from ml_assets.doors import ENGINES
 from ml_assets.errors import MlAssetsError, SpecError, install, quoted
+from ml_assets.load_extras import ENGINES
 from ml_assets.spec.features import DecodeSpec, EngineSpec, FeaturesSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.pipeline_context import Pipeline

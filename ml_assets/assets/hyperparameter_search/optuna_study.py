@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from ml_assets.assets.hyperparameter_search.study_memory import opened
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import digest_of
-from ml_assets.spec.program import Ref
 from ml_assets.spec.search import Method, Prune, SearchSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values
+from ml_assets.spec.training_program import Ref
 
 if TYPE_CHECKING:
     from optuna import Study, Trial

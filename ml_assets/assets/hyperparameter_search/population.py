@@ -14,10 +14,10 @@ from random import Random
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal, TrainingPart
 from ml_assets.assets.hyperparameter_search.study_advice import place, unscaled
 from ml_assets.spec.base import digest_of
-from ml_assets.spec.program import Ref
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.search_parameter import Parameter, Value, Values
 from ml_assets.spec.study_record import Trial
+from ml_assets.spec.training_program import Ref
 
 _AWAY = 0.1
 """How far a setting is moved: a tenth of its range, on the scale that it is searched by."""

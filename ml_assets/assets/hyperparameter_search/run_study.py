@@ -29,9 +29,9 @@ from ml_assets.errors import TrainingFailed, TrainingInterrupted, counted
 from ml_assets.launch.events import session_events
 from ml_assets.launch.launcher import Launcher
 from ml_assets.launch.session_name import train_session
-from ml_assets.spec.program import Ref, TrainResult
-from ml_assets.spec.program.events import Event, Metrics
 from ml_assets.spec.study_record import Study, Trial, judged_by, lost
+from ml_assets.spec.training_program import Ref, TrainResult
+from ml_assets.spec.training_program.events import Event, Metrics
 from ml_assets.store.objects import LocalObjects
 
 _POLL_SECONDS = 0.2

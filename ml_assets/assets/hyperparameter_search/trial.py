@@ -10,11 +10,11 @@ from ml_assets.errors import DoesNotFit, MlAssetsError, TrainingFailed, Training
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import keep_usage, session_usages
-from ml_assets.spec.program import TrainResult
-from ml_assets.spec.program.events import Event, Failed, Placed, Warning
 from ml_assets.spec.search import Budget
 from ml_assets.spec.study_record import Trial, TrialEnd, lost
 from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program import TrainResult
+from ml_assets.spec.training_program.events import Event, Failed, Placed, Warning
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.spec.usage import AttemptUsage
 from ml_assets.store.objects import LocalObjects

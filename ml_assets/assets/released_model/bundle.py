@@ -22,8 +22,8 @@ from ml_assets.records.loading import MANIFEST, LoadedModel, held_manifest, held
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.handover import Handover
-from ml_assets.spec.program import ModelManifest
 from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store.objects import file_digest, inside
 from ml_assets.store.signing import Signature, is_of_its_key, key_name
 

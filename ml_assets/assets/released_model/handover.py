@@ -21,9 +21,9 @@ from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.loading import LoadedModel, LoadedRelease
 from ml_assets.spec.gates import HIGHER_IS_BETTER, METRICS_OF
 from ml_assets.spec.handover import Golden, Handover, Tensor
-from ml_assets.spec.program import ModelManifest
 from ml_assets.spec.records import EvaluationReport, Measured, SliceMetrics
 from ml_assets.spec.training import outputs_of
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store.pipeline_context import Pipeline
 
 _WATCHED = 10

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from ml_assets.errors import counted
 from ml_assets.reports.wording import plain_markdown as _plain
 from ml_assets.spec.certificate import Certificate
-from ml_assets.spec.program import ModelManifest
-from ml_assets.spec.program.identity import Node
+from ml_assets.spec.training_program import ModelManifest
+from ml_assets.spec.training_program.identity import Node
 
 _SHOWN = 40
 """Features that are listed by name."""

@@ -13,10 +13,10 @@ from ml_assets.graph.code_version import code_version_of, trained_by
 from ml_assets.records.provenance import run_record_at
 from ml_assets.records.recalls import derived_from
 from ml_assets.settings import Settings
-from ml_assets.spec.program.identity import Program
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.training_program.identity import Program
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore

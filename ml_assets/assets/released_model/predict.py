@@ -35,9 +35,9 @@ from ml_assets.records.loading import LoadedModel, LoadedRelease, find_release, 
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import ModelManifest, ScoreResult
-from ml_assets.spec.program.events import Event
 from ml_assets.spec.sources import FilesSource
+from ml_assets.spec.training_program import ModelManifest, ScoreResult
+from ml_assets.spec.training_program.events import Event
 from ml_assets.store.networks import certified_network
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline

@@ -24,8 +24,8 @@ from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.links import NOTE_TAG, REPORT_TAG, Links, report_name, run_note
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
-from ml_assets.spec.program import ModelManifest, Preprocessing
 from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
+from ml_assets.spec.training_program import ModelManifest, Preprocessing
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.objects import LocalObjects

@@ -12,8 +12,8 @@ from ml_assets.records.ledger.stages import champion, find_model
 from ml_assets.records.loading import load_model, load_release
 from ml_assets.records.run_record import RunInput
 from ml_assets.spec.ensemble import RELEASE
-from ml_assets.spec.program import Ref
 from ml_assets.spec.records import InputVersion
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.pipeline_context import PipelineState
 from ml_assets.store.safetensors_file import check_safetensors
 

@@ -29,8 +29,10 @@ from ml_assets.records.tracking.curves import LiveCurves
 from ml_assets.records.tracking.links import NOTE_TAG, RUN_TAG, Links, run_note
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
-from ml_assets.spec.program import TrainResult, World
-from ml_assets.spec.program.events import (
+from ml_assets.spec.sanity import Alone
+from ml_assets.spec.training import without_meaning
+from ml_assets.spec.training_program import TrainResult, World
+from ml_assets.spec.training_program.events import (
     Began,
     Checkpoint,
     Event,
@@ -44,8 +46,6 @@ from ml_assets.spec.program.events import (
     Trace,
     Warning,
 )
-from ml_assets.spec.sanity import Alone
-from ml_assets.spec.training import without_meaning
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -13,10 +13,10 @@ from ml_assets.reports.drawing import HUES, Axis, Series, Stack, Tone, column_ch
 from ml_assets.reports.glance import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.parallel import idle_share
-from ml_assets.spec.program import Preprocessing
-from ml_assets.spec.program.events import FirstRows, FixedBatch
 from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.spec.training_program import Preprocessing
+from ml_assets.spec.training_program.events import FirstRows, FixedBatch
 from ml_assets.spec.training_story import TrainingStory
 
 Metrics = Mapping[int, Mapping[str, float]]

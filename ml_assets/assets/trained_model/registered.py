@@ -21,10 +21,10 @@ from ml_assets.records.run_record import (
     run_input,
     run_record,
 )
-from ml_assets.spec.program import Ref
-from ml_assets.spec.program.identity import program_here
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.registered import MADE_ELSEWHERE, Registered
+from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.identity import program_here
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 

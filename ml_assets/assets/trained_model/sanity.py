@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from ml_assets.adapters.step import StepContext
 from ml_assets.errors import NotSane, counted
-from ml_assets.spec.program import Ref, SanityResult
 from ml_assets.spec.sanity import Alone, SanityCheck, SanityName, sanity_checks
+from ml_assets.spec.training_program import Ref, SanityResult
 from ml_assets.store.pipeline_context import Pipeline
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from ml_assets.records.record_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox
-from ml_assets.spec.program import Ref, TrainResult, World
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.training_program import Ref, TrainResult, World
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -95,7 +95,7 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
     from ml_assets.assets.training_set.window import window_markdown
     from ml_assets.reports.drawing import Bar
     from ml_assets.reports.glance import glance_at_bars
-    from ml_assets.spec.program import Split
+    from ml_assets.spec.training_program import Split
 
     rates = made.attributes["label_rate"]
     sizes = {f"rows_{name}": count for name, count in made.rows.items()}

@@ -38,7 +38,9 @@ from ml_assets.reports.card import Card
 from ml_assets.settings import is_s3
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.leaks import LeakFinding
-from ml_assets.spec.program import (
+from ml_assets.spec.records import InputVersion
+from ml_assets.spec.split import TimeGroupSplit
+from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
     SPLIT,
@@ -47,8 +49,6 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
-from ml_assets.spec.records import InputVersion
-from ml_assets.spec.split import TimeGroupSplit
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ml_assets.errors import SpecError, counted, quoted
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Preprocessing
+from ml_assets.spec.training_program import Preprocessing
 from ml_assets.store.row_encoding import Encoder, pack
 
 HIGHEST_GRADE = 32.0

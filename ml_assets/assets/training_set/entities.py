@@ -11,8 +11,8 @@ from ml_assets.assets.training_set.split import unit
 from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import WindowError, counted
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Split
 from ml_assets.spec.split import StratifiedGroupSplit, TimeGroupSplit
+from ml_assets.spec.training_program import Split
 
 ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 BANDS = 5

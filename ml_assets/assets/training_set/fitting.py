@@ -18,7 +18,12 @@ from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.tokens import fit_tokens, token_rates
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import CategoricalColumn, LabelScale, NumericColumn, Preprocessing
+from ml_assets.spec.training_program import (
+    CategoricalColumn,
+    LabelScale,
+    NumericColumn,
+    Preprocessing,
+)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, TargetProxy
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Split
 from ml_assets.spec.training import Task
+from ml_assets.spec.training_program import Split
 
 BINS = 256
 """At most; of fewer training rows one for every ten."""

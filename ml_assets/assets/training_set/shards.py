@@ -33,7 +33,9 @@ from ml_assets.errors import RowsRefused, StorageError
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import (
+from ml_assets.spec.reached_code import closure
+from ml_assets.spec.texts import Tokens
+from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
     SPLIT,
@@ -45,8 +47,6 @@ from ml_assets.spec.program import (
     ShardSchema,
     Split,
 )
-from ml_assets.spec.reached_code import closure
-from ml_assets.spec.texts import Tokens
 from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
 from ml_assets.store.shard_rows import checksums
 

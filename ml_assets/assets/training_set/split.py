@@ -7,8 +7,8 @@ from datetime import timedelta
 import polars as pl
 
 from ml_assets.errors import WindowError, counted
-from ml_assets.spec.program import Split
 from ml_assets.spec.split import RandomSplit, TimeSharesSplit, WindowSplit
+from ml_assets.spec.training_program import Split
 
 
 @dataclass(frozen=True)

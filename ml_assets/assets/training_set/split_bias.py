@@ -17,7 +17,7 @@ from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, SplitBias
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Split
+from ml_assets.spec.training_program import Split
 
 USUAL = 0.5
 """A medium effect: parted by chance, rows are alike."""

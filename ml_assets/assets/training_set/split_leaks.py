@@ -27,8 +27,8 @@ from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.leaks import LeakFinding, SharedRows, training_set_checks
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
-from ml_assets.spec.program import ShardSchema, Split
 from ml_assets.spec.split import groups_of, is_by_time
+from ml_assets.spec.training_program import ShardSchema, Split
 
 ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 Rows = Mapping[Split, SplitRows]

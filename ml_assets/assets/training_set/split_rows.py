@@ -8,7 +8,7 @@ import polars as pl
 
 from ml_assets.errors import WindowError
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Split
+from ml_assets.spec.training_program import Split
 
 
 @dataclass(frozen=True)

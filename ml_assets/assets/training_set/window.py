@@ -24,7 +24,6 @@ from ml_assets.graph.inputs import require_record, scan_each
 from ml_assets.graph.publish import input_version
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.partitions import windows
-from ml_assets.spec.program import Split
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.split import (
     RandomSplit,
@@ -33,6 +32,7 @@ from ml_assets.spec.split import (
     TimeSharesSplit,
     WindowSplit,
 )
+from ml_assets.spec.training_program import Split
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 

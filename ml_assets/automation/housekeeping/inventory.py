@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.session_folder import SessionFolder
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
     Request,

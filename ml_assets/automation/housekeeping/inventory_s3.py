@@ -15,8 +15,8 @@ from ml_assets.automation.housekeeping.inventory import (
 )
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.launch.session_folder import SessionFolder
-from ml_assets.spec.program import SCHEMA_FILE, Request
-from ml_assets.spec.program.pod import REQUEST, RESULT
+from ml_assets.spec.training_program import SCHEMA_FILE, Request
+from ml_assets.spec.training_program.pod import REQUEST, RESULT
 from ml_assets.store.open import EPHEMERAL
 from ml_assets.store.s3.client import Item
 from ml_assets.store.s3.objects import S3Objects

@@ -14,7 +14,7 @@ from ml_assets.automation.planner.graph_nodes import model_nodes, under_publishe
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
 from ml_assets.automation.planner.selection import ModelRun, model_run, put_out, standing_refusal
 from ml_assets.automation.planner.steps import WalkStep
-from ml_assets.doors import door
+from ml_assets.load_extras import load_extra
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import DRIFT_STAGE
@@ -168,7 +168,7 @@ def before_the_model(pipeline: Pipeline) -> Iterator[tuple[str, CandidateRun | s
     """
     yield DRIFT, drift_candidate(pipeline)
     if pipeline.spec.release.canary != "none":
-        yield CANARY, door("release.canary").canary_candidate(pipeline)
+        yield CANARY, load_extra("release.canary").canary_candidate(pipeline)
 
 
 def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:

@@ -9,9 +9,9 @@ from ml_assets.assets.raw_snapshot.receipt import receipt_version
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation.planner.landed import Landed, raw_address
 from ml_assets.automation.planner.plan import RECALLED, Node, Plan, column_changes, plan
-from ml_assets.doors import door
 from ml_assets.errors import SourceError, StoreAway
 from ml_assets.graph.code_version import code_version_of
+from ml_assets.load_extras import load_extra
 from ml_assets.records.recalls import Quarantine, quarantine
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import InputVersion, StageRecord
@@ -46,7 +46,7 @@ def plan_data(
     if pipeline.spec.online is None:
         return found, None
     try:
-        return door("online").with_lost_service(pipeline, found, records), None
+        return load_extra("online").with_lost_service(pipeline, found, records), None
     except StoreAway as away:
         return found, away
 
@@ -167,7 +167,7 @@ def model_nodes(
     name = pipeline.name
     features = tuple(Address(name, "feature_set", partition=key) for key in feature_keys)
     data, model = Address(name, "training_set"), Address(name, "trained_model")
-    report = Address(name, "evaluation_report")
+    report, training = Address(name, "evaluation_report"), f"{name}__train"
     return [
         Node(data, code_version_of(pipeline, "training_set"), features),
         Node(
@@ -176,6 +176,7 @@ def model_nodes(
             (data,),
             salt=fresh,
             winner=pipeline.winner,
+            step=training,
         ),
         Node(
             model,
@@ -183,6 +184,7 @@ def model_nodes(
             (data,),
             salt=fresh,
             winner=pipeline.winner,
+            step=training,
         ),
         Node(report, code_version_of(pipeline, "evaluation_report"), (model, data)),
         Node(

@@ -11,6 +11,8 @@ from ml_assets.spec.schema_change import COLUMNS, declared_changes
 from ml_assets.store.layout import Address, run_key
 from ml_assets.store.pipeline_context import Winner
 
+MAKE = "make"
+"""Begins a line that says what is made, and why."""
 RECALLED = "recalled"
 """Attribute of a record that a recall reached: the recall's id. It is put there when it is read."""
 
@@ -29,6 +31,8 @@ class Node:
     """The columns of a source's stages: column -> type, as it is declared now."""
     winner: Winner | None = None
     """Whose values a model is trained by; None: the spec's own."""
+    step: str = ""
+    """What makes it together with others: they are due together. Empty: it is made alone."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ def plan(nodes: Sequence[Node], records: Mapping[Address, StageRecord]) -> Plan:
     due: set[Address] = set()
     items: list[Item] = []
     for node in nodes:
-        reason = _why_due(node, records, due)
+        reason = _why_due(node, records, due) or _made_with(node, nodes, records, due)
         if reason:
             due.add(node.address)
         items.append(Item(node, bool(reason), reason or "same code, same inputs"))
@@ -147,6 +151,17 @@ def _why_due(node: Node, records: Mapping[Address, StageRecord], due: set[Addres
     return _other_winner(node, record) or f"its code or its {what} changed"
 
 
+def _made_with(
+    node: Node, nodes: Sequence[Node], records: Mapping[Address, StageRecord], due: set[Address]
+) -> str:
+    """Why the rest of its step is due: a process may die when only a part of it is published."""
+    together = [one for one in nodes if one.step and one.step == node.step and one is not node]
+    for other in together:
+        if _why_due(other, records, due):
+            return f"it is made together with {other.address}"
+    return ""
+
+
 def _other_winner(node: Node, record: StageRecord) -> str:
     """Which search changed the settings of a model, in words; empty: none did."""
     was: Mapping[str, Any] | None = record.attributes.get("search")
@@ -197,7 +212,7 @@ def _lines(key: str, items: Sequence[Item]) -> list[str]:
                 reasons.setdefault(item.reason, []).append(item.node.address.partition or "")
         for reason, partitions in reasons.items():
             span = _span(sorted(partitions))
-            lines.append(f"{'make' if due else 'skip'}  {key}{span}: {reason}")
+            lines.append(f"{MAKE if due else 'skip'}  {key}{span}: {reason}")
     return lines
 
 

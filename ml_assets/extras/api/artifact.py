@@ -15,8 +15,8 @@ from ml_assets.extras.api.overrides import NotAllowed
 from ml_assets.extras.api.shapes import Problem
 from ml_assets.records.loading import MANIFEST, held_weights
 from ml_assets.settings.access import REGISTER_FROM
-from ml_assets.spec.program import ModelManifest, Ref
 from ml_assets.spec.training import LightGbm, XGBoost
+from ml_assets.spec.training_program import ModelManifest, Ref
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.objects import bytes_digest, inside, stays_below
 from ml_assets.store.pipeline_context import Pipeline

@@ -21,7 +21,7 @@ def promote(pipeline: str) -> None:
     """
     with working_session(f"promote {pipeline}", pipeline) as session:
         from ml_assets.actions.run.run import PipelineRun
-        from ml_assets.extras.canary.door import canary_candidate
+        from ml_assets.extras.canary.entry import canary_candidate
         from ml_assets.store.pipeline_context import open_pipeline
 
         opened = open_pipeline(pipeline, session.settings)

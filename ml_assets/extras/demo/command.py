@@ -15,7 +15,7 @@ from ml_assets.cli.output import DONE, ERROR, tell
 from ml_assets.cli.run import run_pipeline
 from ml_assets.cli.session import working_session
 from ml_assets.errors import SettingsError, SourceError
-from ml_assets.settings import ASKED_FOR, read_settings
+from ml_assets.settings import SHOWN_AFTER_DEMO, read_settings
 
 PIPELINE, CODE = "flight_delays", "code_lm"
 FAULTS = ("leak", "weak-model", "bad-rows", "tampered-model", "killed-rank")
@@ -74,7 +74,7 @@ def _code() -> int:
     from ml_assets.extras.demo.python_sources import lay_out_code
 
     settings = read_settings()
-    if missing := missing_here(ASKED_FOR / CODE, settings):
+    if missing := missing_here(SHOWN_AFTER_DEMO / CODE, settings):
         raise SettingsError("\n".join(missing))
     tell(f"the outside world: {lay_out_code(demo_world(settings))}")
     with working_session("demo", CODE) as session:

@@ -19,7 +19,7 @@ from ml_assets.records.loading import held_manifest
 from ml_assets.records.record_history import Made
 from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.store import home
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.layout import Address

@@ -8,7 +8,7 @@ from ml_assets.graph.code_version import code_version_of, file_digests
 from ml_assets.records.loading import held_manifest
 from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import MAIN_PACKAGES, Environment, RunRecord
-from ml_assets.spec.program.identity import difference, part_of, program_here
+from ml_assets.spec.training_program.identity import difference, part_of, program_here
 from ml_assets.store.networks import network_of
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -29,9 +29,9 @@ from ml_assets.records.ledger.stages import champion, latest_decision
 from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import RUN_FILE, RunRecord
 from ml_assets.spec.ensemble import RELEASE
-from ml_assets.spec.program import SCHEMA_FILE, Shard, ShardSchema
-from ml_assets.spec.program.events import Failed
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, StageRecord
+from ml_assets.spec.training_program import SCHEMA_FILE, Shard, ShardSchema
+from ml_assets.spec.training_program.events import Failed
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline

@@ -32,9 +32,9 @@ from ml_assets.records.run_record import RunRecord, contradiction, environment
 from ml_assets.settings import Settings
 from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref, TrainRequest
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.split import WindowSplit
+from ml_assets.spec.training_program import Ref, TrainRequest
 from ml_assets.store.open import has_snapshots, open_snapshots
 from ml_assets.store.pipeline_context import Pipeline
 

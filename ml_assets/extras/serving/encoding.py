@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ml_assets.assets.released_model.predict import feature_columns
 from ml_assets.assets.released_model.rows_to_predict import RowsAsSent, check_rows
 from ml_assets.assets.training_set.encoding import encode_rows
-from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store import row_encoding
 
 Columns = Mapping[str, Sequence[object]]

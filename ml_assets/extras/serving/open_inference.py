@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ml_assets.assets.released_model.handover import tensors
 from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.spec.documents import DocumentError, read_json
-from ml_assets.spec.program import ModelManifest
+from ml_assets.spec.training_program import ModelManifest
 
 HEADER_LENGTH = "inference-header-content-length"
 EXTENSIONS = ("binary_tensor_data",)

@@ -27,8 +27,8 @@ from ml_assets.launch.local.process import environment
 from ml_assets.records.loading import LoadedModel, LoadedRelease
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program.warm import ANSWER, MODULE, QUESTION
 from ml_assets.spec.training import outputs_of
+from ml_assets.spec.training_program.warm import ANSWER, MODULE, QUESTION
 from ml_assets.store.networks import certified_network
 from ml_assets.store.pipeline_context import Pipeline
 

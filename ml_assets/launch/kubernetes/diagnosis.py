@@ -17,8 +17,8 @@ from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import JobState, KubernetesEvent, PodState
 from ml_assets.launch.kubernetes.pod_failures import of_cause, one_line, signed
 from ml_assets.settings import PriceClass
-from ml_assets.spec.program.events import Event, Failed
-from ml_assets.spec.program.exit_codes import (
+from ml_assets.spec.training_program.events import Event, Failed
+from ml_assets.spec.training_program.exit_codes import (
     EXIT_BUG,
     EXIT_DONE,
     EXIT_NOT_SAVED,
@@ -26,7 +26,7 @@ from ml_assets.spec.program.exit_codes import (
     EXIT_SUPERSEDED,
     true_code,
 )
-from ml_assets.spec.program.pod import TerminationMessage
+from ml_assets.spec.training_program.pod import TerminationMessage
 from ml_assets.spec.usage import Held
 
 

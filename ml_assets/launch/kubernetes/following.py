@@ -23,9 +23,9 @@ from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.launch.kubernetes.starting import StartUp, Stuck
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.stall_detection import StallDetector
-from ml_assets.spec.program.events import Checkpoint, Event, Failed, Metrics, Progress
-from ml_assets.spec.program.exit_codes import EXIT_SAVED_AFTER_NOTICE
-from ml_assets.spec.program.identity import NodePlace
+from ml_assets.spec.training_program.events import Checkpoint, Event, Failed, Metrics, Progress
+from ml_assets.spec.training_program.exit_codes import EXIT_SAVED_AFTER_NOTICE
+from ml_assets.spec.training_program.identity import NodePlace
 
 _TURN_SECONDS = 0.5
 """Between two turns, unless the cluster says something."""

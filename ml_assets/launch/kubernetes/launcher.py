@@ -7,7 +7,7 @@ from ml_assets.launch.kubernetes.runner import KubernetesRunner
 from ml_assets.launch.retry_policy import Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.settings import Cluster
-from ml_assets.spec.program.pod import SESSIONS
+from ml_assets.spec.training_program.pod import SESSIONS
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.signing import Keys
 

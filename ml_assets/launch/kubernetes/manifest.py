@@ -26,11 +26,11 @@ from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint, bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.footprint import notice_seconds
-from ml_assets.spec.program import World
-from ml_assets.spec.program.exit_codes import VERDICTS
-from ml_assets.spec.program.pod import SAVE_SECONDS, UPLOAD_SECONDS
-from ml_assets.spec.program.start import variables
 from ml_assets.spec.training import TrainingSpec
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.exit_codes import VERDICTS
+from ml_assets.spec.training_program.pod import SAVE_SECONDS, UPLOAD_SECONDS
+from ml_assets.spec.training_program.start import variables
 
 Manifest = dict[str, Any]
 

@@ -8,7 +8,7 @@ import hashlib
 import re
 
 from ml_assets.spec.cluster import MAX_NODES
-from ml_assets.spec.program import World
+from ml_assets.spec.training_program import World
 
 MAX_ATTEMPT = 9999
 APPLICATION = "ml-assets-training"

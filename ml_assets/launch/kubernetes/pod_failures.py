@@ -6,7 +6,7 @@ The words are Kubernetes's own where it has some. The program's own exit codes a
 
 from ml_assets.launch.failure import TABLE, Ending, Meaning
 from ml_assets.launch.kubernetes.observations import PodState
-from ml_assets.spec.program.exit_codes import EXIT_OUT_OF_MEMORY
+from ml_assets.spec.training_program.exit_codes import EXIT_OUT_OF_MEMORY
 
 # What ends an attempt that ran, in the order in which it is looked for (who took a pod away counts
 # before what the others made of its loss); then what keeps one from running. docs/cluster.md shows

@@ -59,10 +59,10 @@ from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
 from ml_assets.spec.footprint import Room, pod_room
-from ml_assets.spec.program import Request, TrainRequest, World
-from ml_assets.spec.program.events import Checkpoint, Event
-from ml_assets.spec.program.identity import Program
-from ml_assets.spec.program.pod import REQUEST, TerminationMessage, attempt_of
+from ml_assets.spec.training_program import Request, TrainRequest, World
+from ml_assets.spec.training_program.events import Checkpoint, Event
+from ml_assets.spec.training_program.identity import Program
+from ml_assets.spec.training_program.pod import REQUEST, TerminationMessage, attempt_of
 from ml_assets.store.objects import write_whole
 from ml_assets.store.open import mark_of
 from ml_assets.store.s3.client import client

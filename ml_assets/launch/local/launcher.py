@@ -22,10 +22,10 @@ from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.settings import is_s3
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.footprint import Room, machine_room
-from ml_assets.spec.program import Request, World
-from ml_assets.spec.program.events import Heartbeat, heartbeat_file
-from ml_assets.spec.program.identity import Program
-from ml_assets.spec.program.start import RESTARTS, Start
+from ml_assets.spec.training_program import Request, World
+from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.identity import Program
+from ml_assets.spec.training_program.start import RESTARTS, Start
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.s3.objects import S3Objects

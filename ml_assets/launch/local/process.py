@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.launch.local import supervisor
-from ml_assets.spec.program.start import variables
+from ml_assets.spec.training_program.start import variables
 
 GRACE_SECONDS = 20.0
 """From SIGTERM to SIGKILL: time to save a checkpoint."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ml_assets.settings import is_s3
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     MeasureRequest,
     Ref,
     Request,
@@ -11,7 +11,14 @@ from ml_assets.spec.program import (
     ScoreRequest,
     TrainRequest,
 )
-from ml_assets.spec.program.pod import EVENTS, MODEL, PREDICTIONS, RESULT, SESSIONS, attempt_of
+from ml_assets.spec.training_program.pod import (
+    EVENTS,
+    MODEL,
+    PREDICTIONS,
+    RESULT,
+    SESSIONS,
+    attempt_of,
+)
 from ml_assets.store.s3.content import MODELS
 from ml_assets.store.s3.objects import S3Objects
 

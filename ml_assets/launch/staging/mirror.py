@@ -20,9 +20,9 @@ from ml_assets.launch.events import LAUNCHER_FILE, append_warning
 from ml_assets.launch.session_folder import SessionFolder, signature_of
 from ml_assets.launch.staging.addresses import addressed
 from ml_assets.spec.base import Frozen, canonical_json
-from ml_assets.spec.program import Request, Result, ScoreResult, TrainResult
-from ml_assets.spec.program.events import heartbeat_file
-from ml_assets.spec.program.pod import (
+from ml_assets.spec.training_program import Request, Result, ScoreResult, TrainResult
+from ml_assets.spec.training_program.events import heartbeat_file
+from ml_assets.spec.training_program.pod import (
     EVENTS,
     EXIT,
     HEARTBEATS,

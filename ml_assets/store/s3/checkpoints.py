@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.spec.program import File
+from ml_assets.spec.training_program import File
 from ml_assets.store.checkpoint_store import (
     CLAIM,
     MANIFEST,

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
     SPLITS,

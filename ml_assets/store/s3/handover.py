@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import File, Ref, Result, ScoreResult, TrainResult
-from ml_assets.spec.program.pod import MODEL, PREDICTIONS, RESULT
+from ml_assets.spec.training_program import File, Ref, Result, ScoreResult, TrainResult
+from ml_assets.spec.training_program.pod import MODEL, PREDICTIONS, RESULT
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.content import MODELS, publish_folder
 

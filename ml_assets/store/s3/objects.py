@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.objects import LocalObjects, renew, stays_below, write_whole
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.content import MODELS, SHARD, SHARDS, Kind, fetch_folder, publish_folder

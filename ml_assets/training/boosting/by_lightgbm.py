@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import ModelManifest, ShardSchema
 from ml_assets.spec.training import Boosted, LightGbm, Task, TrainingSpec, outputs_of
+from ml_assets.spec.training_program import ModelManifest, ShardSchema
 from ml_assets.training import calibration
 from ml_assets.training.boosting.engine import (
     AfterRound,

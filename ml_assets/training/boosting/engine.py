@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.errors import StorageError, install
-from ml_assets.spec.program import ModelManifest, Preprocessing, ShardSchema
 from ml_assets.spec.training import Boosted, Task, TrainingSpec
+from ml_assets.spec.training_program import ModelManifest, Preprocessing, ShardSchema
 from ml_assets.store.objects import read_verified
 from ml_assets.training.rows.arrays import Predict, Rows
 from ml_assets.training.stop import BadData, NotInstalled

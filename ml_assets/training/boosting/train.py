@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import ShardSchema, TrainRequest
 from ml_assets.spec.training import Boosted
+from ml_assets.spec.training_program import ShardSchema, TrainRequest
 from ml_assets.store.retries import persist
 from ml_assets.training import calibration
 from ml_assets.training.boosting.engine import Engine

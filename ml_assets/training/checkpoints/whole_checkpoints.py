@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ml_assets.errors import StorageError, StoreAway, StoreRefuses
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import CheckpointManifest, File, Ref, TrainRequest
+from ml_assets.spec.training_program import CheckpointManifest, File, Ref, TrainRequest
 from ml_assets.store.checkpoint_store import (
     CheckpointStore,
     FoundCheckpoint,

@@ -7,8 +7,8 @@ from typing import assert_never
 import torch
 
 from ml_assets.spec.gpt import Gpt
-from ml_assets.spec.program import Preprocessing, Request, ShardSchema
 from ml_assets.spec.training import Boosted, Mlp, ModelSpec, Module, TabM, Task, outputs_of
+from ml_assets.spec.training_program import Preprocessing, Request, ShardSchema
 from ml_assets.training.models.gpt import GptNetwork
 from ml_assets.training.models.mlp import MlpNetwork
 from ml_assets.training.models.network import Network

@@ -11,9 +11,9 @@ from torch import nn
 from ml_assets.errors import MlAssetsError, counted
 from ml_assets.spec.network_batch import BatchTensor
 from ml_assets.spec.network_code import NetworkCode, code_folder, missing_packages
-from ml_assets.spec.program import Preprocessing
 from ml_assets.spec.team_modules import import_file, line_in
 from ml_assets.spec.training import Module, Task, outputs_of
+from ml_assets.spec.training_program import Preprocessing
 from ml_assets.store.objects import write_whole
 from ml_assets.training.models.batch_norm import microbatches_told, replace_batch_norm
 from ml_assets.training.models.layers import Masks

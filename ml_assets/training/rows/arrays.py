@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
     SPLITS,

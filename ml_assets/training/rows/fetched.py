@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.spec.program import ShardSchema
-from ml_assets.spec.program.on_demand import RowsOnDemand
+from ml_assets.spec.training_program import ShardSchema
+from ml_assets.spec.training_program.on_demand import RowsOnDemand
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.shard_rows import LABEL_TYPES
 from ml_assets.training.rows.arrays import Rows, SplitArrays, shards_of

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import ShardSchema
+from ml_assets.spec.training_program import ShardSchema
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.stop import BadData
 

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from ml_assets.errors import StorageError
-from ml_assets.spec.program import CHECKED_ROWS, SHARD_FILE, File, Shard, ShardFiles, ShardSchema
+from ml_assets.spec.training_program import (
+    CHECKED_ROWS,
+    SHARD_FILE,
+    File,
+    Shard,
+    ShardFiles,
+    ShardSchema,
+)
 from ml_assets.store.objects import bytes_digest
 from ml_assets.store.row_encoding import Encoder, scale_label
 from ml_assets.store.s3.client import S3Place

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     SHARD_FILE,
     File,
     ShardFiles,

@@ -18,10 +18,10 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 
 from ml_assets.errors import counted
 from ml_assets.spec.parallel import Parallel
-from ml_assets.spec.program import MeasureRequest, SanityRequest, ShardSchema
 from ml_assets.spec.sanity import SanityCheck, SanityName
 from ml_assets.spec.team_modules import is_team_module
 from ml_assets.spec.training import TrainingSpec, outputs_of
+from ml_assets.spec.training_program import MeasureRequest, SanityRequest, ShardSchema
 from ml_assets.training.distributed.ranks import Ranks
 from ml_assets.training.distributed.strategies import lowered
 from ml_assets.training.losses import row_weights, training_losses

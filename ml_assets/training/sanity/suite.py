@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import torch
 
-from ml_assets.spec.program import SanityRequest, SanityResult
 from ml_assets.spec.sanity import Alone, NetworkSize, SanityCheck, SanityName, sanity_checks
 from ml_assets.spec.training import Boosted, Module
+from ml_assets.spec.training_program import SanityRequest, SanityResult
 from ml_assets.training.distributed.ranks import join, leave, wait_at_most
 from ml_assets.training.events import EventWriter
 from ml_assets.training.models.families import code_of, fresh_network

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from ml_assets.errors import SettingsError
-from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
-from ml_assets.spec.program.pod import SAVE_SECONDS, shell_code
+from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST
+from ml_assets.spec.training_program.pod import SAVE_SECONDS, shell_code
 from ml_assets.training.staging.pod import NodeRendezvous, Pod, PodConfig
 from ml_assets.training.stop import BadRequest
 

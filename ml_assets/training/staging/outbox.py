@@ -19,9 +19,9 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program.events import Failed, Heartbeat
-from ml_assets.spec.program.exit_codes import EXIT_DONE
-from ml_assets.spec.program.pod import (
+from ml_assets.spec.training_program.events import Failed, Heartbeat
+from ml_assets.spec.training_program.exit_codes import EXIT_DONE
+from ml_assets.spec.training_program.pod import (
     EVENTS,
     PodHeartbeats,
     TerminationMessage,

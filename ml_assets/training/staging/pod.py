@@ -18,8 +18,8 @@ from typing import IO, TypeVar
 
 from ml_assets.errors import StoreAway
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import Request
-from ml_assets.spec.program.exit_codes import (
+from ml_assets.spec.training_program import Request
+from ml_assets.spec.training_program.exit_codes import (
     EXIT_BUG,
     EXIT_DONE,
     EXIT_NOT_SAVED,
@@ -28,8 +28,8 @@ from ml_assets.spec.program.exit_codes import (
     of_last_start,
     true_code,
 )
-from ml_assets.spec.program.pod import UPLOAD_SECONDS
-from ml_assets.spec.program.start import TORCHRUN, Rendezvous, Start, variables
+from ml_assets.spec.training_program.pod import UPLOAD_SECONDS
+from ml_assets.spec.training_program.start import TORCHRUN, Rendezvous, Start, variables
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place, client
 from ml_assets.training.staging.outbox import Outbox, PodEnd, TerminationReporter

@@ -10,15 +10,15 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.spec.program import (
+from ml_assets.spec.training_program import (
     Ref,
     Request,
     Result,
     ScoreRequest,
     TrainRequest,
 )
-from ml_assets.spec.program.on_demand import RowsOnDemand
-from ml_assets.spec.program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
+from ml_assets.spec.training_program.on_demand import RowsOnDemand
+from ml_assets.spec.training_program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.check.check import all_mistakes, missing_here
-from ml_assets.settings import ASKED_FOR, read_settings
+from ml_assets.settings import SHOWN_AFTER_DEMO, read_settings
 from ml_assets.spec.footprint import Room
 
 SETTINGS = read_settings()
@@ -14,7 +14,7 @@ SETTINGS = read_settings()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(ASKED_FOR / "code_lm", tmp_path / "code_lm"))
+    return Path(shutil.copytree(SHOWN_AFTER_DEMO / "code_lm", tmp_path / "code_lm"))
 
 
 def say(folder: Path, was: str, now: str) -> None:

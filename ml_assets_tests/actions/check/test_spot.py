@@ -5,8 +5,8 @@ from torch.nn import Parameter
 
 from ml_assets.actions.check.spot import StateSize, judge_spot, state_size, words_from_limit
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.training import Mlp, ModelSpec, Spot, TabM, TrainingSpec
+from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.training.models.families import build
 
 MODELS = [

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from ml_assets.actions.run.run import FreshTraining
 from ml_assets.spec.records import StageRecord
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.flight_pods import begin
 from ml_assets_tests.worlds.world import World
@@ -43,6 +45,27 @@ def test_a_wish_can_be_dropped(tmp_path: Path) -> None:
     salt, said = wish.salt(False, None, None)
     assert salt is None and "dropped" in said
     assert wish.salt(None, None, None) == (None, "")
+
+
+def test_a_model_that_was_not_published_after_its_checkpoints_is(tmp_path: Path) -> None:
+    """A process may die between the two: Dagster makes both in one step, or none."""
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    model = Address("irises", "trained_model")
+    world.cli("run", "irises", "--through", "trained_model")
+    store = open_pipeline("irises", world.settings).store
+    made = read_record(store, store.resolve("main"), model)
+    with store.open(store.resolve("main"), "a death between the two") as workspace:
+        for entry in store.list(store.resolve("main")):
+            if "/trained_model" in entry.path:
+                workspace.remove(entry.path)
+        workspace.commit("checkpoints alone", {})
+        workspace.publish()
+    assert read_record(store, store.resolve("main"), model) is None
+    said = world.cli("run", "irises", "--through", "trained_model")
+    assert "make  irises/checkpoints: it is made together with irises/trained_model" in said
+    again = read_record(store, store.resolve("main"), model)
+    assert made and again and again.data_version == made.data_version
 
 
 def test_the_run_after_a_killed_fresh_one_goes_on_with_its_session(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ from ml_assets.assets.released_model.gates.decide import decide, passed, policy_
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
 from ml_assets.spec.gates import Calibrated
 from ml_assets.spec.label import LabelSpec
-from ml_assets.spec.program import CategoricalColumn, NumericColumn, Preprocessing
-from ml_assets.spec.program.events import FirstRows, FixedBatch, Metrics
 from ml_assets.spec.records import (
     Change,
     Decision,
@@ -27,6 +25,8 @@ from ml_assets.spec.records import (
     ReleaseChanges,
     StageRecord,
 )
+from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing
+from ml_assets.spec.training_program.events import FirstRows, FixedBatch, Metrics
 from ml_assets.spec.training_story import TrainingStory
 
 VOID = {"meta", "br"}

@@ -26,8 +26,8 @@ from ml_assets.automation.planner.selection import leak_keys
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.graph.publish import Work
-from ml_assets.spec.program import Ref, Split
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training_program import Ref, Split
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import deliveries

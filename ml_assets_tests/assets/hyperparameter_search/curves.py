@@ -19,10 +19,10 @@ from ml_assets.launch.session_name import train_session
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program import Ref, TrainResult, World
-from ml_assets.spec.program.events import Metrics, Placed
 from ml_assets.spec.search import SearchSpec
 from ml_assets.spec.study_record import Study
+from ml_assets.spec.training_program import Ref, TrainResult, World
+from ml_assets.spec.training_program.events import Metrics, Placed
 from ml_assets.store.objects import LocalObjects
 from ml_assets_tests.worlds import irises
 

@@ -7,8 +7,8 @@ import pytest
 
 from ml_assets.assets.hyperparameter_search.trial import usages_of
 from ml_assets.launch.events import session_events
-from ml_assets.spec.program.events import Checkpoint, Event, FirstRows, Metrics, Progress
 from ml_assets.spec.study_record import Study
+from ml_assets.spec.training_program.events import Checkpoint, Event, FirstRows, Metrics, Progress
 from ml_assets.store.objects import LocalObjects
 from ml_assets_tests.worlds import searched
 from ml_assets_tests.worlds.world import World

@@ -30,7 +30,7 @@ from ml_assets.errors import (
     StorageError,
     WindowError,
 )
-from ml_assets.spec.program import ModelManifest, NumericColumn, Preprocessing, ScoreResult
+from ml_assets.spec.training_program import ModelManifest, NumericColumn, Preprocessing, ScoreResult
 from ml_assets.store.table_survey import survey
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World

@@ -14,7 +14,7 @@ import pytest
 
 from ml_assets.assets.training_set.encoded_set import EncodedSet, encode_splits, encode_window
 from ml_assets.assets.training_set.window import read_splits, resolve_window
-from ml_assets.spec.program import SHARD_FILE
+from ml_assets.spec.training_program import SHARD_FILE
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 from ml_assets_tests.worlds import deliveries

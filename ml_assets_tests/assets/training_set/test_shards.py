@@ -23,8 +23,8 @@ from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import SpecError, StorageError, WindowError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import File, ModelManifest, Ref, ShardSchema, Split
 from ml_assets.spec.training import Mlp
+from ml_assets.spec.training_program import File, ModelManifest, Ref, ShardSchema, Split
 from ml_assets_tests.worlds.shards import arrays_of, shard_of, write_shards
 
 FEATURES = FeaturesSpec(

@@ -18,8 +18,8 @@ from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
-from ml_assets.spec.program import Ref, ShardSchema, Split
 from ml_assets.spec.training import Task
+from ml_assets.spec.training_program import Ref, ShardSchema, Split
 from ml_assets_tests.worlds import deliveries
 
 Rows = dict[Split, pl.DataFrame]

@@ -20,7 +20,7 @@ from ml_assets.records.ledger import chain as ledger
 from ml_assets.settings import Retention
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import ReleaseSpec
-from ml_assets.spec.program import SCHEMA_FILE, ModelManifest, ShardSchema
+from ml_assets.spec.training_program import SCHEMA_FILE, ModelManifest, ShardSchema
 from ml_assets.store.home import exclusive
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.objects import file_digest, verify

@@ -12,7 +12,7 @@ from ml_assets.automation.planner.graph_nodes import data_nodes, plan_data
 from ml_assets.automation.planner.landed import Landed, landed
 from ml_assets.automation.planner.plan import RECALLED, Item, Node, Plan
 from ml_assets.errors import StoreAway
-from ml_assets.extras.online.door import with_lost_service
+from ml_assets.extras.online.entry import with_lost_service
 from ml_assets.extras.online.sqlite import SqliteOnline
 from ml_assets.extras.online.store import Served
 from ml_assets.settings import DEMO_PIPELINES, read_settings

@@ -57,6 +57,23 @@ def due(planned: list[Node], records: dict[Address, StageRecord]) -> dict[str, s
     return {item.node.address.stage: item.reason for item in plan(planned, records).due}
 
 
+def test_what_one_step_makes_is_due_together() -> None:
+    saved = Address("p", "checkpoints")
+    made = (made_from(FEATURES, "v3"),)
+    both = [Node(a, "c4", (FEATURES,), step="p__train") for a in (saved, MODEL)]
+    planned = [*nodes(), *both, Node(Address("p", "evaluation_report"), "c5", (MODEL,))]
+    for there, lost in ((saved, MODEL), (MODEL, saved)):
+        report = record(planned[-1].address, "c5", "v5", made_from(MODEL, "v4"))
+        records = {**RECORDS, there: record(there, "c4", "v4", *made), planned[-1].address: report}
+        assert due(planned, records) == {
+            there.stage: f"it is made together with {lost}",
+            lost.stage: "never made",
+            "evaluation_report": "an input is due",
+        }
+    whole = {one: record(one, "c4", "v4", *made) for one in (saved, MODEL)}
+    assert due(planned[:-1], {**RECORDS, **whole}) == {}
+
+
 def test_nothing_is_due_when_code_and_inputs_are_the_same() -> None:
     assert due(nodes(), RECORDS) == {}
 

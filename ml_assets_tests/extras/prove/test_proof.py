@@ -19,8 +19,8 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.record_history import Made, RunHistory
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.spec.base import digest_of
-from ml_assets.spec.program.identity import machine_here
 from ml_assets.spec.records import StageRecord
+from ml_assets.spec.training_program.identity import machine_here
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots

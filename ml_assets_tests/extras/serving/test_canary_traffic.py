@@ -19,7 +19,7 @@ import pytest
 
 from ml_assets.actions.render_release import read_handover
 from ml_assets.definitions import build
-from ml_assets.extras.serving.door import served_tick
+from ml_assets.extras.serving.entry import served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read

@@ -12,7 +12,7 @@ import pytest
 
 from ml_assets.actions.export import export_release
 from ml_assets.actions.render_release import read_handover
-from ml_assets.extras.serving.door import served_tick
+from ml_assets.extras.serving.entry import served_tick
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages

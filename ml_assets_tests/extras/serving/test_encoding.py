@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.errors import RowsRefused
 from ml_assets.extras.serving.encoding import Encoder
-from ml_assets.spec.program import (
+from ml_assets.spec.training import Mlp
+from ml_assets.spec.training_program import (
     CategoricalColumn,
     File,
     ModelManifest,
     NumericColumn,
     Preprocessing,
 )
-from ml_assets.spec.training import Mlp
 
 READ = Preprocessing(
     numeric=(

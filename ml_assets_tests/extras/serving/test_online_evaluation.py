@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from ml_assets.definitions import build
-from ml_assets.extras.serving.door import labels_tick
+from ml_assets.extras.serving.entry import labels_tick
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
 from ml_assets.spec.gates import Target
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline

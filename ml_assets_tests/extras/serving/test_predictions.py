@@ -12,7 +12,7 @@ from ml_assets.actions.home_page import Tile, states
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
-from ml_assets.extras.serving.door import CHECK, served_tick
+from ml_assets.extras.serving.entry import CHECK, served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER, Answered, PredictionLog
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.spec.program import Ref
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import Ref
 
 PROGRAM = Path(__file__).with_name("program.py")
 

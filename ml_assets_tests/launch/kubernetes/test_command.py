@@ -12,9 +12,9 @@ import pytest
 import ml_assets
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.names import selector_of
-from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST
-from ml_assets.spec.program.identity import Program, program_here
-from ml_assets.spec.program.pod import TerminationMessage
+from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST
+from ml_assets.spec.training_program.identity import Program, program_here
+from ml_assets.spec.training_program.pod import TerminationMessage
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.kubernetes.resources import JOBS
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server

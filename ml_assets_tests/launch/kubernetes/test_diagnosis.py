@@ -12,8 +12,8 @@ from ml_assets.launch.kubernetes.manifest import JobOrder
 from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.launch.kubernetes.pod_failures import CAUSES, of_cause
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.program import World
-from ml_assets.spec.program.pod import TerminationMessage
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.pod import TerminationMessage
 from ml_assets_tests.launch.kubernetes.objects import (
     RUNNING,
     a_job,

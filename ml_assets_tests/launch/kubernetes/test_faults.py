@@ -20,9 +20,9 @@ from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.program import World
-from ml_assets.spec.program.identity import Program, program_here
-from ml_assets.spec.program.pod import TerminationMessage, attempt_of, termination_name
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.identity import Program, program_here
+from ml_assets.spec.training_program.pod import TerminationMessage, attempt_of, termination_name
 from ml_assets.spec.training_story import TrainingStory
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named

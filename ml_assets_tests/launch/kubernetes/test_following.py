@@ -14,9 +14,9 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program import World
-from ml_assets.spec.program.events import Heartbeat, Metrics, Progress
-from ml_assets.spec.program.pod import REQUEST, PodHeartbeats, attempt_of, heartbeats_name
+from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.events import Heartbeat, Metrics, Progress
+from ml_assets.spec.training_program.pod import REQUEST, PodHeartbeats, attempt_of, heartbeats_name
 from ml_assets.store.s3.client import client
 from ml_assets_tests.launch.kubernetes.objects import a_job, a_pod, condition, terminated
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage

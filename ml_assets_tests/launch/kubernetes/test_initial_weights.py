@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.spec.program import Ref
+from ml_assets.spec.training_program import Ref
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage, weights
 from ml_assets_tests.launch.real import named
 

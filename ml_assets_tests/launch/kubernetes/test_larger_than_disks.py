@@ -22,8 +22,8 @@ from ml_assets.launch.local.supervisor import descendants
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.program import Ref
 from ml_assets.spec.training import Mlp, TrainingSpec
+from ml_assets.spec.training_program import Ref
 from ml_assets.training.rows.blocks import block_order
 from ml_assets_tests.launch.kubernetes.stage import Stage, weights
 from ml_assets_tests.launch.real import named

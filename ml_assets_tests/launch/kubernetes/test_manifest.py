@@ -30,8 +30,8 @@ from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint, bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.program.exit_codes import EXIT_BAD_REQUEST, VERDICTS
 from ml_assets.spec.training import Spot, TrainingSpec
+from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST, VERDICTS
 from ml_assets_tests.launch.kubernetes.orders import (
     MANY,
     SMALL,

@@ -18,7 +18,7 @@ from ml_assets.launch.kubernetes.names import (
 )
 from ml_assets.settings.cluster import is_dns_label, is_label_key, is_label_value
 from ml_assets.spec.cluster import MAX_NODES
-from ml_assets.spec.program import World
+from ml_assets.spec.training_program import World
 
 pipelines = st.from_regex(re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII), fullmatch=True)
 sessions = st.builds(

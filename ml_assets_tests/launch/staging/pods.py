@@ -13,7 +13,7 @@ from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
-from ml_assets.spec.program import TrainOutput, TrainRequest, World
+from ml_assets.spec.training_program import TrainOutput, TrainRequest, World
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.servers.s3 import BUCKET
 

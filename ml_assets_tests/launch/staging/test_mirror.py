@@ -10,8 +10,8 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.program.events import Heartbeat, heartbeat_file
-from ml_assets.spec.program.pod import (
+from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.pod import (
     REQUEST,
     PodHeartbeats,
     TerminationMessage,

@@ -11,7 +11,7 @@ from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.events import session_events
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.ensemble import Distill
-from ml_assets.spec.program.events import Failed, Progress
+from ml_assets.spec.training_program.events import Failed, Progress
 from ml_assets_tests.launch.real import STEPS, named, numbered, train_job
 from ml_assets_tests.launch.staging.pods import Home, wait_for, weights
 from ml_assets_tests.servers.s3 import SECRET

@@ -16,8 +16,8 @@ from ml_assets.records.ledger.chain import append, path_of, read, record_decisio
 from ml_assets.records.loading import certificate_of
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import PAYLOAD_TYPE, Provenance
-from ml_assets.spec.program.identity import Machine, Node, NodePlace, Program
 from ml_assets.spec.records import InputVersion, LedgerEntry
+from ml_assets.spec.training_program.identity import Machine, Node, NodePlace, Program
 from ml_assets.store.signing import Keys
 from ml_assets_tests.records.conftest import PIPELINE, A, B, decision, evidence, gate
 

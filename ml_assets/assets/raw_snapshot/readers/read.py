@@ -1,4 +1,4 @@
-"""The door of this room: read a source, look at what it holds, or take its fingerprint."""
+"""Reads a source of any kind: take its rows, look at what it holds, or take its fingerprint."""
 
 from collections.abc import Sequence
 from dataclasses import replace

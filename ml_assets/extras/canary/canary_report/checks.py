@@ -13,13 +13,13 @@ from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.step import reported
 from ml_assets.assets.released_model.checks import gate_numbers
 from ml_assets.assets.released_model.gates.decide import decide, passed, summary
-from ml_assets.doors import door
 from ml_assets.extras.canary.canary_report.evidence import (
     CANARY_REPORT,
     canary_evidence,
     canary_gate,
 )
 from ml_assets.graph.inputs import require_record
+from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.loading import provenance_in_force
 from ml_assets.records.recalls import recalled_champion
@@ -94,7 +94,7 @@ def _decided(
     recalled = recalled_champion(pipeline.store, base, pipeline.name, entries, to)
     results = decide([gate], report, measured, champion=evidence.champion, recalled=recalled)
     if pipeline.spec.release.rollout is not None:
-        served = door("release.rollout").canary_gate(
+        served = load_extra("release.rollout").canary_gate(
             pipeline.at(base), evidence.model, evidence.champion
         )
         results = (*results, served)

@@ -4,9 +4,9 @@ import shutil
 
 import pytest
 
-from ml_assets.spec.program import identity
-from ml_assets.spec.program.identity import Program, difference, program_here
 from ml_assets.spec.reached_code import PACKAGE
+from ml_assets.spec.training_program import identity
+from ml_assets.spec.training_program.identity import Program, difference, program_here
 
 
 @pytest.fixture(scope="module")

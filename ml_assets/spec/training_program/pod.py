@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive
-from ml_assets.spec.program.events import Heartbeat
+from ml_assets.spec.training_program.events import Heartbeat
 
 SESSIONS = "sessions"
 REQUEST = "request.json"

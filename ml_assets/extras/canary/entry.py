@@ -9,12 +9,12 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.planner.candidate_runs import CANARY, CandidateRun, candidate_up_to
-from ml_assets.doors import door
 from ml_assets.extras.canary.canary_report.asset import canary_report
 from ml_assets.extras.canary.canary_report.checks import CHECK, canary
 from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT
 from ml_assets.extras.canary.canary_report.rows import Waiting, canary_rows
 from ml_assets.extras.canary.promoted_model.asset import promoted_model
+from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, decision_line, override_line
 from ml_assets.records.recalls import sound_champion
@@ -50,7 +50,7 @@ def _served_otherwise(
     """Whether traffic says something else of a model now than when it was decided on."""
     if state.spec.release.rollout is None:
         return False
-    now = door("release.rollout").canary_gate(state, model, rival)
+    now = load_extra("release.rollout").canary_gate(state, model, rival)
     then = next((one for one in decision.gates if one.name == now.name), None)
     return now.passed != (then is None or then.passed)
 

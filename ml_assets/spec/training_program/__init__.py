@@ -12,12 +12,12 @@ from pydantic import Field
 
 from ml_assets.spec.base import Digest, Frozen, Positive, unset
 from ml_assets.spec.network_code import NetworkCode
-from ml_assets.spec.program.calibration import Calibration
-from ml_assets.spec.program.identity import Program
-from ml_assets.spec.program.on_demand import RowsOnDemand
 from ml_assets.spec.sanity import Alone, NetworkSize, SanityCheck
 from ml_assets.spec.texts import Tokens
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
+from ml_assets.spec.training_program.calibration import Calibration
+from ml_assets.spec.training_program.identity import Program
+from ml_assets.spec.training_program.on_demand import RowsOnDemand
 
 SPLIT = "split"
 """The column of a training set's rows that names their split."""

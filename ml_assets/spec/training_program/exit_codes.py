@@ -4,7 +4,7 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 
-from ml_assets.spec.program.events import Failed
+from ml_assets.spec.training_program.events import Failed
 
 EXIT_DONE = 0
 EXIT_BAD_REQUEST = 64

@@ -29,8 +29,8 @@ _ENTRANCES: dict[Part, str] = {
 }
 _TELLS = (
     "ml_assets.errors",
-    "ml_assets.spec.program.events",
-    "ml_assets.spec.program.identity",
+    "ml_assets.spec.training_program.events",
+    "ml_assets.spec.training_program.identity",
     "ml_assets.store.retries",
     "ml_assets.store.s3.client",
     "ml_assets.store.s3.checkpoints",

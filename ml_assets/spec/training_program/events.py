@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field
 
 from ml_assets.spec.base import Frozen, Positive, unset
-from ml_assets.spec.program import Ref, Result, World
-from ml_assets.spec.program.identity import Node, NodePlace
+from ml_assets.spec.training_program import Ref, Result, World
+from ml_assets.spec.training_program.identity import Node, NodePlace
 
 
 class _Event(Frozen):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ml_assets.spec.program import World
+from ml_assets.spec.training_program import World
 
 TORCHRUN = ("-m", "ml_assets.training.elastic")
 RESTARTS = 3

@@ -1,4 +1,4 @@
-"""The extras' doors: imported where a spec or a command asks, and the rest works without them."""
+"""The extras are imported where a spec or a command asks, and the rest works without them."""
 
 import json
 import subprocess
@@ -10,13 +10,13 @@ import pytest
 
 from ml_assets.cli.groups import CommandGroup
 from ml_assets.cli.main import commands
-from ml_assets.doors import COMMANDS, ENGINES, FIELDS, PAGES
+from ml_assets.load_extras import COMMANDS, ENGINES, FIELDS, PAGES
 from ml_assets_tests.cli.words import TOP
 from ml_assets_tests.worlds import deliveries
 
 PROJECT = Path(__file__).parent.parent
 PACKAGE = PROJECT / "ml_assets"
-NAMES_EXTRAS = {"doors.py", "graph/stage_code.py"}
+NAMES_EXTRAS = {"load_extras.py", "graph/stage_code.py"}
 EXTRAS = sorted(folder.parent.name for folder in PACKAGE.glob("extras/*/__init__.py"))
 ASKS = {
     "online": "  online: {entity: [depot]}\n",

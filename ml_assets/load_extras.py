@@ -1,4 +1,4 @@
-"""The doors of the extras: which field of a spec, or which command, loads which module.
+"""Loads the extras: which field of a spec, or which command, asks for which module.
 
 The core imports no extra by name: it asks here, and an extra is imported on demand. To remove one,
 delete its folder below ``extras/``, its lines here, and its field or command.
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 FIELDS: Mapping[str, str] = MappingProxyType(
     {
-        "online": "ml_assets.extras.online.door",
-        "release.canary": "ml_assets.extras.canary.door",
-        "release.rollout": "ml_assets.extras.serving.door",
+        "online": "ml_assets.extras.online.entry",
+        "release.canary": "ml_assets.extras.canary.entry",
+        "release.rollout": "ml_assets.extras.serving.entry",
     }
 )
 """Field of a spec -> what it adds to a pipeline: its ``assets``, ``checks``, ``jobs`` and
@@ -49,18 +49,18 @@ PAGES: Mapping[str, str] = MappingProxyType(
 """Page -> what draws on it, too: ``pictures_of(pipeline)``; on the first page ``this_month``."""
 
 
-def door(field: str) -> Any:
+def load_extra(field: str) -> Any:
     """Import the module behind a field of a spec."""
     return import_module(FIELDS[field])
 
 
-def asked_for(spec: "PipelineSpec") -> list[Any]:
-    """The modules behind the fields that a spec sets; they are imported now."""
-    return [door(field) for field in FIELDS if _is_set(spec, field)]
+def load_extras(spec: "PipelineSpec") -> list[Any]:
+    """Import the modules behind the fields that a spec sets."""
+    return [load_extra(field) for field in FIELDS if _is_set(spec, field)]
 
 
 def drawing_on(page: str) -> list[Any]:
-    """The modules that draw on a page; they are imported now."""
+    """Import the modules that draw on a page."""
     return [import_module(PAGES[page])] if page in PAGES else []
 
 
