@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.session import Session, opened, working_session
+from ml_assets.cli.session import Session, prepared_settings, working_session
 from ml_assets.cli.status import print_release
 from ml_assets.errors import counted, visible
 from ml_assets.spec.stages import DATA_STAGES, MODEL_STAGES
@@ -105,8 +105,9 @@ def run(
 
 def _print_due(request: "Request") -> None:
     from ml_assets.actions.run.due import due_now
+    from ml_assets.store.pipeline_context import open_pipeline
 
-    lines = due_now(opened(request.pipeline), request)
+    lines = due_now(open_pipeline(request.pipeline, prepared_settings()), request)
     print("\n".join(lines or ["nothing is due"]))
 
 

@@ -31,7 +31,8 @@ def test_before_the_first_run_everything_is_due_and_nothing_is_made(tmp_path: Pa
         "make  irises/feature_set: never made",
         "then  the stages of the model, if their rows changed",
     ]
-    assert not world.settings.home.exists()
+    assert "nothing is made yet" in world.cli("status", "irises")
+    assert "made     raw_snapshot" in world.cli("run", "irises", "--through", "raw_snapshot")
 
 
 def test_the_next_run_makes_what_is_told(tmp_path: Path) -> None:
