@@ -52,7 +52,11 @@ MEMORY = "32Mi"
 WEEKS = 5
 """A week, and what it looks back at."""
 THIRD = 0.34
+BESIDE = (
+    "The function itself takes 0.32; the rest is the guards that hold its rows to a second run."
+)
 TIMES_THE_CPU = 5.0
+ON_DISK = "DuckDB sorts on disk, in a bound of 32 MiB, what polars joins in memory."
 _BETWEEN_LOOKS = 0.003
 
 
@@ -72,8 +76,8 @@ def main() -> None:
     for name, found in (("polars", polars), ("duckdb", duckdb)):
         told = f"{found['mib']:.0f} over {found['before']:.0f}, {found['made']:.0f} until made"
         print(f"{name}_mib {told}, {found['cpu']:.1f} CPU seconds, {found['rows']} rows")
-    tell("memory_duckdb_to_polars", duckdb["mib"] / polars["mib"], THIRD)
-    tell("cpu_duckdb_to_polars", duckdb["cpu"] / polars["cpu"], TIMES_THE_CPU)
+    tell("memory_duckdb_to_polars", duckdb["mib"] / polars["mib"], THIRD, why=BESIDE)
+    tell("cpu_duckdb_to_polars", duckdb["cpu"] / polars["cpu"], TIMES_THE_CPU, why=ON_DISK)
 
 
 def lay_out(root: Path, scale: float) -> None:

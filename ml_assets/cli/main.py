@@ -45,7 +45,7 @@ commands.subject(
     Later(
         "status",
         "ml_assets.cli.status",
-        "Show a pipeline's assets, its release, and what is due.",
+        "Show a pipeline's assets and its release.",
     ),
     Later("ui", "ml_assets.cli.ui", "Open Dagster in a browser, with MLflow and the reports."),
     Later("predict", "ml_assets.cli.predict", "Predict rows with the released model."),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.session import Session, working_session
+from ml_assets.cli.session import Session, prepared_settings, working_session
 from ml_assets.cli.status import print_release
 from ml_assets.errors import counted, visible
 from ml_assets.spec.stages import DATA_STAGES, MODEL_STAGES
@@ -58,6 +58,7 @@ _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkp
 )
 @click.option("--hypothesis", metavar="TEXT", help="What you expect of the run, and why.")
 @click.option("--goal", metavar="TEXT", help="The result that would be a success.")
+@click.option("--dry-run", is_flag=True, help="Say what would be made, and why. Make nothing.")
 @options.verbose
 def run(
     pipeline: str,
@@ -66,6 +67,7 @@ def run(
     fresh: bool | None,
     epochs: int | None,
     search: bool,
+    dry_run: bool,
     verbose: bool,
     **words: str | None,
 ) -> None:
@@ -78,7 +80,10 @@ def run(
       ml-assets run flight_delays
       ml-assets run flight_delays --through feature_set
       ml-assets run flight_delays --search
+      ml-assets run flight_delays --dry-run
     """
+    if dry_run and search:
+        raise click.UsageError("--dry-run does not know what a search would find: leave one out.")
     from ml_assets.actions.run.run import Request
     from ml_assets.records.experiments import Words
 
@@ -91,8 +96,19 @@ def run(
         search=search,
         words=Words.of(words),
     )
+    if dry_run:
+        return _print_due(request)
     with working_session(f"run {pipeline}", pipeline) as session:
         run_pipeline(session, request, verbose=verbose)
+    return None
+
+
+def _print_due(request: "Request") -> None:
+    from ml_assets.actions.run.due import due_now
+    from ml_assets.store.pipeline_context import open_pipeline
+
+    lines = due_now(open_pipeline(request.pipeline, prepared_settings()), request)
+    print("\n".join(lines or ["nothing is due"]))
 
 
 def run_pipeline(session: Session, request: "Request", *, verbose: bool = False) -> None:

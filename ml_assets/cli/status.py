@@ -1,4 +1,4 @@
-"""ml-assets status: a pipeline's assets, its release and what is due; as JSON the inputs, too."""
+"""ml-assets status: a pipeline's assets and its release; with --json their inputs, too."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @options.pipeline
 @options.as_json
 def status(pipeline: str, as_json: bool) -> None:
-    """Show a pipeline's assets, its release, and what is due.
+    """Show a pipeline's assets and its release.
+
+    What is due, `ml-assets run --dry-run` says.
 
     \b
       ml-assets status flight_delays --json   every version, and its inputs
@@ -32,28 +34,12 @@ def status(pipeline: str, as_json: bool) -> None:
     opened = open_pipeline(pipeline, settings)
     document = _status(opened, settings)
     if as_json:
-        print(json.dumps(document | {"due": _due(opened, settings)}, indent=2))
+        print(json.dumps(document, indent=2))
         return
     _print_stages(document, settings)
     print_release(opened, settings)
     if _is_begun(settings):
         _print_tracking(opened)
-        _print_due(_due(opened, settings) or [], pipeline)
-
-
-def _due(pipeline: "Pipeline", settings: Settings) -> list[str] | None:
-    """What the next run makes, in lines; None: nothing is made yet, so it makes everything."""
-    if not _is_begun(settings):
-        return None
-    from ml_assets.actions.due import due_now
-
-    return due_now(pipeline)
-
-
-def _print_due(lines: list[str], name: str) -> None:
-    print(f"due, for ml-assets run {name}:" if lines else "nothing is due")
-    for line in lines:
-        print(f"  {line}")
 
 
 def _print_tracking(pipeline: "Pipeline") -> None:

@@ -30,7 +30,7 @@ OPTIONS = {
     " --dates --into",
     "check": "[PIPELINE] --deep --steps",
     "run": "PIPELINE --as-of --through --fresh --no-fresh --epochs --search --experiment"
-    " --hypothesis --goal --verbose",
+    " --hypothesis --goal --dry-run --verbose",
     "status": "PIPELINE --json",
     "ui": "--port --host",
     "predict": "PIPELINE [FILE] --row --format --output",

@@ -1,0 +1,66 @@
+"""Tells what `ml-assets run` would make now, without making it."""
+
+from collections.abc import Collection
+
+from ml_assets.actions.run.run import Request
+from ml_assets.assets.raw_snapshot.sources import Sources
+from ml_assets.assets.training_set.window import require_as_of
+from ml_assets.automation.planner.candidate_runs import DRIFT, before_the_model
+from ml_assets.automation.planner.graph_nodes import plan_data, records_by_address
+from ml_assets.automation.planner.landed import landed
+from ml_assets.automation.planner.plan import MAKE, Plan
+from ml_assets.automation.planner.selection import model_run
+from ml_assets.spec.stages import DRIFT_STAGE, STAGES
+from ml_assets.store.pipeline_context import Pipeline
+
+_LATER = "then  the stages of the model, if their rows changed"
+_ANY_SALT = "asked for"
+
+
+def due_now(pipeline: Pipeline, request: Request) -> list[str]:
+    """Return what a run would make now and what it waits for, a line each, with why.
+
+    Sources are looked at as a run does it: files are listed, tables of databases are read. While
+    data is due nobody can tell whether the model is, which hangs on what the data will be.
+
+    Raises:
+        MlAssetsError: a run would end with it at once.
+    """
+    wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
+    if request.as_of is not None:
+        require_as_of(pipeline, request.as_of)
+    waiting, data = _data_due(pipeline, wanted)
+    if "training_set" not in wanted:
+        return [*waiting, *data]
+    model = [_LATER] if data else _model_due(pipeline, request, wanted)
+    return [*waiting, *data, *model]
+
+
+def _data_due(pipeline: Pipeline, wanted: Collection[str]) -> tuple[list[str], list[str]]:
+    """What is still being written, and what is made of the rest."""
+    records = records_by_address(pipeline.store, pipeline.name)
+    arrived = landed(pipeline, Sources(pipeline.settings), records)
+    found, away = plan_data(pipeline, arrived, records)
+    if away:
+        raise away
+    return [f"wait  {said}" for said in arrived.waiting], _made(found, wanted)
+
+
+def _model_due(pipeline: Pipeline, request: Request, wanted: Collection[str]) -> list[str]:
+    lines = [
+        f"{MAKE}  {DRIFT_STAGE if place == DRIFT else place}: {step.reason}"
+        for place, step in (before_the_model(pipeline) if request.through is None else ())
+        if not isinstance(step, str)
+    ]
+    fresh = _ANY_SALT if request.fresh and "trained_model" in wanted else None
+    due = model_run(
+        pipeline, as_of=request.as_of, fresh=fresh, epochs=request.epochs, stages=tuple(wanted)
+    )
+    lines += _made(due.plan, wanted)
+    parts = {"sanity checks": due.sanity, "gates": due.gates}
+    return lines + [f"{MAKE}  {part}: {why}" for part, why in parts.items() if why]
+
+
+def _made(plan: Plan, wanted: Collection[str]) -> list[str]:
+    items = tuple(item for item in plan.due if item.node.address.stage in wanted)
+    return Plan(items).summary()
