@@ -13,7 +13,7 @@ from ml_assets.automation.planner.selection import model_run
 from ml_assets.spec.stages import DRIFT_STAGE, STAGES
 from ml_assets.store.pipeline_context import Pipeline
 
-_LATER = "then  the stages of the model, if their rows changed"
+_LATER = "then  the stages of the model"
 _ANY_SALT = "asked for"
 
 
@@ -32,8 +32,10 @@ def due_now(pipeline: Pipeline, request: Request) -> list[str]:
     waiting, data = _data_due(pipeline, wanted)
     if "training_set" not in wanted:
         return [*waiting, *data]
-    model = [_LATER] if data else _model_due(pipeline, request, wanted)
-    return [*waiting, *data, *model]
+    if not data:
+        return [*waiting, *_model_due(pipeline, request, wanted)]
+    unless = "" if request.fresh or request.epochs else ", if their rows changed"
+    return [*waiting, *data, f"{_LATER}{unless}"]
 
 
 def _data_due(pipeline: Pipeline, wanted: Collection[str]) -> tuple[list[str], list[str]]:
