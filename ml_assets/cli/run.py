@@ -97,10 +97,10 @@ def run(
         words=Words.of(words),
     )
     if dry_run:
-        return _print_due(request)
+        _print_due(request)
+        return
     with working_session(f"run {pipeline}", pipeline) as session:
         run_pipeline(session, request, verbose=verbose)
-    return None
 
 
 def _print_due(request: "Request") -> None:

@@ -171,7 +171,9 @@ def test_a_signal_ends_a_wait_of_hours_at_once(monkeypatch: pytest.MonkeyPatch) 
     before = signal.signal(signal.SIGINT, on_signal)
     other = threading.Thread(target=interrupt)
     other.start()
-    with pytest.raises(KeyboardInterrupt):
-        persist(AwayUntil().ask, Deadline(), seconds=1e6, tell=lambda error, seconds: waiting.set())
-    other.join()
-    signal.signal(signal.SIGINT, before)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            persist(AwayUntil().ask, Deadline(), seconds=1e6, tell=lambda *_: waiting.set())
+        other.join()
+    finally:
+        signal.signal(signal.SIGINT, before)

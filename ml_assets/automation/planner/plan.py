@@ -155,11 +155,11 @@ def _made_with(
     node: Node, nodes: Sequence[Node], records: Mapping[Address, StageRecord], due: set[Address]
 ) -> str:
     """Why the rest of its step is due: a process may die when only a part of it is published."""
-    together = [one for one in nodes if one.step and one.step == node.step and one is not node]
-    for other in together:
-        if _why_due(other, records, due):
-            return f"it is made together with {other.address}"
-    return ""
+    if not node.step:  # as of every partition
+        return ""
+    together = (one for one in nodes if one.step == node.step and one is not node)
+    other = next((one for one in together if _why_due(one, records, due)), None)
+    return f"it is made together with {other.address}" if other else ""
 
 
 def _other_winner(node: Node, record: StageRecord) -> str:
