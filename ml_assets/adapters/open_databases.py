@@ -69,8 +69,9 @@ class SharedDialect(pysqlite.SQLiteDialect_pysqlite):
 
     @classmethod
     def engine_created(cls, engine: Engine) -> None:
-        """Share what engines before this one compiled."""
-        engine.update_execution_options(compiled_cache=cls._compiled)
+        """Share what engines before this one compiled; SQLAlchemy asks it of other files too."""
+        if isinstance(engine.dialect, cls):
+            engine.update_execution_options(compiled_cache=cls._compiled)
 
     def connect(self, *given: Any, **named: Any) -> Any:
         """The open connection to a file that nobody uses now, or a new one."""

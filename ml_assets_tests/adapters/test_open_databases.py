@@ -103,6 +103,11 @@ def test_a_statement_is_compiled_once_for_all_engines(folder: Path) -> None:
 
 def test_files_elsewhere_are_sqlalchemys_own(folder: Path, tmp_path: Path) -> None:
     assert not isinstance(connection_of(tmp_path / "other.db"), KeptConnection)
+    others = create_engine(f"sqlite:///{tmp_path / 'other.db'}", poolclass=NullPool)
+    assert not isinstance(others.dialect, SharedDialect)
+    held = create_engine(f"sqlite:///{folder / 'a.db'}", poolclass=NullPool)
+    assert "compiled_cache" in held.get_execution_options()
+    assert "compiled_cache" not in others.get_execution_options()  # it would grow the one of ours
     assert not isinstance(create_engine("sqlite://").dialect, SharedDialect)
 
 
