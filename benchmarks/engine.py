@@ -8,8 +8,8 @@ small part of that. Then it goes on as in the stage: the rows are checked, made 
 compared as the leak guard does it, written, and counted for the data card. Counted is what a
 process holds of its own at its peak in all of this, over what it held when it had loaded its
 modules; what it takes until the function has returned is printed beside it. Pages of files are the
-kernel's, which drops them when anybody needs the room. Both have to make the same bytes. One figure
-a line: NAME VALUE AIM holds|short.
+kernel's, which drops them when anybody needs the room, and so are pages that were freed and that it
+did not take yet. Both have to make the same bytes. One figure a line: NAME VALUE AIM holds|short.
 """
 
 import argparse
@@ -157,11 +157,13 @@ def make(engine: str, memory: str, root: Path) -> None:
 
 def _own_mebibytes(pid: int) -> float:
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        told = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:
         return 0.0
-    lines = (line.split() for line in status.splitlines() if line.startswith("RssAnon:"))
-    return next((int(line[1]) / 1024 for line in lines), 0.0)
+    kibibytes = {
+        name: int(rest.split()[0]) for name, _, rest in (one.partition(":") for one in told)
+    }
+    return (kibibytes["Anonymous"] - kibibytes["LazyFree"]) / 1024
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from ml_assets.assets.feature_set.portable import Frame
 
+_GIVE_BACK = "1MiB"
+"""What DuckDB frees it gives back to the machine from this much on; else it keeps 128 MiB."""
 _BATCH = 5_000
 """Rows that are in memory together, of what is read in its order and of a file that is written."""
 GROUP = 4_096
@@ -40,6 +42,8 @@ class Database:
                 "threads": threads,
                 "temp_directory": str(folder / "spilled"),
                 "preserve_insertion_order": False,
+                "allocator_flush_threshold": _GIVE_BACK,
+                "allocator_bulk_deallocation_flush_threshold": _GIVE_BACK,
             },
         )
         self._connection.execute("SET TimeZone = 'UTC'")
