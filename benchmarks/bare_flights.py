@@ -23,7 +23,7 @@ import polars as pl
 from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline
 from ml_assets.assets.evaluation_report.build_report import Holdout, judge
 from ml_assets.assets.evaluation_report.importance import importance, shuffle
-from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.launch.local.process import environment

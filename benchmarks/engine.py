@@ -29,9 +29,9 @@ from figures import tell
 
 import ml_assets.pipelines
 from ml_assets.assets.feature_set.decode import on_engine
-from ml_assets.assets.feature_set.function import build_features, load_function
-from ml_assets.assets.feature_set.future import Hidden
-from ml_assets.assets.feature_set.future_events import compare_rows
+from ml_assets.assets.feature_set.feature_function import build_features, load_function
+from ml_assets.assets.feature_set.future_check import Hidden
+from ml_assets.assets.feature_set.hide_future import compare_rows
 from ml_assets.assets.raw_snapshot.readers.read import read_source
 from ml_assets.extras.demo.generator.recipe import Recipe
 from ml_assets.extras.demo.generator.tables import lay_out_generated, weeks_from

@@ -38,7 +38,7 @@ from ml_assets.records.tracking.outbox import OutboxEntry, tell_whole
 from ml_assets.spec.search import Prune, SearchSpec
 from ml_assets.spec.search_parameter import Values
 from ml_assets.spec.study_record import Study, Trial
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import irises

@@ -30,7 +30,7 @@ from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, ru
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.rollback import rollback_job
 from ml_assets.automation.schedules import schedules
-from ml_assets.automation.search import search_schedules
+from ml_assets.automation.search_starts import search_schedules
 from ml_assets.automation.sensors import drift_sensors, sensors
 from ml_assets.errors import SpecError
 from ml_assets.load_extras import load_extras

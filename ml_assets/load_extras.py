@@ -23,7 +23,7 @@ FIELDS: Mapping[str, str] = MappingProxyType(
 """Field of a spec -> what it adds to a pipeline: its ``assets``, ``checks``, ``jobs`` and
 ``sensors``, each a function of the pipeline, and whatever else the automation asks of it."""
 
-ENGINES: Mapping[str, str] = MappingProxyType({"duckdb": "ml_assets.extras.out_of_core.engine"})
+ENGINES: Mapping[str, str] = MappingProxyType({"duckdb": "ml_assets.extras.duckdb_engine.engine"})
 """Kind of ``features.engine`` -> the module whose ``OnDuckDB`` runs a feature function."""
 
 COMMANDS: Mapping[str, str] = MappingProxyType(

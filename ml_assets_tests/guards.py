@@ -28,7 +28,7 @@ _EVALUATED_ANNOTATIONS = (
 )
 _PICKLERS = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 _UNPICKLES = "training/checkpoints/read.py"
-_RUNS_A_MODULE = "assets/feature_set/function.py"
+_RUNS_A_MODULE = "assets/feature_set/feature_function.py"
 _FOR_PIPELINES = ("ml_assets.assets.feature_set.", "ml_assets.spec")
 _SEE_ROWS = tuple(
     f"assets/{stage}/"
@@ -42,7 +42,7 @@ _SEE_NO_ROWS = (
 """Modules of those rooms that meet objects, stamps and the contract's own text."""
 _DRAWS = (
     "reports/drawing.py",
-    "reports/glance.py",
+    "reports/inline_pictures.py",
     "reports/picture.py",
     "reports/row_charts.py",
 )

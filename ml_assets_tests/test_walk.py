@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from ml_assets.reports.glance import INLINE
+from ml_assets.reports.inline_pictures import INLINE
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 

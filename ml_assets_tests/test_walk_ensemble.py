@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ml_assets.assets.released_model.predict import open_release
-from ml_assets.records.loading import held_manifest
+from ml_assets.records.load_release import held_manifest
 from ml_assets.spec.training_program import ModelManifest
 from ml_assets.training.models.families import predictions
 from ml_assets.training.rows.arrays import Rows

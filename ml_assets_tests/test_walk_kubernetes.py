@@ -14,7 +14,7 @@ from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.names import selector_of
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.records.loading import provenance_in_force
+from ml_assets.records.load_release import provenance_in_force
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training_program import ModelManifest, Ref

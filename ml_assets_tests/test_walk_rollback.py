@@ -14,7 +14,7 @@ from ml_assets.definitions import build
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
-from ml_assets.records.loading import find_release
+from ml_assets.records.load_release import find_release
 from ml_assets.records.tracking.links import report_name
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline

@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from ml_assets.automation.search import search_tick
+from ml_assets.automation.search_starts import search_tick
 from ml_assets.definitions import build
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.run_record import RunRecord, contradiction

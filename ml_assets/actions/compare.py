@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ml_assets.errors import UnknownRun, counted
-from ml_assets.records.changes import differences
 from ml_assets.records.experiments import RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves
+from ml_assets.records.model_changes import differences
 from ml_assets.records.recent_runs import by_model, candidate, find
 from ml_assets.spec.records import Change
 from ml_assets.store.pipeline_context import Pipeline

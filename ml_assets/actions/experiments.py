@@ -13,9 +13,9 @@ from typing import Any
 
 from ml_assets.errors import MlAssetsError, counted
 from ml_assets.load_extras import drawing_on
-from ml_assets.records.changes import differences
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import moves
+from ml_assets.records.model_changes import differences
 from ml_assets.records.recent_runs import LAST, by_model, candidate, rows
 from ml_assets.records.tracking.links import EXPERIMENTS_PAGE, Links
 from ml_assets.reports import page as pages

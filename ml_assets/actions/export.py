@@ -10,7 +10,7 @@ from ml_assets.errors import StorageError
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.loading import LoadedRelease, find_release
+from ml_assets.records.load_release import LoadedRelease, find_release
 from ml_assets.spec.base import canonical_json
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline

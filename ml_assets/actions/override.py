@@ -14,7 +14,7 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.chain import Appended, Declined, Head, append, read
 from ml_assets.records.ledger.stages import find_model, override_line
-from ml_assets.records.loading import certificate_of
+from ml_assets.records.load_release import certificate_of
 from ml_assets.settings import Settings
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import open_pipeline

@@ -9,7 +9,7 @@ from pathlib import Path
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
 from ml_assets.assets.released_model.gate_results import results_after
 from ml_assets.assets.released_model.gates.decide import policy_digest
-from ml_assets.assets.released_model.own_sources import (
+from ml_assets.assets.released_model.made_from import (
     other_code,
     records_behind,
     require_own_sources,
@@ -20,7 +20,12 @@ from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, stages
-from ml_assets.records.loading import LoadedRelease, certificate_of, load_release, refusal_since
+from ml_assets.records.load_release import (
+    LoadedRelease,
+    certificate_of,
+    load_release,
+    refusal_since,
+)
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import shown_otherwise
 from ml_assets.settings import Settings

@@ -26,7 +26,7 @@ from ml_assets.automation.planner.candidate_runs import (
 from ml_assets.automation.planner.graph_nodes import records_by_address
 from ml_assets.automation.planner.landed import calendar
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
-from ml_assets.automation.search import DRIFT_TRIGGER, search_after_refusals
+from ml_assets.automation.search_starts import DRIFT_TRIGGER, search_after_refusals
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
 from ml_assets.load_extras import load_extra

@@ -210,7 +210,7 @@ def suspects(pipeline: str, kind: str | None, target: Path | None) -> None:
     Lists the rows of validation and holdout that the newest model is most wrong about, the highest
     loss first: their key, label, prediction and loss.
     """
-    from ml_assets.assets.evaluation_report.suspects import stored_suspects
+    from ml_assets.assets.evaluation_report.suspect_labels import stored_suspects
 
     kind = row_format(kind, target, "table")
     hand_out(stored_suspects(opened(pipeline)), target, kind)

@@ -285,7 +285,7 @@ def export(pipeline: str, to: Path | None) -> None:
     verify FOLDER` checks all of it against the certificate, on any machine, without a store.
     """
     from ml_assets.actions.export import export_release
-    from ml_assets.records.loading import refusal_since
+    from ml_assets.records.load_release import refusal_since
 
     done = export_release(opened(pipeline), to)
     since = refusal_since(done.release)

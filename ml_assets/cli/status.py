@@ -114,7 +114,7 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 def _status(pipeline: "Pipeline", settings: Settings) -> dict[str, Any]:
     from ml_assets.actions.status import status
     from ml_assets.adapters.resources import LauncherResource
-    from ml_assets.records.loading import unusable
+    from ml_assets.records.load_release import unusable
 
     launcher = LauncherResource().launcher(pipeline)
     document = status(pipeline, launcher, begun=_is_begun(settings))

@@ -26,7 +26,7 @@ def _limit(context: click.Context, parameter: click.Parameter, value: str | None
         return None
     if value != "gpu":
         return float(options.COUNT(value, parameter, context))
-    from ml_assets.spec.footprint import machine_room
+    from ml_assets.spec.memory_estimate import machine_room
 
     if not machine_room().gpus:
         raise click.BadParameter("there is no GPU here: give megabytes of memory, such as 4000")

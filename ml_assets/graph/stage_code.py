@@ -56,7 +56,7 @@ READERS = {
     "iceberg": _LAKE,
 }
 """Kind of a source -> where reading it begins; all others are files."""
-ENGINES = {"duckdb": "ml_assets.extras.out_of_core.engine:OnDuckDB"}
+ENGINES = {"duckdb": "ml_assets.extras.duckdb_engine.engine:OnDuckDB"}
 """Kind of the engine of the features -> where running them begins; polars is in every stage."""
 FILES = "ml_assets.assets.raw_snapshot.readers.files:read_file"
 
@@ -83,7 +83,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.assets.evaluation_report.page": _SAID,
         "ml_assets.assets.released_model.bundle": _KEPT,
         "ml_assets.assets.released_model.model_card": _KEPT,
-        "ml_assets.assets.released_model.own_sources": _KEPT,
+        "ml_assets.assets.released_model.made_from": _KEPT,
         "ml_assets.assets.released_model.promote": _KEPT,
         "ml_assets.assets.released_model.tags": _KEPT,
         "ml_assets.assets.hyperparameter_search.page": _SAID,
@@ -128,7 +128,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.records.record_history": _KEPT,
         "ml_assets.records.run_record": _KEPT,
         "ml_assets.records.run_usage": _KEPT,
-        "ml_assets.records.loading": _KEPT,
+        "ml_assets.records.load_release": _KEPT,
         "ml_assets.records.recalls": _KEPT,
         "ml_assets.records.tracking": _KEPT,
         "ml_assets.launch": _SET_UP,

@@ -24,7 +24,7 @@ from ml_assets.launch.retry_policy import Budgets, EndedAttempt, RetryDecision, 
 from ml_assets.launch.session_folder import SessionFolder, sign_result
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.footprint import Room
+from ml_assets.spec.memory_estimate import Room
 from ml_assets.spec.training_program import (
     MeasureResult,
     Request,

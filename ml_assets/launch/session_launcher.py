@@ -27,7 +27,7 @@ from ml_assets.launch.session_name import (
     train_session,
     training_asked,
 )
-from ml_assets.spec.footprint import parameters_on, require_fits
+from ml_assets.spec.memory_estimate import parameters_on, require_fits
 from ml_assets.spec.sanity import NetworkSize
 from ml_assets.spec.training import COUNTED, Module
 from ml_assets.spec.training_program import (

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from ml_assets.errors import UnknownRun, counted, one_line, outside
 from ml_assets.records import experiments
-from ml_assets.records.changes import Candidate
 from ml_assets.records.data_failures import data_failure
 from ml_assets.records.experiments import RunFolder, RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import override_line, stage_of, stages
+from ml_assets.records.model_changes import Candidate
 from ml_assets.records.tracking.links import Links, report_name
 from ml_assets.reports.run_rows import Row, RunStatus
 from ml_assets.spec.records import Decision, LedgerEntry

@@ -16,7 +16,7 @@ from ml_assets.records.experiments import RunFolder, TrainingUse, folders
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.training_program import TrainResult, World
 from ml_assets.spec.training_program.events import Event, Finished
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets.spec.usage import AttemptUsage
 from ml_assets.store.layout import read_as
 from ml_assets.store.objects import LocalObjects

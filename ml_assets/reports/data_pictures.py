@@ -14,7 +14,7 @@ from ml_assets.reports.drawing import (
     column_chart,
     line_chart,
 )
-from ml_assets.reports.glance import glance_at_bars, glance_at_lines
+from ml_assets.reports.inline_pictures import glance_at_bars, glance_at_lines
 from ml_assets.reports.picture import Picture
 from ml_assets.reports.row_charts import Spark, spark_chart
 from ml_assets.spec.records import StageRecord

@@ -102,7 +102,7 @@ def _run(request: Request) -> int:
         if isinstance(request, TrainRequest):
             _train(request, events)
         elif isinstance(request, MeasureRequest):
-            from ml_assets.training.measure import measure
+            from ml_assets.training.measure_pace import measure
 
             measure(request, events)
         elif isinstance(request, SanityRequest):

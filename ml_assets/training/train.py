@@ -24,7 +24,6 @@ from ml_assets.training.distributed.strategies import powersgd_of
 from ml_assets.training.events import FIRST_ROWS, EventWriter
 from ml_assets.training.hang import Watch
 from ml_assets.training.losses import prediction_losses, row_weights
-from ml_assets.training.meter import Meter
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.models.families import predictions
 from ml_assets.training.optimization import learning_rate
@@ -33,6 +32,7 @@ from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import tensors
 from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
+from ml_assets.training.step_meter import Meter
 from ml_assets.training.stop import BadData, Notice, SavedAfterNotice
 from ml_assets.training.telemetry import Tracer, progress_line
 from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish

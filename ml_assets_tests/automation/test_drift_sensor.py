@@ -24,7 +24,7 @@ from ml_assets.errors import StorageError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import champion
-from ml_assets.records.loading import provenance_in_force
+from ml_assets.records.load_release import provenance_in_force
 from ml_assets.settings import read_settings
 from ml_assets.spec.base import digest_of
 from ml_assets.store.layout import Address

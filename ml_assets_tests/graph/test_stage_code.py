@@ -49,7 +49,7 @@ EDITS = [  # file, what its author changes, whose code that is
     ("assets/feature_set/reads.py", "return keys[-self.look_back - 1 :]",
      "return keys[-self.look_back :]",
      {"derived_table", "feature_set"}),
-    ("assets/feature_set/function.py", "pl.col(name).cast(pl.Float64)",
+    ("assets/feature_set/feature_function.py", "pl.col(name).cast(pl.Float64)",
      "pl.col(name).cast(pl.Float32)",
      {"feature_set"}),
     ("assets/feature_set/asset.py", "reads.tables(state, partition)",

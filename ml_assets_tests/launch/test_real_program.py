@@ -10,7 +10,7 @@ from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.settings import read_settings
-from ml_assets.spec.footprint import Room
+from ml_assets.spec.memory_estimate import Room
 from ml_assets.spec.training import Mlp
 from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST
 from ml_assets.spec.training_program.identity import Program, program_here

@@ -20,7 +20,7 @@ from ml_assets.assets.trained_model.initial_weights import given_models
 from ml_assets.errors import MlAssetsError, SpecError, StorageError, TrainingFailed
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.records.loading import load_release
+from ml_assets.records.load_release import load_release
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.training_program import Ref

@@ -15,7 +15,7 @@ from ml_assets.launch.local.process import environment
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.training_program import File, Ref
-from ml_assets.store.networks import bring_network
+from ml_assets.store.kept_code import bring_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.training.boosting import engine
 from ml_assets.training.model_folder import open_model

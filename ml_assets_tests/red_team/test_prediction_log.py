@@ -13,10 +13,10 @@ import pytest
 from ml_assets.errors import RowsRefused
 from ml_assets.extras.serving import traffic
 from ml_assets.extras.serving.batching import Limits
-from ml_assets.extras.serving.following import Following
+from ml_assets.extras.serving.follow_ledger import Following
 from ml_assets.extras.serving.open_inference import read_document
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
-from ml_assets.extras.serving.run import Listening, _answer
+from ml_assets.extras.serving.run_server import Listening, _answer
 from ml_assets.extras.serving.traffic import Traffic
 from ml_assets.store.objects import LocalObjects
 from ml_assets_tests.records.conftest import A

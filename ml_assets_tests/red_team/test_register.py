@@ -21,7 +21,7 @@ from ml_assets.extras.api.access import Caller
 from ml_assets.extras.api.app import Api
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.stages import registration, stages
-from ml_assets.records.loading import find_release
+from ml_assets.records.load_release import find_release
 from ml_assets.spec.handover import Handover
 from ml_assets_tests.red_team.conftest import CANARY, NAME, Scene
 

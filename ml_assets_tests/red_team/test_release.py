@@ -25,7 +25,7 @@ from ml_assets.actions.verify import verify_pipelines
 from ml_assets.errors import MlAssetsError, SettingsError, UntrustedState
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of
-from ml_assets.records.loading import find_release, load_model
+from ml_assets.records.load_release import find_release, load_model
 from ml_assets.settings import read_settings
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.training_program import Ref

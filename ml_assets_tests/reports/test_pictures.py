@@ -45,7 +45,7 @@ from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing, Ref
 from ml_assets.spec.training_program.events import Checkpoint, FirstRows, FixedBatch, Metrics
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 
 HOSTILE = "<script>alert(1)</script>\x00](x)"
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

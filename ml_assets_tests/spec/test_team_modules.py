@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.cli.main import main
 from ml_assets.errors import SpecError
 from ml_assets.graph.code_version import code_version_of

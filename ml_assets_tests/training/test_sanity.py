@@ -15,7 +15,7 @@ from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.sanity import alone
 from ml_assets.spec.training import LightGbm, Mlp, ModelSpec, Module, TabM, TrainingSpec
 from ml_assets.spec.training_program import Ref, Reports, SanityRequest, SanityResult, World
-from ml_assets.training.measure import pace_alone
+from ml_assets.training.measure_pace import pace_alone
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.sanity import learning
 from ml_assets.training.sanity.subject import Subject

@@ -13,8 +13,8 @@ from ml_assets.spec.parallel import Strategy
 from ml_assets.spec.training import ProfileSpec
 from ml_assets.spec.training_program.events import Checkpoint, Metrics, Progress, Trace
 from ml_assets.spec.training_program.pod import TRACE
-from ml_assets.training.meter import Meter
 from ml_assets.training.step import Step
+from ml_assets.training.step_meter import Meter
 from ml_assets.training.telemetry import (
     THROUGHPUT,
     Stopwatch,
@@ -26,7 +26,7 @@ from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 
 SLOW_LOADER = """
 import os, sys, time
-from ml_assets.training import meter
+from ml_assets.training import step_meter
 from ml_assets.training.__main__ import main
 from ml_assets.training.rows.batches import Batches
 

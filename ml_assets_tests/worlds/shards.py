@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ml_assets.assets.training_set.read_split import Part, labelled_rows
 from ml_assets.assets.training_set.shards import load_schema, write_labelled
-from ml_assets.assets.training_set.split_rows import Part, labelled_rows
 from ml_assets.spec.base import Frozen, canonical_json, digest_of
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec

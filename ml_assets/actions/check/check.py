@@ -10,7 +10,7 @@ from ml_assets.actions.check.columns import column_mistakes, number_words, schem
 from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
 from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.decode import on_engine
-from ml_assets.assets.feature_set.function import FeatureFunction, load_function
+from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.assets.validated_table.contract.compiled import contract_mistakes
@@ -22,9 +22,9 @@ from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
-from ml_assets.spec.footprint import Room, machine_room, pod_room, require_fits
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of
+from ml_assets.spec.memory_estimate import Room, machine_room, pod_room, require_fits
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import check_search

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from ml_assets.assets.feature_set.decode import on_engine
-from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.assets.raw_snapshot.text_values import TYPES
 from ml_assets.assets.validated_table.contract.suite import Expectation, contract_of
 from ml_assets.errors import MlAssetsError, did_you_mean, one_line

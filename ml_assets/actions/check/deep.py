@@ -11,16 +11,16 @@ import polars as pl
 
 from ml_assets.actions.check.check import world_and_room
 from ml_assets.assets.trained_model.training_job import adopt_model, train_job
+from ml_assets.assets.training_set.read_split import Part, labelled_rows
 from ml_assets.assets.training_set.shards import write_labelled
-from ml_assets.assets.training_set.split_rows import Part, labelled_rows
 from ml_assets.errors import DoesNotFit, StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.drill import short_job
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import SanityJob
 from ml_assets.settings import Settings
-from ml_assets.spec.footprint import footprint, require_fits
 from ml_assets.spec.load import load_spec
+from ml_assets.spec.memory_estimate import footprint, require_fits
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.sanity import NetworkSize, SanityCheck
 from ml_assets.spec.training import Boosted, Module, TrainingSpec

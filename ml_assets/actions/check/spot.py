@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ml_assets.errors import counted
-from ml_assets.spec.footprint import (
+from ml_assets.spec.gpt import Gpt, parameter_count
+from ml_assets.spec.memory_estimate import (
     ALLOWANCE_SECONDS,
     BYTES_PER_MB,
     NUMBER_BYTES,
@@ -19,7 +20,6 @@ from ml_assets.spec.footprint import (
     parameters,
     write_seconds,
 )
-from ml_assets.spec.gpt import Gpt, parameter_count
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec, outputs_of
 

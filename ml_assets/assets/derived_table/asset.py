@@ -36,7 +36,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
         partitions_def=partitions,
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
-        from ml_assets.assets.feature_set.function import check_keys, load_function
+        from ml_assets.assets.feature_set.feature_function import check_keys, load_function
         from ml_assets.graph.data_card import card_of
         from ml_assets.reports.data_pictures import rows_at_a_glance, table_pictures
 

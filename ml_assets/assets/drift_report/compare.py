@@ -40,7 +40,7 @@ from ml_assets.assets.evaluation_report.drift_profile import Period, Profile, co
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject, score
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.errors import RowsRefused, counted
-from ml_assets.records.loading import open_files
+from ml_assets.records.load_release import open_files
 from ml_assets.spec.drift import DriftKind, DriftSpec
 from ml_assets.store.pipeline_context import Pipeline
 

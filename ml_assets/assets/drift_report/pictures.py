@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ml_assets.assets.drift_report.findings import DriftReport, Shape
 from ml_assets.assets.drift_report.verdict import TITLES, measured, summary
 from ml_assets.reports.drawing import Axis, Bar, Reference, Series, Tone, bar_chart, line_chart
-from ml_assets.reports.glance import glance_at_bars
+from ml_assets.reports.inline_pictures import glance_at_bars
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.drift import DriftKind
 

@@ -11,12 +11,12 @@ from ml_assets.assets.evaluation_report.last_release import changes_since
 from ml_assets.assets.evaluation_report.rolling_origin import RolledOrigins, RollingOrigin
 from ml_assets.assets.evaluation_report.scoring import Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds, known_spread, spread_file
-from ml_assets.assets.evaluation_report.suspects import SUSPECTS_FILE
+from ml_assets.assets.evaluation_report.suspect_labels import SUSPECTS_FILE
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher
-from ml_assets.records.loading import open_files
+from ml_assets.records.load_release import open_files
 from ml_assets.records.run_record import (
     RUN_FILE,
     RunRecord,

@@ -20,8 +20,8 @@ from ml_assets.assets.evaluation_report.importance import importance, shuffle
 from ml_assets.assets.evaluation_report.robustness import Perturbed, spoil
 from ml_assets.assets.evaluation_report.scoring import Scored, Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds
-from ml_assets.assets.evaluation_report.suspects import Scores, has_suspects, suspects
-from ml_assets.assets.feature_set.function import load_function
+from ml_assets.assets.evaluation_report.suspect_labels import Scores, has_suspects, suspects
+from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.assets.training_set.shards import (
     NotComparable,
@@ -33,7 +33,7 @@ from ml_assets.assets.training_set.tokens import texts_of
 from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.loading import held_manifest, held_weights, load_release
+from ml_assets.records.load_release import held_manifest, held_weights, load_release
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.forecasts import Forecast
 from ml_assets.spec.gates import FunctionBaseline, ValueBaseline

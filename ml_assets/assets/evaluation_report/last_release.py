@@ -5,7 +5,7 @@ from pydantic import ValidationError
 from ml_assets.adapters.step import RunLog
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
-from ml_assets.records.changes import Candidate, changes
+from ml_assets.records.model_changes import Candidate, changes
 from ml_assets.records.run_record import RunRecord
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, ReleaseChanges, StageRecord
 from ml_assets.store.pipeline_context import PipelineState

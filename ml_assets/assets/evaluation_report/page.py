@@ -51,7 +51,7 @@ from ml_assets.spec.records import (
 )
 from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_program import Preprocessing
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 
 LINEAGE_LINES = 600
 """Most input versions listed one by one; an hourly pipeline has thousands."""

@@ -7,7 +7,7 @@ import polars as pl
 from ml_assets.assets.evaluation_report.quality_pictures import FEW_CLASSES, quality
 from ml_assets.errors import counted
 from ml_assets.reports.drawing import Axis, Bar, Series, Tone, bar_chart, line_chart
-from ml_assets.reports.glance import glance_at_bars
+from ml_assets.reports.inline_pictures import glance_at_bars
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.row_charts import Whisker, estimate_chart
 from ml_assets.reports.wording import digits, order, title, with_ends

@@ -17,7 +17,7 @@ from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.assets.trained_model.training_job import remember_session, teller
 from ml_assets.assets.training_set.encoded_set import encode_splits
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.assets.training_set.window import (
     feature_order,
     keep_apart,

@@ -18,7 +18,7 @@ from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import Measured
 from ml_assets.spec.training_program import ModelManifest, Ref, ScoreResult, Split
-from ml_assets.store.networks import certified_network, own_network
+from ml_assets.store.kept_code import certified_network, own_network
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline
 

@@ -26,7 +26,7 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState
 if TYPE_CHECKING:
     import polars as pl
 
-    from ml_assets.assets.feature_set.function import FeatureFunction
+    from ml_assets.assets.feature_set.feature_function import FeatureFunction
 
 STAGE = "feature_set"
 
@@ -146,7 +146,7 @@ def build_rows(
     on_unnamed: Callable[[Sequence[str]], None],
 ) -> "pl.LazyFrame":
     """Call the feature function on the published tables and check what it returns."""
-    from ml_assets.assets.feature_set.function import build_features
+    from ml_assets.assets.feature_set.feature_function import build_features
 
     tables, window = reads.tables(state, partition), reads.window(partition)
     return build_features(build, tables, window, reads.pipeline.spec, on_unnamed)

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.assets.feature_set.function import FeatureFunction, load_function
+from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function
 from ml_assets.assets.raw_snapshot.readers.references import ReferredFiles
 from ml_assets.errors import MlAssetsError, SpecError, install, quoted
 from ml_assets.load_extras import ENGINES

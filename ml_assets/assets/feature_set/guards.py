@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from ml_assets.adapters.check_outcome import CheckOutcome
-from ml_assets.assets.feature_set.function import FeatureFunction
-from ml_assets.assets.feature_set.future_events import FutureGuard
+from ml_assets.assets.feature_set.feature_function import FeatureFunction
+from ml_assets.assets.feature_set.hide_future import FutureGuard
 from ml_assets.assets.feature_set.parity import Replays, RowsOf
 from ml_assets.assets.feature_set.reads import Reads
 from ml_assets.errors import LeakError, MlAssetsError

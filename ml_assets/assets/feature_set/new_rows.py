@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import polars as pl
 
 from ml_assets.assets.feature_set.decode import feature_function
-from ml_assets.assets.feature_set.function import build_features, check_keys, load_function
+from ml_assets.assets.feature_set.feature_function import build_features, check_keys, load_function
 from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
 from ml_assets.assets.validated_table.contract.compiled import audit

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.feature_set.decode import feature_function
-from ml_assets.assets.feature_set.function import build_features
+from ml_assets.assets.feature_set.feature_function import build_features
 from ml_assets.assets.feature_set.new_rows import Tables, keys_of
 from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.assets.feature_set.row_counting import counted_rows, empty_rows, series_of

@@ -15,7 +15,7 @@ from ml_assets.assets.hyperparameter_search.study_advice import (
 from ml_assets.errors import counted
 from ml_assets.records.tracking.links import SEARCH_PAGE
 from ml_assets.reports.drawing import Axis, Bar, Series, bar_chart, line_chart
-from ml_assets.reports.glance import glance_at_bars
+from ml_assets.reports.inline_pictures import glance_at_bars
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.row_charts import Thread, Upright, parallel_chart

@@ -15,7 +15,7 @@ from ml_assets.spec.study_record import Trial, TrialEnd, lost
 from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_program import TrainResult
 from ml_assets.spec.training_program.events import Event, Failed, Placed, Warning
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets.spec.usage import AttemptUsage
 from ml_assets.store.objects import LocalObjects
 

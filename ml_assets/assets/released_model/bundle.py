@@ -18,7 +18,13 @@ from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.released_model.model_card import model_card
 from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError, counted
 from ml_assets.records.ledger.certificate import open_envelope, read_envelope, require_about
-from ml_assets.records.loading import MANIFEST, LoadedModel, held_manifest, held_weights, why_not
+from ml_assets.records.load_release import (
+    MANIFEST,
+    LoadedModel,
+    held_manifest,
+    held_weights,
+    why_not,
+)
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.handover import Handover

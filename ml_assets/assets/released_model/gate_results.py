@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
-from ml_assets.assets.released_model.own_sources import require_made_here
+from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.assets.validated_table.audits import audits
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import holdout_use
-from ml_assets.records.loading import open_files
+from ml_assets.records.load_release import open_files
 from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import recalled_champion, sound_champion
 from ml_assets.spec.gates import DataEvidence

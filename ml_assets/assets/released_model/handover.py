@@ -18,7 +18,7 @@ from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.loading import LoadedModel, LoadedRelease
+from ml_assets.records.load_release import LoadedModel, LoadedRelease
 from ml_assets.spec.gates import HIGHER_IS_BETTER, METRICS_OF
 from ml_assets.spec.handover import Golden, Handover, Tensor
 from ml_assets.spec.records import EvaluationReport, Measured, SliceMetrics

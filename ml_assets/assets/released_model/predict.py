@@ -31,14 +31,14 @@ from ml_assets.errors import RowsRefused, counted, quoted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.loading import LoadedModel, LoadedRelease, find_release, refusal_since
+from ml_assets.records.load_release import LoadedModel, LoadedRelease, find_release, refusal_since
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import FilesSource
 from ml_assets.spec.training_program import ModelManifest, ScoreResult
 from ml_assets.spec.training_program.events import Event
-from ml_assets.store.networks import certified_network
+from ml_assets.store.kept_code import certified_network
 from ml_assets.store.objects import read_verified
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets.store.table_statistics import STATISTICS_FILE, Column, TableStatistics

@@ -18,7 +18,7 @@ from ml_assets.records.ledger.stages import (
     stage_line,
     stages,
 )
-from ml_assets.records.loading import certificate_of, why_not
+from ml_assets.records.load_release import certificate_of, why_not
 from ml_assets.records.recalls import require_sound_model, sound_champion
 from ml_assets.spec.gates import ReleaseSpec, Target
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry

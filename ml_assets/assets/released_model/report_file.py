@@ -9,7 +9,7 @@ from pathlib import Path
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
 from ml_assets.assets.evaluation_report.page import Background, render
-from ml_assets.assets.evaluation_report.suspects import read_suspects
+from ml_assets.assets.evaluation_report.suspect_labels import read_suspects
 from ml_assets.assets.released_model.gate_results import gate_results
 from ml_assets.assets.released_model.gates.decide import summary
 from ml_assets.assets.trained_model.cost.jobs import session_uses
@@ -26,7 +26,7 @@ from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
 from ml_assets.spec.training_program import ModelManifest, Preprocessing
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets.store.layout import Address, recent_records
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.released_model.own_sources import records_behind, require_own_sources
+from ml_assets.assets.released_model.made_from import records_behind, require_own_sources
 from ml_assets.assets.released_model.predict import score
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.tags import append_move, unnamed_releases
@@ -37,7 +37,7 @@ from ml_assets.records.ledger.stages import (
     put_out_line,
     stage_line,
 )
-from ml_assets.records.loading import LoadedModel, load_model
+from ml_assets.records.load_release import LoadedModel, load_model
 from ml_assets.records.recalls import require_sound_model
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.projection import project_stages

@@ -9,7 +9,7 @@ from ml_assets.errors import SpecError
 from ml_assets.graph.code_version import file_digest
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, find_model
-from ml_assets.records.loading import load_model, load_release
+from ml_assets.records.load_release import load_model, load_release
 from ml_assets.records.run_record import RunInput
 from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.records import InputVersion

@@ -46,7 +46,7 @@ from ml_assets.spec.training_program.events import (
     Trace,
     Warning,
 )
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets.store.pipeline_context import Pipeline
 
 

@@ -10,14 +10,14 @@ from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.tokens import texts_of
 from ml_assets.errors import counted
 from ml_assets.reports.drawing import HUES, Axis, Series, Stack, Tone, column_chart, line_chart
-from ml_assets.reports.glance import glance_at_lines
+from ml_assets.reports.inline_pictures import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.spec.training_program import Preprocessing
 from ml_assets.spec.training_program.events import FirstRows, FixedBatch
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 
 Metrics = Mapping[int, Mapping[str, float]]
 """Step -> what was told of it."""

@@ -11,7 +11,7 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import registration
-from ml_assets.records.loading import open_files
+from ml_assets.records.load_release import open_files
 from ml_assets.records.record_history import keep_run_record
 from ml_assets.records.run_record import (
     RUN_FILE,

@@ -19,7 +19,7 @@ from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training_program import Ref, TrainResult, World
 from ml_assets.spec.training_program.events import Event, Failed, Lost, Progress, Warning
 from ml_assets.spec.training_program.identity import Node
-from ml_assets.store.networks import kept_network
+from ml_assets.store.kept_code import kept_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 

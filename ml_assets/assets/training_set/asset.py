@@ -94,7 +94,7 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
     from ml_assets.assets.training_set.encoded_set import shards_in_words
     from ml_assets.assets.training_set.window import window_markdown
     from ml_assets.reports.drawing import Bar
-    from ml_assets.reports.glance import glance_at_bars
+    from ml_assets.reports.inline_pictures import glance_at_bars
     from ml_assets.spec.training_program import Split
 
     rates = made.attributes["label_rate"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.read_split import SplitRows
 
 
 @dataclass(frozen=True)

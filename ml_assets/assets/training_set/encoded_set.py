@@ -9,6 +9,7 @@ import polars as pl
 from pydantic import TypeAdapter
 
 from ml_assets.adapters.step import RunLog
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.assets.training_set.shards import (
     NO_ROWS,
     Known,
@@ -20,7 +21,6 @@ from ml_assets.assets.training_set.shards import (
 )
 from ml_assets.assets.training_set.split import SplitPlan
 from ml_assets.assets.training_set.split_leaks import examine, find_foreign_fit
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.assets.training_set.unknown_outcomes import tell_unknown
 from ml_assets.assets.training_set.window import (
     embargo_of,

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.assets.training_set.split import unit
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import WindowError, counted
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.split import StratifiedGroupSplit, TimeGroupSplit

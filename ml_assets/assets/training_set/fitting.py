@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ml_assets.assets.training_set.encoding import label_array
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.assets.training_set.tokens import fit_tokens, token_rates
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec

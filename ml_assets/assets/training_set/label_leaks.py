@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, TargetProxy
 from ml_assets.spec.pipeline import LabelSpec

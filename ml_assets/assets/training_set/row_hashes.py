@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.read_split import SplitRows
 
 BUCKET = 1 << 16
 """Hashes that are held at once: 512 KiB, and some times that while they are sorted."""

@@ -27,7 +27,7 @@ from ml_assets.assets.training_set.encoding import (
     word_arrays,
 )
 from ml_assets.assets.training_set.fitting import Fitted, fit
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.assets.training_set.tokens import token_arrays
 from ml_assets.errors import RowsRefused, StorageError
 from ml_assets.spec.base import canonical_json, digest_of

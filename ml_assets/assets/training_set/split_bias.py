@@ -12,7 +12,7 @@ from typing import assert_never
 import polars as pl
 
 from ml_assets.assets.training_set.column_moments import moments
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding, SplitBias

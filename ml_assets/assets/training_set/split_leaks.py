@@ -18,9 +18,9 @@ import polars as pl
 
 from ml_assets.assets.training_set.column_moments import moments
 from ml_assets.assets.training_set.label_leaks import find_proxies
+from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.assets.training_set.row_hashes import RowHashes, buckets_for
 from ml_assets.assets.training_set.split_bias import find_bias
-from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.tokens import fit_tokens
 from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.assets.training_set.split_rows import SplitRows
+from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.errors import SpecError, counted, install, quoted
 from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.texts import Tokens, TokensSpec

@@ -11,6 +11,7 @@ import polars as pl
 
 from ml_assets.adapters.step import RunLog
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
+from ml_assets.assets.training_set.read_split import Part, SplitRows, labelled_rows
 from ml_assets.assets.training_set.split import (
     SplitPlan,
     plan_time_split,
@@ -18,7 +19,6 @@ from ml_assets.assets.training_set.split import (
     rows_before,
     split_by_moment,
 )
-from ml_assets.assets.training_set.split_rows import Part, SplitRows, labelled_rows
 from ml_assets.errors import WindowError, counted, did_you_mean
 from ml_assets.graph.inputs import require_record, scan_each
 from ml_assets.graph.publish import input_version

@@ -13,7 +13,7 @@ from ml_assets.assets.trained_model.training_job import adopt_model
 from ml_assets.errors import MlAssetsError, StorageError, did_you_mean
 from ml_assets.extras.api.overrides import NotAllowed
 from ml_assets.extras.api.shapes import Problem
-from ml_assets.records.loading import MANIFEST, held_weights
+from ml_assets.records.load_release import MANIFEST, held_weights
 from ml_assets.settings.access import REGISTER_FROM
 from ml_assets.spec.training import LightGbm, XGBoost
 from ml_assets.spec.training_program import ModelManifest, Ref

@@ -12,7 +12,7 @@ from ml_assets.assets.validated_table.quarantine import REASON
 from ml_assets.automation.resume_drill import CHECK
 from ml_assets.errors import StorageError, counted
 from ml_assets.extras.demo.sandbox import InjectionResult, Sandbox, refused_by
-from ml_assets.records.loading import find_release
+from ml_assets.records.load_release import find_release
 from ml_assets.settings import Settings
 from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store.layout import Address, published_partitions, read_record

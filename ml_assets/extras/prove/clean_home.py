@@ -15,15 +15,15 @@ from ml_assets.adapters.runs import open_instance
 from ml_assets.adapters.step import Instance
 from ml_assets.errors import SettingsError, StorageError, StoreAway
 from ml_assets.extras.prove.claim import address_of
-from ml_assets.records.loading import held_manifest
+from ml_assets.records.load_release import held_manifest
 from ml_assets.records.record_history import Made
 from ml_assets.settings import Settings, environment_apart, read_settings
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.training_program import Ref
 from ml_assets.store import home
 from ml_assets.store.embedded.trust import given_keys
+from ml_assets.store.kept_code import bring_network
 from ml_assets.store.layout import Address
-from ml_assets.store.networks import bring_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import ephemeral_place, open_objects, open_snapshots
 from ml_assets.store.s3.client import S3Place

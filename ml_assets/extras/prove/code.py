@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from ml_assets.errors import SpecError, StorageError
 from ml_assets.extras.prove.claim import address_of
 from ml_assets.graph.code_version import code_version_of, file_digests
-from ml_assets.records.loading import held_manifest
+from ml_assets.records.load_release import held_manifest
 from ml_assets.records.record_history import Made
 from ml_assets.records.run_record import MAIN_PACKAGES, Environment, RunRecord
 from ml_assets.spec.training_program.identity import difference, part_of, program_here
-from ml_assets.store.networks import network_of
+from ml_assets.store.kept_code import network_of
 from ml_assets.store.pipeline_context import Pipeline
 
 

@@ -104,7 +104,7 @@ def prove(
 
 def _prove_trial(pipeline: str, number: str | None, *, as_json: bool) -> int:
     from ml_assets.cli.session import opened
-    from ml_assets.extras.prove.trial import trial_verdict
+    from ml_assets.extras.prove.remake_trial import trial_verdict
 
     if number is not None and not number.isdigit():
         raise click.UsageError(f"{number!r} is not the number of a trial.")

@@ -24,11 +24,11 @@ from ml_assets.extras.serving import open_inference
 from ml_assets.extras.serving.access import Access
 from ml_assets.extras.serving.batching import Limits, QueueFull
 from ml_assets.extras.serving.encoding import Columns
-from ml_assets.extras.serving.following import Following
+from ml_assets.extras.serving.follow_ledger import Following
 from ml_assets.extras.serving.metrics import Metrics
-from ml_assets.extras.serving.served import ServedModel, aside
+from ml_assets.extras.serving.served_release import ServedModel, aside
 from ml_assets.extras.serving.traffic import AnsweredRows, Traffic, together
-from ml_assets.records.loading import refusal_since
+from ml_assets.records.load_release import refusal_since
 
 if TYPE_CHECKING:
     from ml_assets.extras.online.features import Features

@@ -71,7 +71,7 @@ def serve(
         )
     try:
         from ml_assets.extras.serving.batching import Limits
-        from ml_assets.extras.serving.run import Listening, answer
+        from ml_assets.extras.serving.run_server import Listening, answer
     except ModuleNotFoundError as missing:
         raise SettingsError(
             f"The server needs {missing.name}, which is not installed: {install('serving')}"

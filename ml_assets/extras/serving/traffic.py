@@ -19,12 +19,12 @@ import numpy as np
 from ml_assets.assets.released_model.predict import named_predictions
 from ml_assets.errors import MlAssetsError, counted
 from ml_assets.extras.serving.batching import Limits, Predictions
+from ml_assets.extras.serving.canary_watch import CanaryWatch
 from ml_assets.extras.serving.encoding import Columns
-from ml_assets.extras.serving.following import Following
+from ml_assets.extras.serving.follow_ledger import Following
 from ml_assets.extras.serving.open_inference import Outputs
 from ml_assets.extras.serving.prediction_log import Answered, PredictionLog
-from ml_assets.extras.serving.served import ServedModel, aside
-from ml_assets.extras.serving.watch import CanaryWatch
+from ml_assets.extras.serving.served_release import ServedModel, aside
 from ml_assets.spec.gates import Target
 from ml_assets.spec.rollout import RolloutSpec
 

@@ -25,7 +25,7 @@ from ml_assets.launch.kubernetes.names import (
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint, bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
-from ml_assets.spec.footprint import notice_seconds
+from ml_assets.spec.memory_estimate import notice_seconds
 from ml_assets.spec.training import TrainingSpec
 from ml_assets.spec.training_program import World
 from ml_assets.spec.training_program.exit_codes import VERDICTS

@@ -58,7 +58,7 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
 from ml_assets.spec.cluster import ClusterSpec, over_nodes
-from ml_assets.spec.footprint import Room, pod_room
+from ml_assets.spec.memory_estimate import Room, pod_room
 from ml_assets.spec.training_program import Request, TrainRequest, World
 from ml_assets.spec.training_program.events import Checkpoint, Event
 from ml_assets.spec.training_program.identity import Program

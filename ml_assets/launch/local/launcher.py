@@ -21,7 +21,7 @@ from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.settings import is_s3
 from ml_assets.spec.cluster import ClusterSpec
-from ml_assets.spec.footprint import Room, machine_room
+from ml_assets.spec.memory_estimate import Room, machine_room
 from ml_assets.spec.training_program import Request, World
 from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
 from ml_assets.spec.training_program.identity import Program

@@ -15,7 +15,7 @@ from ml_assets.errors import counted
 from ml_assets.launch.events import session_events
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.spec.base import Frozen, canonical_json
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets.store.objects import write_whole
 
 

@@ -23,7 +23,7 @@ _ENTRANCES: dict[Part, str] = {
     "network": "ml_assets.training.train:train",
     "trees": "ml_assets.training.boosting.train:train",
     "xgboost": "ml_assets.training.boosting.train:train",
-    "measure": "ml_assets.training.measure:measure",
+    "measure": "ml_assets.training.measure_pace:measure",
     "sanity": "ml_assets.training.sanity.suite:sanity",
     "score": "ml_assets.training.score:score",
 }

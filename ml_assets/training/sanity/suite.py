@@ -63,7 +63,7 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
 
 
 def _pace(request: SanityRequest) -> Alone | None:
-    from ml_assets.training.measure import pace_alone  # a second more to load
+    from ml_assets.training.measure_pace import pace_alone  # a second more to load
 
     return pace_alone(request, *open_set(request.data, request.splits))
 

@@ -7,7 +7,7 @@ import pytest
 
 from ml_assets.actions.check.check import all_mistakes, missing_here
 from ml_assets.settings import SHOWN_AFTER_DEMO, read_settings
-from ml_assets.spec.footprint import Room
+from ml_assets.spec.memory_estimate import Room
 
 SETTINGS = read_settings()
 

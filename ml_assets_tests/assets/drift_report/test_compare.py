@@ -12,7 +12,7 @@ from ml_assets.assets.drift_report.pictures import at_a_glance, drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm, remember
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss, period_loss
 from ml_assets.assets.evaluation_report.drift_profile import make_profile
-from ml_assets.reports.glance import INLINE
+from ml_assets.reports.inline_pictures import INLINE
 from ml_assets.reports.picture import IMAGE_BYTES
 from ml_assets.spec.drift import DriftSpec
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ml_assets.records.changes import Candidate, changes, differences
+from ml_assets.records.model_changes import Candidate, changes, differences
 from ml_assets.spec.records import FeatureImportance, InputVersion, Interval, StageRecord
 
 

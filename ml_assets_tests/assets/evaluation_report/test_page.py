@@ -27,7 +27,7 @@ from ml_assets.spec.records import (
 )
 from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing
 from ml_assets.spec.training_program.events import FirstRows, FixedBatch, Metrics
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 
 VOID = {"meta", "br"}
 HEAD = {"session": "s", "attempt": 1, "seq": 0, "time": datetime(2026, 1, 2, tzinfo=UTC)}

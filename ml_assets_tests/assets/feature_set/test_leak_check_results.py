@@ -21,7 +21,7 @@ from ml_assets.assets.training_set.encoded_set import (
     shards_in_words,
 )
 from ml_assets.assets.training_set.fitting import Fitted
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.automation.planner.selection import leak_keys
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed

@@ -14,7 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import ml_assets.pipelines
-from ml_assets.assets.feature_set.function import check_features, load_function
+from ml_assets.assets.feature_set.feature_function import check_features, load_function
 from ml_assets.assets.feature_set.new_rows import make_feature_rows
 from ml_assets.assets.feature_set.replay import MOST_ROWS, difference, replay
 from ml_assets.assets.raw_snapshot.readers.read import read_source

@@ -17,7 +17,7 @@ from ml_assets.assets.hyperparameter_search.study_advice import (
     tied,
     verdict,
 )
-from ml_assets.reports.glance import INLINE
+from ml_assets.reports.inline_pictures import INLINE
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import ChampionComparison, Interval
 from ml_assets.spec.study_record import Study

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ml_assets.assets.training_set.entities import keep_entities_apart, stratified_group_split
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.errors import WindowError
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.split import StratifiedGroupSplit, TimeGroupSplit

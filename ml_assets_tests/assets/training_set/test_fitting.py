@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ml_assets.assets.training_set.column_moments import moments
 from ml_assets.assets.training_set.fitting import Fitted, fit
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import Task

@@ -9,6 +9,7 @@ import pytest
 
 from ml_assets.assets.training_set.encoded_set import shards_in_words
 from ml_assets.assets.training_set.encoding import decode_rows, encode_rows
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.assets.training_set.shards import (
     NOTHING_KNOWN,
     Known,
@@ -19,7 +20,6 @@ from ml_assets.assets.training_set.shards import (
     write_labelled,
     write_scoring_set,
 )
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import SpecError, StorageError, WindowError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec

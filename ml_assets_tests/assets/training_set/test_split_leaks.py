@@ -11,8 +11,8 @@ import pytest
 
 from ml_assets.assets.feature_set.leak_check_results import refusal
 from ml_assets.assets.training_set import label_leaks, row_hashes, shards, split_leaks
+from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.assets.training_set.shards import load_schema
-from ml_assets.assets.training_set.split_rows import Part, SplitRows
 from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.assets.training_set.shards import load_schema, read_rows, read_tokens
 from ml_assets.assets.training_set.split_leaks import find_foreign_fit
-from ml_assets.assets.training_set.split_rows import SplitRows
 from ml_assets.assets.training_set.tokens import fit_tokens, texts_of, token_arrays
 from ml_assets.errors import SpecError
 from ml_assets.spec.features import FeaturesSpec

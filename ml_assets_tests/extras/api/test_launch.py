@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
-from ml_assets.records.loading import find_release
+from ml_assets.records.load_release import find_release
 from ml_assets.spec.base import canonical_json
 from ml_assets.store.objects import describe
 from ml_assets.store.open import shared_snapshots

@@ -13,7 +13,7 @@ from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.extras.demo.sandbox import InjectionResult, Ran, Sandbox, refused_by
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
-from ml_assets.records.loading import unusable
+from ml_assets.records.load_release import unusable
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import load_spec, pipeline_folders
 from ml_assets.store.pipeline_context import open_pipeline

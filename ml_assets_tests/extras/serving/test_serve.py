@@ -148,7 +148,7 @@ def model_of(server: Serving) -> psutil.Process:
     (model,) = [
         child
         for child in psutil.Process(server.process.pid).children()
-        if "ml_assets.training.warm" in " ".join(child.cmdline())
+        if "ml_assets.training.warm_model" in " ".join(child.cmdline())
     ]
     return model
 
@@ -237,7 +237,7 @@ def test_bodies_that_arrive_slowly_are_bounded_together(irises: Serving) -> None
 OTHERWISE = """
 import sys
 
-if "ml_assets.training.warm" in sys.orig_argv:
+if "ml_assets.training.warm_model" in sys.orig_argv:
     import ml_assets.training.score as score
 
     load = score.load_predictor

@@ -23,7 +23,7 @@ from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.training_program import World
 from ml_assets.spec.training_program.identity import Program, program_here
 from ml_assets.spec.training_program.pod import TerminationMessage, attempt_of, termination_name
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
 from ml_assets_tests.servers.kubernetes.sample_jobs import until

@@ -13,7 +13,7 @@ from ml_assets.records.ledger.certificate import (
     seal,
 )
 from ml_assets.records.ledger.chain import append, path_of, read, record_decision
-from ml_assets.records.loading import certificate_of
+from ml_assets.records.load_release import certificate_of
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import PAYLOAD_TYPE, Provenance
 from ml_assets.spec.records import InputVersion, LedgerEntry

@@ -16,7 +16,7 @@ from ml_assets.launch.events import session_events
 from ml_assets.records.tracking.curves import LiveCurves
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
-from ml_assets.spec.training_story import TrainingStory
+from ml_assets.spec.training_progress import TrainingStory
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.mlflow_process import MlflowProcess
 from ml_assets_tests.worlds.world import World

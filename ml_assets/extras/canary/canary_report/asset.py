@@ -11,7 +11,7 @@ from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT, compar
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.loading import load_release
+from ml_assets.records.load_release import load_release
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import InputVersion

@@ -21,7 +21,7 @@ from ml_assets.extras.canary.canary_report.evidence import (
 from ml_assets.graph.inputs import require_record
 from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read, record_decision
-from ml_assets.records.loading import provenance_in_force
+from ml_assets.records.load_release import provenance_in_force
 from ml_assets.records.recalls import recalled_champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.records import (

@@ -14,7 +14,7 @@ from ml_assets.extras.canary.canary_report.rows import CanaryRows, Waiting, cana
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
-from ml_assets.records.loading import open_files
+from ml_assets.records.load_release import open_files
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec

@@ -5,7 +5,7 @@ import dagster as dg
 from ml_assets.adapters.declare_asset import asset_key, stage_asset
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.released_model.asset import project
-from ml_assets.assets.released_model.own_sources import require_made_here
+from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.assets.released_model.page import show_release
 from ml_assets.assets.released_model.promote import Refused, promote
 from ml_assets.errors import EvidenceError
@@ -17,7 +17,7 @@ from ml_assets.extras.canary.canary_report.evidence import (
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, stage_line
-from ml_assets.records.loading import open_files
+from ml_assets.records.load_release import open_files
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline, PipelineState

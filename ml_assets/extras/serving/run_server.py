@@ -12,7 +12,7 @@ import uvicorn
 
 from ml_assets.extras.serving.app import Server
 from ml_assets.extras.serving.batching import Limits
-from ml_assets.extras.serving.following import CanaryNotServing, Following
+from ml_assets.extras.serving.follow_ledger import CanaryNotServing, Following
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.traffic import Traffic
 from ml_assets.store.pipeline_context import Pipeline

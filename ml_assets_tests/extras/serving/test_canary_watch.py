@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ml_assets.extras.serving.watch import CanaryWatch, RecentAnswers, gap, surely
+from ml_assets.extras.serving.canary_watch import CanaryWatch, RecentAnswers, gap, surely
 from ml_assets.spec.rollout import AbortSpec
 
 

@@ -15,8 +15,8 @@ from polars.io.plugins import register_io_source
 
 from ml_assets.assets.feature_set.portable import ENGINE, portable_of
 from ml_assets.errors import SpecError
-from ml_assets.extras.out_of_core.database import GROUP, Database
-from ml_assets.extras.out_of_core.history import DuckDBHistory
+from ml_assets.extras.duckdb_engine.database import GROUP, Database
+from ml_assets.extras.duckdb_engine.history import DuckDBHistory
 from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
 from ml_assets.spec.window import Window

@@ -12,7 +12,7 @@ import narwhals as nw
 
 from ml_assets.assets.feature_set.history import Lag, Trailing
 from ml_assets.assets.feature_set.portable import Frame
-from ml_assets.extras.out_of_core.database import Database, listed, quoted
+from ml_assets.extras.duckdb_engine.database import Database, listed, quoted
 
 _ROW, _AT, _KNOWN, _SUM, _COUNT = "__row", "__at", "__known", "__sum", "__count"
 _TOGETHER = 4

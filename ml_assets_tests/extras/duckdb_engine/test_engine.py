@@ -12,7 +12,7 @@ import pytest
 
 import ml_assets.pipelines
 from ml_assets.assets.feature_set.decode import on_engine
-from ml_assets.assets.feature_set.function import build_features, load_function
+from ml_assets.assets.feature_set.feature_function import build_features, load_function
 from ml_assets.assets.feature_set.history import add_history, lag, latest, trailing, trailing_mean
 from ml_assets.assets.feature_set.portable import Frame, portable
 from ml_assets.assets.raw_snapshot.readers.read import read_source

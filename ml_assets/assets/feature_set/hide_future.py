@@ -7,13 +7,13 @@ from datetime import datetime
 import polars as pl
 
 from ml_assets.adapters.check_outcome import CheckOutcome
-from ml_assets.assets.feature_set.function import (
+from ml_assets.assets.feature_set.feature_function import (
     FeatureFunction,
     build_features,
     load_function,
     writes_a_file,
 )
-from ml_assets.assets.feature_set.future import (
+from ml_assets.assets.feature_set.future_check import (
     Hidden,
     cannot_be_made,
     compare,

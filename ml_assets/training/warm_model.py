@@ -1,4 +1,4 @@
-"""python -m ml_assets.training.warm --model FOLDER --digest SHA256: a model that stays loaded.
+"""A model that stays loaded: python -m ml_assets.training.warm_model --model FOLDER --digest SHA256.
 
 It predicts the questions on standard input until that ends, or until its parent does; see
 ``spec.training_program.warm`` for the frames. Nothing else is written to standard output.
@@ -15,7 +15,7 @@ import numpy as np
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.training_program import ModelManifest, Ref
 from ml_assets.spec.training_program.exit_codes import EXIT_BAD_DATA, EXIT_DONE
-from ml_assets.spec.training_program.warm import ANSWER, QUESTION
+from ml_assets.spec.training_program.warm_protocol import ANSWER, QUESTION
 from ml_assets.training.model_folder import open_model
 from ml_assets.training.orphans import end_with_parent
 from ml_assets.training.rows.arrays import Predict, Rows
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 def main() -> int:
     """Load the model, say so, and answer until nothing more is asked."""
-    parser = argparse.ArgumentParser(prog="python -m ml_assets.training.warm", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m ml_assets.training.warm_model", description=__doc__
+    )
     parser.add_argument("--model", required=True, type=Path, help="the folder of the model")
     parser.add_argument("--digest", required=True, help="of its model.json")
     parser.add_argument("--threads", required=True, type=int, help="that it computes with")

@@ -16,8 +16,8 @@ from ml_assets.assets.released_model.rollback import abort
 from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.metrics import Metrics
-from ml_assets.extras.serving.served import ServedModel
-from ml_assets.records.loading import LoadedRelease, find_release, load_release
+from ml_assets.extras.serving.served_release import ServedModel
+from ml_assets.records.load_release import LoadedRelease, find_release, load_release
 from ml_assets.store.pipeline_context import Pipeline
 
 _LONGEST_SECONDS = 60.0

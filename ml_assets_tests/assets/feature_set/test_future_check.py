@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from ml_assets.assets.feature_set.future import (
+from ml_assets.assets.feature_set.future_check import (
     Hidden,
     cannot_be_made,
     compare,

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.evaluation_report.suspects import KEPT, Scores, has_suspects, suspects
+from ml_assets.assets.evaluation_report.suspect_labels import KEPT, Scores, has_suspects, suspects
 from ml_assets.spec.pipeline import PipelineSpec
 
 Make = Callable[..., PipelineSpec]

@@ -3,8 +3,8 @@
 import pytest
 
 from ml_assets.errors import DoesNotFit
-from ml_assets.spec.footprint import Room, footprint, parameters_on, require_fits
 from ml_assets.spec.gpt import Gpt, parameter_count
+from ml_assets.spec.memory_estimate import Room, footprint, parameters_on, require_fits
 from ml_assets.spec.parallel import Parallel
 from ml_assets.spec.training import Mlp, Module, TabM, TrainingSpec
 from ml_assets.spec.training_program import (

@@ -11,4 +11,4 @@ import struct
 QUESTION = struct.Struct("<I")
 ANSWER = struct.Struct("<?I")
 """Failed or not; bytes that follow."""
-MODULE = "ml_assets.training.warm"
+MODULE = "ml_assets.training.warm_model"

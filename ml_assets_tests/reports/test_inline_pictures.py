@@ -6,7 +6,7 @@ from math import nan
 from xml.etree import ElementTree
 
 from ml_assets.reports.drawing import Bar, Series
-from ml_assets.reports.glance import INLINE, glance_at_bars, glance_at_lines
+from ml_assets.reports.inline_pictures import INLINE, glance_at_bars, glance_at_lines
 
 
 def svg_of(markdown: str) -> ElementTree.Element:

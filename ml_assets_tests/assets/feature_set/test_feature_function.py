@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ml_assets.assets.feature_set.function import check_features, load_function
+from ml_assets.assets.feature_set.feature_function import check_features, load_function
 from ml_assets.errors import SpecError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec

@@ -24,12 +24,12 @@ from ml_assets.extras.serving.batching import Batcher, Limits, Predictions
 from ml_assets.extras.serving.encoding import Columns, Encoded, Encoder
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.launch.local.process import environment
-from ml_assets.records.loading import LoadedModel, LoadedRelease
+from ml_assets.records.load_release import LoadedModel, LoadedRelease
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.training import outputs_of
-from ml_assets.spec.training_program.warm import ANSWER, MODULE, QUESTION
-from ml_assets.store.networks import certified_network
+from ml_assets.spec.training_program.warm_protocol import ANSWER, MODULE, QUESTION
+from ml_assets.store.kept_code import certified_network
 from ml_assets.store.pipeline_context import Pipeline
 
 _ATTEMPTS = 3
