@@ -1,7 +1,7 @@
-"""A model that stays loaded: python -m ml_assets.training.warm_model --model FOLDER --digest SHA256.
+"""python -m ml_assets.training.warm_model --model FOLDER --digest SHA256: a model kept loaded.
 
 It predicts the questions on standard input until that ends, or until its parent does; see
-``spec.training_program.warm`` for the frames. Nothing else is written to standard output.
+``spec.training_program.warm_protocol`` for the frames. Nothing else is written to standard output.
 """
 
 import argparse
