@@ -1,6 +1,6 @@
 """Measures a training: where the time of its steps goes, its speed, its memory.
 
-This loads no torch: boosted trees use it too. ``meter`` adds up the measurements of all ranks.
+This loads no torch: boosted trees use it too. ``step_meter`` adds up the measurements of all ranks.
 """
 
 import ctypes
