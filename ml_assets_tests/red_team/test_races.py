@@ -3,6 +3,7 @@
 One story comes of it, and nothing that was recalled is released after it.
 """
 
+import gc
 import random
 import re
 import shutil
@@ -43,6 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     irises.write_flowers(found.sources, "versicolor")
     found.cli("run", "irises", "--through", "evaluation_report")
     (found.root / "third").write_text(raw(found))
+    gc.collect()  # the stores of this process close their files now, not while they are copied
     shutil.copytree(found.root / "state", found.root / "before")
     return found
 

@@ -126,6 +126,6 @@ def test_a_rollback_overtaken_by_a_release_moves_nothing_and_names_what_came_fir
     released(store, C, champion=B)
     moved = ask(store, way=way)
     assert isinstance(moved, Refused)
-    assert "away from bbbbbbbbbbbb" in moved.reasons[0]
+    assert "to replace bbbbbbbbbbbb in production" in moved.reasons[0]
     assert "cccccccccccc, by line 6 of me" in moved.reasons[0]
     assert champion(read(store, PIPELINE)) == C
