@@ -29,8 +29,8 @@ demo: $(VENV)/.installed ## train, evaluate, gate and release a model from real 
 ui: $(VENV)/.installed ## open the asset graph in the browser
 	@$(BIN)/ml-assets ui $(ARGS)
 
-test: $(VENV)/.installed-test ## run the tests, two files at a time
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ARGS)
+test: $(VENV)/.installed-test ## run the tests, three files at a time: many wait
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile $(ARGS)
 
 test-servers: $(VENV)/.installed-test ## run the tests of the tests' own servers: Kubernetes' API, lakeFS
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m servers $(ARGS) ml_assets_tests/servers
