@@ -46,6 +46,7 @@ _DRAWS = (
     "reports/picture.py",
     "reports/row_charts.py",
 )
+_TEXT_IMPORT = re.compile(r"^ *from (ml_assets(?:_tests)?[\w.]*) import ([\w, ]+?) *$", re.M)
 _LETS_DRAWINGS_IN = "reports/page.py"
 _TAG = re.compile(
     r"</?(a|b|body|br|code|dd|details|div|dl|dt|em|footer|h[1-6]|head|html|i|img|li|link|main|meta|ol"
@@ -417,6 +418,14 @@ def models_within(model: type[BaseModel]) -> set[type[BaseModel]]:
         else:
             waiting += get_args(here)
     return found
+
+
+def text_imports(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """What the texts of a module import from us, were they run: module, and names."""
+    for node in ast.walk(ast.parse(_text(file))):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for module, names in _TEXT_IMPORT.findall(node.value):
+                yield module, [name.split(" as ")[0].strip() for name in names.split(",")]
 
 
 def workplace_paths(files: list[Path]) -> list[str]:

@@ -1,5 +1,6 @@
 """The architecture is executable: layers, what is loaded, budgets, what each file must keep."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -384,6 +385,37 @@ def test_the_workspace_names_the_composition_root() -> None:
     module = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["dg"]["project"]
     assert entry["python_module"]["module_name"] == module["code_location_target_module"]
     assert importlib.util.find_spec(entry["python_module"]["module_name"])
+
+
+def test_what_a_program_in_a_text_imports_is_there() -> None:
+    """Programs of the long tests stand in texts, where neither a rename nor pyright finds them."""
+    plants = ("test_architecture.py", "test_docs.py")
+    files = [one for one in committed() if one.suffix == ".py" and one.name not in plants]
+    lost = [
+        f"{file.name}: {module} has no {name}"
+        for file in files
+        for module, names in guards.text_imports(file)
+        for name in names
+        if not _is_there(module, name)
+    ]
+    assert lost == []
+
+
+def test_an_import_of_a_text_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text('PROGRAM = """\nfrom ml_assets.spec.load import load_spec, lode_spec\n"""\n')
+    assert list(guards.text_imports(file)) == [("ml_assets.spec.load", ["load_spec", "lode_spec"])]
+    assert _is_there("ml_assets.spec.load", "load_spec")
+    assert not _is_there("ml_assets.spec.load", "lode_spec")
+    assert not _is_there("ml_assets.spec.lode", "load_spec")
+
+
+def _is_there(module: str, name: str) -> bool:
+    try:
+        has = hasattr(importlib.import_module(module), name)
+        return has or importlib.util.find_spec(f"{module}.{name}") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 # --- what is committed ----------------------------------------------------------------------------

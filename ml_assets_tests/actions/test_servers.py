@@ -13,7 +13,7 @@ import pytest
 PROGRAM = """
 import sys
 from pathlib import Path
-from ml_assets.actions.servers import Program, Programs, stoppable
+from ml_assets.actions.servers import ServerProgram, Programs, stoppable
 
 folder, seconds = Path(sys.argv[1]), sys.argv[2]
 script = '''
@@ -25,7 +25,7 @@ sys.exit(5)
 '''
 def program(name, seconds):
     command = (sys.executable, "-c", script, str(folder / name), seconds)
-    return Program(name, command, log=folder / "log" if name == "other" else None)
+    return ServerProgram(name, command, log=folder / "log" if name == "other" else None)
 
 code = 0
 with stoppable(), Programs(lambda line: print(line, file=sys.stderr, flush=True)) as programs:
@@ -66,7 +66,7 @@ def alive(process: int) -> bool:
 
 INTERRUPTED = """
 import os, signal, sys
-from ml_assets.actions.servers import Program, Programs, stoppable
+from ml_assets.actions.servers import ServerProgram, Programs, stoppable
 
 class Dropped:
     def __del__(self):
@@ -83,7 +83,7 @@ def drop():
 
 with stoppable(), Programs(print) as programs:
     {how}()
-    programs.start(Program("late", (sys.executable, "-c", "import time; time.sleep(60)")))
+    programs.start(ServerProgram("late", (sys.executable, "-c", "import time; time.sleep(60)")))
     print("started")
     programs.wait()
 """

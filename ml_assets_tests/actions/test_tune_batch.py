@@ -137,7 +137,7 @@ def test_types_of_gpus_are_shown_with_what_the_program_counted(prepared: World):
     assert h100["cost"] == pytest.approx(2.5 * h100["hours"])
     told = prepared.cli(*asked)
     assert "operations a row" in told and "hours at 30%" in told
-    assert "there are T4, L4," in prepared.cli(*asked[:-1], "H1=2", code=2)
+    assert "known are T4, L4," in prepared.cli(*asked[:-1], "H1=2", code=2)
 
 
 def test_out_of_memory_is_a_cell_that_says_so(prepared: World, tmp_path: Path):
