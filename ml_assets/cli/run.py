@@ -58,7 +58,7 @@ _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkp
 )
 @click.option("--hypothesis", metavar="TEXT", help="What you expect of the run, and why.")
 @click.option("--goal", metavar="TEXT", help="The result that would be a success.")
-@click.option("--dry-run", is_flag=True, help="Say what would be made, and why. Make nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be made, and why. Make no asset.")
 @options.verbose
 def run(
     pipeline: str,
@@ -83,7 +83,10 @@ def run(
       ml-assets run flight_delays --dry-run
     """
     if dry_run and search:
-        raise click.UsageError("--dry-run does not know what a search would find: leave one out.")
+        raise click.UsageError(
+            "--dry-run and --search do not go together: nobody knows what a search will find."
+            " Leave --search out to see what is due before it."
+        )
     from ml_assets.actions.run.run import Request
     from ml_assets.records.experiments import Words
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from ml_assets.actions.run.run import Request
+from ml_assets.actions.run.run import FreshTraining, Request
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.training_set.window import require_as_of
 from ml_assets.automation.planner.candidate_runs import DRIFT, before_the_model
@@ -10,18 +10,18 @@ from ml_assets.automation.planner.graph_nodes import plan_data, records_by_addre
 from ml_assets.automation.planner.landed import landed
 from ml_assets.automation.planner.plan import MAKE, Plan
 from ml_assets.automation.planner.selection import model_run
-from ml_assets.spec.stages import DRIFT_STAGE, STAGES
+from ml_assets.spec.stages import DRIFT_STAGE, MODEL_STAGES, STAGES
 from ml_assets.store.pipeline_context import Pipeline
 
-_LATER = "then  the stages of the model"
-_ANY_SALT = "asked for"
+_THEN = "then"
 
 
 def due_now(pipeline: Pipeline, request: Request) -> list[str]:
     """Return what a run would make now and what it waits for, a line each, with why.
 
     Sources are looked at as a run does it: files are listed, tables of databases are read. While
-    data is due nobody can tell whether the model is, which hangs on what the data will be.
+    data is due, the model is looked at with the rows of now: what is due then is due anyway, and
+    the rest where its rows change.
 
     Raises:
         MlAssetsError: a run would end with it at once.
@@ -34,8 +34,19 @@ def due_now(pipeline: Pipeline, request: Request) -> list[str]:
         return [*waiting, *data]
     if not data:
         return [*waiting, *_model_due(pipeline, request, wanted)]
-    unless = "" if request.fresh or request.epochs else ", if their rows changed"
-    return [*waiting, *data, f"{_LATER}{unless}"]
+    return [*waiting, *data, *_model_later(pipeline, request, wanted)]
+
+
+def _model_later(pipeline: Pipeline, request: Request, wanted: Collection[str]) -> list[str]:
+    """What of the model is made after the data that is due."""
+    model = [stage for stage in MODEL_STAGES if stage in wanted]
+    records = records_by_address(pipeline.store, pipeline.name)
+    if not any(address.stage == model[0] for address in records):
+        return [f"{_THEN}  {', '.join(model)}: never made"]
+    anyway = [line.replace(MAKE, _THEN, 1) for line in _model_due(pipeline, request, wanted)]
+    named = [stage for stage in model if not any(f"/{stage}:" in line for line in anyway)]
+    rest = [f"{_THEN}  {', '.join(named)}: where their rows change"] if named else []
+    return [*rest, *anyway]
 
 
 def _data_due(pipeline: Pipeline, wanted: Collection[str]) -> tuple[list[str], list[str]]:
@@ -54,7 +65,11 @@ def _model_due(pipeline: Pipeline, request: Request, wanted: Collection[str]) ->
         for place, step in (before_the_model(pipeline) if request.through is None else ())
         if not isinstance(step, str)
     ]
-    fresh = _ANY_SALT if request.fresh and "trained_model" in wanted else None
+    fresh = None
+    if "trained_model" in wanted:
+        waits = FreshTraining(pipeline.settings.home, pipeline.name)
+        fresh, said = waits.expected(request.fresh, request.as_of, request.epochs)
+        lines += [f"note  {said}"] if said else []
     due = model_run(
         pipeline, as_of=request.as_of, fresh=fresh, epochs=request.epochs, stages=tuple(wanted)
     )

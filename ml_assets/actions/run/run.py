@@ -69,6 +69,10 @@ class FreshRequest(Frozen):
         return f"ml-assets run {pipeline} --fresh{''.join(more)}"
 
 
+NEW_SALT = "new"
+"""Stands for the salt of a training that would be begun."""
+
+
 class FreshTraining:
     """A request for a fresh training, kept until its model is made, or it is dropped."""
 
@@ -85,18 +89,28 @@ class FreshTraining:
         Args:
             fresh: True: as ``--fresh`` asks; False: as ``--no-fresh`` drops it; None: go on.
         """
-        kept = self._kept()
+        salt, said = self.expected(fresh, as_of, epochs)
         if fresh is False:
             self._file.unlink(missing_ok=True)
+        if salt == NEW_SALT:
+            asked = FreshRequest(salt=uuid4().hex, as_of=as_of, epochs=epochs)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(self._file, canonical_json(asked))
+            return asked.salt, ""
+        return salt, said
+
+    def expected(
+        self, fresh: bool | None, as_of: str | None, epochs: int | None
+    ) -> tuple[str | None, str]:
+        """What ``salt`` would return; nothing is written, and a new one is ``NEW_SALT``."""
+        kept = self._kept()
+        if fresh is False:
             return None, "the fresh training that was interrupted is dropped" if kept else ""
         if kept is not None and (kept.as_of, kept.epochs) == (as_of, epochs):
             drop = f"ml-assets run {self._pipeline} --no-fresh drops it"
             return kept.salt, f"the fresh training that was interrupted continues ({drop})"
         if fresh:
-            asked = FreshRequest(salt=uuid4().hex, as_of=as_of, epochs=epochs)
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._file, canonical_json(asked))
-            return asked.salt, ""
+            return NEW_SALT, ""
         if kept is not None:
             again = kept.command(self._pipeline)
             return None, f"a fresh training was interrupted, and waits: {again} continues it"

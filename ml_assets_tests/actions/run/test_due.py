@@ -1,11 +1,12 @@
 """What `ml-assets run --dry-run` says: what a run would make, and why. It makes nothing."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from ml_assets.actions.run.due import due_now
-from ml_assets.actions.run.run import Request
+from ml_assets.actions.run.run import FreshTraining, Request
 from ml_assets.cli.main import main
 from ml_assets.errors import SourceError
 from ml_assets.spec.stages import MODEL_STAGES
@@ -29,8 +30,10 @@ def test_before_the_first_run_everything_is_due_and_nothing_is_made(tmp_path: Pa
         "make  irises/raw_snapshot/raw_flowers: never made",
         "make  irises/validated_table/flowers: never made",
         "make  irises/feature_set: never made",
-        "then  the stages of the model, if their rows changed",
+        f"then  {', '.join(MODEL_STAGES)}: never made",
     ]
+    through = world.cli("run", "irises", "--dry-run", "--through", "trained_model").splitlines()
+    assert through[-1] == "then  training_set, checkpoints, trained_model: never made"
     assert "nothing is made yet" in world.cli("status", "irises")
     assert "made     raw_snapshot" in world.cli("run", "irises", "--through", "raw_snapshot")
 
@@ -51,12 +54,52 @@ def test_the_next_run_makes_what_is_told(tmp_path: Path) -> None:
 def test_other_rows_are_due_and_the_model_may_follow(released: World, tmp_path: Path) -> None:
     other = elsewhere(released, tmp_path)
     irises.write_flowers(other.sources, "virginica")
-    assert due_now(open_pipeline("irises", other.settings), NOW) == [
+    due = due_now(open_pipeline("irises", other.settings), NOW)
+    assert due[:4] == [
         "make  irises/raw_snapshot/raw_flowers: an input changed",
         "make  irises/validated_table/flowers: an input is due",
         "make  irises/feature_set: an input is due",
-        "then  the stages of the model, if their rows changed",
+        "then  training_set, checkpoints, trained_model: where their rows change",
     ]
+    assert "then  gates: the report is due" in due  # by a spec that was changed and put back
+
+
+def test_what_the_spec_asks_of_the_model_is_due_whatever_the_rows_will_be(
+    released: World, tmp_path: Path
+) -> None:
+    other = elsewhere(released, tmp_path)
+    irises.write_flowers(other.sources, "virginica")
+    asked = Request("irises", epochs=3, through="trained_model")
+    model = due_now(open_pipeline("irises", other.settings), asked)[3:]
+    assert model[0] == "then  training_set: where their rows change"
+    assert [line.split(":")[0] for line in model[1:3]] == [
+        "then  irises/checkpoints",
+        "then  irises/trained_model",
+    ]
+
+
+def test_a_fresh_training_that_was_interrupted_is_told_and_stays(
+    released: World, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(released.settings.home, home)
+    own = World(
+        tmp_path,
+        {
+            "ML_ASSETS_HOME": str(home),
+            "ML_ASSETS_PIPELINES": str(released.pipelines),
+            "ML_ASSETS_SOURCES": str(released.sources),
+        },
+    )
+    FreshTraining(home, "irises").salt(True, None, None)
+    pipeline = open_pipeline("irises", own.settings)
+    due = due_now(pipeline, NOW)
+    assert due[0].startswith("note  the fresh training that was interrupted continues")
+    assert "make  irises/checkpoints: asked for again" in due
+    dropped = due_now(pipeline, Request("irises", fresh=False))
+    assert dropped[0] == "note  the fresh training that was interrupted is dropped"
+    assert not any("/checkpoints" in line for line in dropped)
+    assert due_now(pipeline, NOW) == due
 
 
 def test_a_fresh_training_is_due_whatever_is_there(released: World) -> None:
@@ -74,4 +117,4 @@ def test_what_would_end_a_run_ends_this(
     with pytest.raises(SourceError, match="ML_ASSETS_SOURCES"):
         due_now(open_pipeline("irises", other.settings), NOW)
     assert main(["run", "irises", "--dry-run", "--search"]) == 2
-    assert "leave one out" in capsys.readouterr().err
+    assert "Leave --search out" in capsys.readouterr().err
