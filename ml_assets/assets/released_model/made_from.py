@@ -141,7 +141,7 @@ def records_behind(store: SnapshotStore, origin: CommitId, pipeline: str) -> Seq
         node = version.key, version.partition, version.version
         if version.commit is None or node in seen:
             continue
-        seen[node] = _version(store, now, version.commit, version)
+        seen[node] = _version(store, (now, origin, version.commit), version)
         todo.extend(derived_from(seen[node]))
     return [*seen.values()]
 
@@ -159,11 +159,14 @@ def _as_it_is(store: SnapshotStore, now: CommitId, record: StageRecord) -> Stage
 
 
 def _version(
-    store: SnapshotStore, now: CommitId, then: CommitId, version: InputVersion
+    store: SnapshotStore, commits: Sequence[CommitId], version: InputVersion
 ) -> StageRecord:
-    """As it is now, where that has the same content, else as it was."""
+    """As the first of some commits has it that has the same content.
+
+    The commit that it was read at comes last: ``gc`` keeps it only where no later one has it.
+    """
     address = Address.of(version.key, version.partition)
-    for commit in (now, then):
+    for commit in commits:
         record = read_record(store, commit, address)
         if record is not None and record.data_version == version.version:
             return record

@@ -20,6 +20,8 @@ from ml_assets.store.snapshots import MAIN
 
 _PLANT = '''
 
+import polars as pl
+
 _honest = build
 
 
