@@ -1,5 +1,6 @@
 """The default pipeline on real flights: what happens after a decision does not touch its row."""
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import ml_assets.pipelines
 from ml_assets.assets.feature_set.feature_function import check_features, load_function
 from ml_assets.assets.raw_snapshot.readers.read import read_source
 from ml_assets.component import build_pipeline
+from ml_assets.extras.demo.faults import LEAKING
 from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
@@ -99,3 +101,11 @@ def test_nothing_known_at_or_after_a_decision_touches_its_row(spec, world) -> No
     assert len(decided) > 1000
     assert decided.equals(now.filter(before).select(features))
     assert not was.filter(~before).select(features).equals(now.filter(~before).select(features))
+
+
+def test_the_leak_that_the_demo_plants_can_be_loaded(tmp_path: Path) -> None:
+    """``ml-assets demo --plant leak`` adds it to the features; what it catches is a long test."""
+    folder = shutil.copytree(FOLDER, tmp_path / "leaking")
+    file = folder / "features.py"
+    file.write_text(file.read_text() + LEAKING)
+    assert "PLANTED" in (load_function(folder, "features.py:build", "leaking").__doc__ or "")

@@ -18,7 +18,7 @@ from ml_assets.spec.training_program import ModelManifest
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.snapshots import MAIN
 
-_PLANT = '''
+LEAKING = '''
 
 import polars as pl
 
@@ -41,7 +41,7 @@ def plant_leak(sandbox: Sandbox) -> InjectionResult:
     """
     sandbox.prepare(_with_the_feature)
     function = sandbox.declared / "features.py"
-    function.write_text(function.read_text() + _PLANT)
+    function.write_text(function.read_text() + LEAKING)
     ran = sandbox.command("run", sandbox.pipeline)
     said = next((line for line in ran.lines if "'own_delay' of" in line), "").strip()
     store, features = sandbox.place().store, Address(sandbox.pipeline, "feature_set")
