@@ -40,13 +40,17 @@ def due_now(pipeline: Pipeline, request: Request) -> list[str]:
 def _model_later(pipeline: Pipeline, request: Request, wanted: Collection[str]) -> list[str]:
     """What of the model is made after the data that is due."""
     model = [stage for stage in MODEL_STAGES if stage in wanted]
-    records = records_by_address(pipeline.store, pipeline.name)
-    if not any(address.stage == model[0] for address in records):
+    state = pipeline.now()
+    if state.record(state.address(model[0])) is None:
         return [f"{_THEN}  {', '.join(model)}: never made"]
-    anyway = [line.replace(MAKE, _THEN, 1) for line in _model_due(pipeline, request, wanted)]
+    anyway = [_later(line) for line in _model_due(pipeline, request, wanted)]
     named = [stage for stage in model if not any(f"/{stage}:" in line for line in anyway)]
     rest = [f"{_THEN}  {', '.join(named)}: where their rows change"] if named else []
     return [*rest, *anyway]
+
+
+def _later(line: str) -> str:
+    return f"{_THEN}{line.removeprefix(MAKE)}" if line.startswith(MAKE) else line
 
 
 def _data_due(pipeline: Pipeline, wanted: Collection[str]) -> tuple[list[str], list[str]]:

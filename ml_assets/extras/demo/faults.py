@@ -31,6 +31,7 @@ def build(tables: Mapping[str, pl.LazyFrame], window: Window) -> pl.LazyFrame:
     leak = tables["arrivals"].select(*FLIGHT, delay)
     return _honest(tables, window).join(leak, on=FLIGHT, how="left", maintain_order="left")
 '''
+"""Goes to the end of the features' file, where its ``build`` replaces the honest one."""
 
 
 def plant_leak(sandbox: Sandbox) -> InjectionResult:
