@@ -90,14 +90,26 @@ def load_spec(folder: Path) -> PipelineSpec:
     """Read and check ``folder/defs.yaml``.
 
     Raises:
-        SpecError: the file is missing, is not YAML, or has wrong fields (all of them are listed).
+        SpecError: the file is missing, is not YAML, has wrong fields (all of them are listed), or
+            names another pipeline than its folder.
     """
     spec, mistakes = check_spec(folder)
-    if spec is None:
+    mistakes = mistakes if spec is None else other_name(folder, spec)
+    if spec is None or mistakes:
         listed = "\n".join(str(mistake) for mistake in mistakes)
         number = counted(len(mistakes), "mistake")
         raise SpecError(f"{folder.name}: {number} in {folder / SPEC_FILE}:\n{listed}")
     return spec
+
+
+def other_name(folder: Path, spec: PipelineSpec) -> tuple[Mistake, ...]:
+    """The mistake of a spec that is not named as its folder is: two could share one state."""
+    if spec.name == folder.name:
+        return ()
+    file = folder / SPEC_FILE
+    rule = "the name of the pipeline is the name of its folder"
+    remedy = f"rename the folder, or write 'name: {folder.name}'"
+    return (Mistake(file, line_of(file, "name"), "name", repr(spec.name), rule, remedy),)
 
 
 def check_spec(folder: Path) -> tuple[PipelineSpec | None, tuple[Mistake, ...]]:

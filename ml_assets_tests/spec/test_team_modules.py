@@ -88,7 +88,7 @@ def test_what_a_sibling_misses_is_said_of_the_sibling(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as told:
         answer(tmp_path)
     said = str(told.value)
-    assert said.startswith(f"{tmp_path / 'helpers.py'}, line 2, and so {tmp_path / 'features.py'}")
+    assert said.startswith(f"{tmp_path / 'helpers.py'}, line 2, so {tmp_path / 'features.py'}")
     assert "cannot import name 'LIMIT' from 'constants'" in said
 
 

@@ -23,7 +23,7 @@ from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
 from ml_assets.spec.gates import FunctionBaseline
-from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of
+from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of, other_name
 from ml_assets.spec.memory_estimate import Room, machine_room, pod_room, require_fits
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
@@ -201,12 +201,7 @@ def _size(spec: PipelineSpec, settings: Settings) -> StateSize:
 
 
 def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
-    found: list[Mistake] = [*check_search(folder, spec)[1]]
-    if spec.name != folder.name:
-        rule = "the name of the pipeline is the name of its folder"
-        remedy = f"rename the folder, or write 'name: {folder.name}'"
-        file = folder / SPEC_FILE
-        found.append(Mistake(file, line_of(file, "name"), "name", repr(spec.name), rule, remedy))
+    found: list[Mistake] = [*check_search(folder, spec)[1], *other_name(folder, spec)]
     for name, source in spec.sources.items():
         if source.contract is None:
             continue
