@@ -36,7 +36,7 @@ def slow_share(self, step, rank, *more):
     time.sleep(0.05 * (rank == 1))
     return share(self, step, rank, *more)
 
-meter.LIVE_SECONDS = 0.0
+step_meter.LIVE_SECONDS = 0.0
 Batches.share = slow_share
 sys.exit(main())
 """
