@@ -422,7 +422,7 @@ def test_a_pod_that_is_lost_while_the_store_is_away_is_followed_by_another_attem
         return len(created(stage)) == 2
 
     def waited():
-        return [e for e in named(stage.events, "warning") if "is asked again" in e.message]
+        return [e for e in named(stage.events, "warning") if "asked again" in e.message]
 
     def hear(event):
         stage.events.append(event)
