@@ -16,10 +16,10 @@ from dagster._daemon.backfill import execute_backfill_iteration
 
 from ml_assets.adapters.declare_asset import GPU_POOL
 from ml_assets.component import build_pipeline
-from ml_assets.definitions import resources
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.load import load_spec
 from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import on_cluster, pipeline_of
 from ml_assets_tests.worlds.world import World as Folders
@@ -164,20 +164,13 @@ def test_on_a_laptop_everything_is_in_the_pool_of_its_pipeline(
     assert set().union(*pools(pipeline(False, gpus_per_node=2)).values()) == {"deliveries"}
 
 
-class OnCluster(World):
-    """A world whose code location has the cluster profile."""
-
-    @property
-    def defs(self) -> dg.Definitions:
-        built = build_pipeline(on_cluster(pipeline_of(self.folder)))
-        return dg.Definitions.merge(built, dg.Definitions(resources=resources()))
-
-
 def test_on_a_cluster_what_lands_is_taken_in_by_a_run_for_each_partition(
-    plant: Callable[[int, str], World],
+    plant: Callable[[int, str], World], bucket: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planted = plant(3, "{landing: {}}")
-    world = OnCluster(planted.root, planted.instance)
+    world = plant(3, "{landing: {}}")
+    monkeypatch.setenv("ML_ASSETS_LAUNCHER", "kubernetes")
+    monkeypatch.setenv("ML_ASSETS_OBJECTS", f"s3://{BUCKET}/objects")
+    monkeypatch.setenv("ML_ASSETS_TRAINING_IMAGE", f"a/b@sha256:{'0' * 64}")
     whole, *weeks = world.asks_for()
     ends = [f"dagster/asset_partition_range_{end}" for end in ("start", "end")]
     assert [[week.tags[end] for end in ends] for week in weeks] == [[key, key] for key in WEEKS]
