@@ -41,7 +41,7 @@ test-cluster: $(VENV)/.installed-test ## hold the cluster of KUBECONFIG to what 
 		ml_assets_tests/launch/kubernetes/test_api.py
 
 long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, a year, 200 days and runs, 100 storms
-	@$(BIN)/python -m pytest -q -m "daemon or plants or servers" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "daemon or plants or servers" $(ARGS)
 	@ML_ASSETS_TEST_YEAR=53 $(BIN)/python -m pytest -q -m daemon $(ARGS) \
 		ml_assets_tests/automation/test_year.py
 	@ML_ASSETS_TEST_RUN_EVERY=1 $(BIN)/python -m pytest -q $(ARGS) \

