@@ -19,8 +19,8 @@ import polars as pl
 
 from ml_assets.assets.feature_set.decode import feature_function
 from ml_assets.assets.feature_set.feature_function import build_features
+from ml_assets.assets.feature_set.labels import deciding
 from ml_assets.assets.feature_set.new_rows import Tables, keys_of
-from ml_assets.assets.feature_set.outcomes import deciding
 from ml_assets.errors import counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.partitions import PartitionWindow, windows
