@@ -19,8 +19,7 @@ from ml_assets.adapters.runs import (
     step_failures,
 )
 from ml_assets.adapters.step import Instance
-from ml_assets.automation.due_times import due_times
-from ml_assets.automation.schedules import cron_of
+from ml_assets.automation.schedules import cron_of, due_times
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.pipeline import PipelineSpec
 

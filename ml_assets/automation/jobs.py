@@ -1,13 +1,19 @@
-"""The jobs of a pipeline: the parts of the walk that a schedule, a sensor or a person starts."""
+"""The jobs of a pipeline: the parts of the walk that a schedule, a sensor or a person starts; and
+its rollback, a form in the UI, with author and reason.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from ml_assets.adapters.declare_asset import asset_key
+from ml_assets.adapters.resources import StoresResource
+from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
+from ml_assets.adapters.step import reported
 from ml_assets.automation.planner.steps import WalkStep, data_steps
 from ml_assets.spec.stages import CANARY_STAGES, DRIFT_STAGE, MODEL_STAGES, SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline
@@ -93,3 +99,57 @@ def _job(pipeline: Pipeline, part: str, keys: Sequence[dg.AssetKey], description
         description=description,
         tags=run_tags(pipeline, "by hand", {}),
     )
+
+
+class RollbackConfig(RunConfig):
+    """The author and the reason of a rollback; both are written into the ledger."""
+
+    author: str
+    reason: str
+    to: str | None = Field(
+        default=None,
+        description="The beginning of a model's digest; default: the model that was there before.",
+    )
+
+
+def rollback_job(declared: Pipeline) -> dg.JobDefinition:
+    """The rollback of a pipeline. It is in no pool: it does not wait for a training to end."""
+    name = f"{declared.name}__rollback"
+    about = (
+        f"Puts a model back in `{declared.spec.release.to}` that was there before: verified, tried,"
+        " switched and recorded. Give the author and the reason; see `ml-assets release history`."
+    )
+
+    @dg.op(
+        name=f"{declared.name}__roll_back",
+        description=about,
+        config_schema=RollbackConfig.form(),
+    )
+    @reported
+    def roll_back(context: dg.OpExecutionContext, stores: StoresResource) -> None:
+        from ml_assets.assets.released_model.page import rolled_back
+        from ml_assets.assets.released_model.rollback import RollbackRequest, return_to
+        from ml_assets.records.tracking.mlflow import Tracking
+
+        config = RollbackConfig.of(context)
+        pipeline = stores.open(declared)
+        asked = RollbackRequest(config.author, config.reason, config.to)
+        returned = return_to(
+            pipeline,
+            Tracking.of(pipeline.settings),
+            asked,
+            context.log.info,
+            run=context.run.run_id,
+        )
+        context.log_event(rolled_back(pipeline, returned, context.run.run_id))
+
+    @dg.job(
+        name=name,
+        description=about,
+        tags=run_tags(declared, "by hand", {}),
+        executor_def=dg.in_process_executor,
+    )
+    def rollback() -> None:
+        roll_back()
+
+    return rollback

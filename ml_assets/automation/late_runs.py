@@ -10,8 +10,7 @@ import dagster as dg
 
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
-from ml_assets.automation.due_times import due_times
-from ml_assets.automation.schedules import cron_of
+from ml_assets.automation.schedules import cron_of, due_times
 from ml_assets.spec.automation import AutomationSpec, duration_text
 from ml_assets.store.pipeline_context import Pipeline
 

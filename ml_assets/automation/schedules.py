@@ -1,6 +1,8 @@
-"""The refresh schedule: trains on the newest published window, when it is due."""
+"""The refresh schedule, which trains on the newest published window; and when a schedule is due."""
 
 from collections.abc import Callable
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
@@ -59,6 +61,23 @@ def timed_schedules(
 def cron_of(timed: Timed) -> str:
     """Return when it is due, in cron's five fields."""
     return cron_expression(timed.every, timed.at, timed.cron)
+
+
+def due_times(cron: str, timezone: str, since: datetime, until: datetime) -> list[datetime]:
+    """Return the times between two moments, both included, oldest first.
+
+    Dagster has no public iterator over a cron schedule, but windows that begin where one is due.
+    """
+    windows = dg.TimeWindowPartitionsDefinition(
+        start=since.astimezone(ZoneInfo(timezone)),
+        cron_schedule=cron,
+        timezone=timezone,
+        fmt="%Y-%m-%dT%H:%M:%S%z",
+        end_offset=1,  # the last window has begun, and not ended
+    )
+    keys = windows.get_partition_keys(current_time=until)
+    found = (datetime.fromisoformat(key) for key in keys)
+    return [time for time in found if since <= time <= until]
 
 
 def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:

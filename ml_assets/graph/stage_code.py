@@ -119,7 +119,6 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
         "ml_assets.automation.housekeeping.reach": _SAID,
         "ml_assets.automation.housekeeping.retention": _SAID,
         "ml_assets.automation.housekeeping.run_logs": _SAID,
-        "ml_assets.automation.due_times": _SAID,
         "ml_assets.errors": _SAID,
         "ml_assets.records.recent_runs": _SAID,
         "ml_assets.records.ledger": _KEPT,

@@ -6,7 +6,7 @@ from itertools import takewhile
 import pytest
 from dagster._utils.schedules import cron_string_iterator
 
-from ml_assets.automation.due_times import due_times
+from ml_assets.automation.schedules import due_times
 
 SPRING, AUTUMN = datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 10, 20, 5, 30, 17, tzinfo=UTC)
 

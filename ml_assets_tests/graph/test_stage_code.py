@@ -36,7 +36,7 @@ EDITS = [  # file, what its author changes, whose code that is
     ("assets/raw_snapshot/asset.py", "draft.table(reading.frame, ",
      "draft.table(reading.frame.head(1), ",
      {"raw_snapshot"}),
-    ("assets/raw_snapshot/readers/formats.py", "parse_csv(text,", "parse_csv(text[1:],",
+    ("assets/raw_snapshot/readers/files.py", "parse_csv(text,", "parse_csv(text[1:],",
      {"raw_snapshot"}),
     ("assets/validated_table/asset.py", "draft.table(found.clean,",
      "draft.table(found.clean.head(1),",

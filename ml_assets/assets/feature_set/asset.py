@@ -105,7 +105,7 @@ def publish_rows(
     encode: Callable[[Draft], Mapping[str, Any]],
 ) -> Made:
     """Publish the feature rows of a partition that no guard refused."""
-    from ml_assets.assets.feature_set.label_rates import class_shares, label_rate
+    from ml_assets.assets.feature_set.labels import class_shares, label_rate
     from ml_assets.graph.data_card import card_of, label_columns
 
     pipeline, spec, address = state.pipeline, state.spec, work.address

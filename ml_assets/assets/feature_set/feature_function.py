@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from ml_assets.assets.feature_set.outcomes import with_outcomes
+from ml_assets.assets.feature_set.labels import with_outcomes
 from ml_assets.errors import LeakError, SpecError, counted, quoted
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec

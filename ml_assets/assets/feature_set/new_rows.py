@@ -12,7 +12,7 @@ import polars as pl
 
 from ml_assets.assets.feature_set.decode import feature_function
 from ml_assets.assets.feature_set.feature_function import build_features, check_keys, load_function
-from ml_assets.assets.feature_set.outcomes import deciding
+from ml_assets.assets.feature_set.labels import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.kinds import COMPILED, about

@@ -64,7 +64,7 @@ class Reads:
 
     def window(self, partition: str | None) -> Window:
         """The span that the function makes rows for."""
-        from ml_assets.assets.feature_set.outcomes import deciding
+        from ml_assets.assets.feature_set.labels import deciding
 
         span = window_of(self.pipeline, partition)
         window = Window(partition, span.start if span else None, span.end if span else None)

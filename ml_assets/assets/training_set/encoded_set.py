@@ -1,4 +1,7 @@
-"""A training set before it is published: split, encoded, and examined for leaks."""
+"""A training set before it is published: split, encoded, and examined for leaks.
+
+Rows with unknown outcomes are not in it; they are counted and named.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +24,6 @@ from ml_assets.assets.training_set.shards import (
 )
 from ml_assets.assets.training_set.split import SplitPlan
 from ml_assets.assets.training_set.split_leaks import examine, find_foreign_fit
-from ml_assets.assets.training_set.unknown_outcomes import tell_unknown
 from ml_assets.assets.training_set.window import (
     embargo_of,
     embargo_rows,
@@ -36,6 +38,7 @@ from ml_assets.graph.data_card import card_of, split_labels
 from ml_assets.graph.publish import TABLE_FILE, Draft, Published, Work
 from ml_assets.reports.card import Card
 from ml_assets.settings import is_s3
+from ml_assets.spec.automation import duration_text
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.records import InputVersion
@@ -116,7 +119,7 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
     pipeline = state.pipeline
     window = resolve_window(state, as_of)
     inputs = window_inputs(state, window)
-    tell_unknown(log, state, window)
+    _tell_unknown(log, state, window)
     partial = partial_partitions(state, window)
     for said in partial:
         log.warning(said)
@@ -235,3 +238,41 @@ def examine_set(
     fitted = find_foreign_fit(schema, rows["train"], pipeline.spec.label)
     scratch = scratch_in(pipeline.scratch)
     return (*examine(rows, pipeline.spec, embargo_of(pipeline, window), scratch), fitted)
+
+
+def _tell_unknown(log: RunLog, state: PipelineState, window: SplitPlan | None) -> None:
+    """Say in the run's log of which rows nobody knows what came; of a time series as a warning."""
+    if said := _unknown_outcomes(state, window):
+        (log.warning if state.spec.label.ahead else log.info)(said)
+
+
+def _unknown_outcomes(state: PipelineState, window: SplitPlan | None) -> str:
+    """Return how many rows of the window have no label, the first of them, and why; empty: all have
+    one.
+
+    Args:
+        window: the partitions of each split; None: the table is read whole.
+    """
+    label, key = state.spec.label, list(state.spec.features.key)
+    address = Address(state.name, "feature_set")
+    keys = [key for keys in window.splits.values() for key in keys] if window else [None]
+    total, unknown, first = 0, 0, ""
+    for one in keys:
+        rows = state.scan(address.at(one)).select(*key, label.column).collect()
+        without = rows.filter(pl.col(label.column).is_null()).select(key)
+        if not unknown and len(without):
+            named = without.row(0, named=True).items()
+            first = ", ".join(f"{name} {value}" for name, value in named)
+        total, unknown = total + len(rows), unknown + len(without)
+    if not unknown:
+        return ""
+    later = duration_text(label.ahead) if label.ahead else ""
+    entity = [name for name in key if name != state.spec.features.decision_at]
+    same = f" of the same {', '.join(entity)}" if entity else ""
+    why = f": there is no {label.of}{same} {later} after them" if later else ""
+    if later and unknown > total / 2:
+        why += f". That is {unknown / total:.0%}: check features.key, sources and label.ahead"
+    return (
+        f"the outcome of {unknown:,} of {counted(total, 'row')} is not known{why}."
+        f" They are not trained on; the first: {quoted(first)}"
+    )

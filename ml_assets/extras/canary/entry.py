@@ -11,8 +11,7 @@ from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.planner.candidate_runs import CANARY, CandidateRun, candidate_up_to
 from ml_assets.extras.canary.canary_report.asset import canary_report
 from ml_assets.extras.canary.canary_report.checks import CHECK, canary
-from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT
-from ml_assets.extras.canary.canary_report.rows import Waiting, canary_rows
+from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT, Waiting, canary_rows
 from ml_assets.extras.canary.promoted_model.asset import promoted_model
 from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read

@@ -10,10 +10,10 @@ from typing import Any
 
 from ml_assets.assets.trained_model.cost.jobs import Job, jobs_of
 from ml_assets.assets.trained_model.cost.money import added, of_bytes, of_time
-from ml_assets.automation.due_times import due_times
 from ml_assets.automation.housekeeping.inventory import objects
 from ml_assets.automation.housekeeping.inventory_s3 import objects_on_s3
 from ml_assets.automation.housekeeping.retention import Thing
+from ml_assets.automation.schedules import due_times
 from ml_assets.errors import StoreAway
 from ml_assets.extras.cost.bill import NO_JOB, By, Line, Share, bill, group, shares, together, whole
 from ml_assets.extras.cost.estimate import TimeEstimate, estimate, estimated, planned_steps

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.feature_set.history import Lag, Trailing, add_history, lag, trailing
-from ml_assets.assets.feature_set.row_counting import Series, counted_rows, empty_rows
+from ml_assets.assets.feature_set.replay import Series, counted_rows, empty_rows
 from ml_assets.spec.features import FeaturesSpec
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

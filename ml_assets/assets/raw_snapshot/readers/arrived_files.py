@@ -16,8 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.files import delivery, receipt_of_delivery
-from ml_assets.assets.raw_snapshot.readers.formats import PathSource
+from ml_assets.assets.raw_snapshot.readers.files import PathSource, delivery, receipt_of_delivery
 from ml_assets.assets.raw_snapshot.readers.listing import ListedFile, Listing, RefusedName
 from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of

@@ -1,4 +1,7 @@
-"""Reads files in a landing folder or a bucket: those of a partition, as rows or references."""
+"""Reads files in a landing folder or a bucket: those of a partition, as rows or references.
+
+The bytes of a file become rows by the parser of its format.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,9 +11,10 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.formats import EMPTY, PathSource, parse_file
-from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume
+from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
+from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume, parse_lines
 from ml_assets.assets.raw_snapshot.readers.listing import KEPT, ListedFile, Listing
+from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
 from ml_assets.assets.raw_snapshot.readers.places import (
     Place,
@@ -18,13 +22,20 @@ from ml_assets.assets.raw_snapshot.readers.places import (
     digest,
     newest_version,
     place_of,
+    unpacked,
 )
 from ml_assets.assets.raw_snapshot.readers.references import read_references, reference_receipt
 from ml_assets.assets.raw_snapshot.schema import Reading
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import SourceError, counted
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource
 
+PathSource = FilesSource | EventsSource
+_EMPTY = (
+    "A partition or table without rows is treated as a fault of its origin, not as data: deliver "
+    "the file again."
+)
 _SHOWN = 3
 
 
@@ -53,7 +64,7 @@ def read_file(name: str, source: PathSource, root: Path, window: PartitionWindow
     found = _delivered(name, source, root, window)
     raw = [content(found.place, file) for file in found.listing.files]
     frames = [
-        parse_file(source, file.path, one, _where(found, file))
+        _parse_file(source, file.path, one, _where(found, file))
         for file, one in zip(found.listing.files, raw, strict=True)
     ]
     digests = [hashlib.sha256(one).hexdigest() for one in raw]
@@ -137,6 +148,31 @@ def _delivered(
     return delivered
 
 
+def _parse_file(source: PathSource, path: str, raw: bytes, where: str) -> pl.DataFrame:
+    """Parse the bytes of one file, unpacked if its name says so, into the declared columns.
+
+    Args:
+        where: the source and the file, as messages begin.
+
+    Raises:
+        SourceError: the file is empty, or does not hold what is declared.
+    """
+    if not raw.strip():
+        raise SourceError(f"{where} is empty ({len(raw)} bytes). {_EMPTY}")
+    if isinstance(source, FilesSource) and source.format == "parquet":
+        return parse_parquet(raw, source.columns, where)
+    text = unpacked(raw, path, where)
+    if isinstance(source, EventsSource):
+        columns = dict(source.columns)
+        if source.offset:
+            columns[source.offset] = "int64"
+        return parse_lines(text, columns, where)
+    if source.format == "jsonl":
+        return parse_lines(text, source.columns, where)
+    nulls, written = source.null_values, TextFormat.of(source)
+    return parse_csv(text, source.columns, nulls, where, source.dialect, written)
+
+
 def _is_binary(source: PathSource) -> bool:
     return isinstance(source, FilesSource) and source.format == "binary"
 
@@ -153,7 +189,7 @@ def _one_table(found: Delivery, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         whole = pl.concat(frames)
     if whole.is_empty():
         where = _where(found, files[0])
-        raise SourceError(f"{where} has columns but no rows. {EMPTY}")
+        raise SourceError(f"{where} has columns but no rows. {_EMPTY}")
     return whole
 
 

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ml_assets.assets.released_model.gates import champion as against_champion
-from ml_assets.assets.released_model.gates import (
-    cost,
-    data_and_holdout,
-    quality,
-    slices_and_calibration,
-)
+from ml_assets.assets.released_model.gates import cost, data_and_holdout, quality
 from ml_assets.errors import counted
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import (
@@ -116,13 +111,13 @@ def _decide(
         case AgainstChampion():
             return against_champion.champion(gate, report, beside.champion)
         case Slices():
-            return slices_and_calibration.slices(gate, report, beside.champion)
+            return quality.slices(gate, report, beside.champion)
         case Gap():
-            return slices_and_calibration.gap(gate, report)
+            return quality.gap(gate, report)
         case Calibrated():
-            return slices_and_calibration.calibration(gate, report)
+            return quality.calibration(gate, report)
         case Robustness():
-            return slices_and_calibration.robustness(gate, report)
+            return quality.robustness(gate, report)
         case Size():
             return cost.size(gate, report)
         case Latency():
