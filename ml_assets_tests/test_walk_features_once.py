@@ -24,7 +24,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     spec.write_text(spec.read_text().replace("  label: ", ONLINE, 1))
     world = World(root)
     said = world.cli("run", "deliveries", "--through", "online_features", "--verbose")
-    assert "[pass] lookup_equals_batch: 3 entities" in said
+    assert "[pass] lookup_equals_batch: 3 rows equal" in said
     yield world
 
 

@@ -15,6 +15,7 @@ from ml_assets.spec.training_program.events import Failed, Progress
 from ml_assets_tests.launch.real import STEPS, named, numbered, train_job
 from ml_assets_tests.launch.staging.pods import Home, wait_for, weights
 from ml_assets_tests.servers.s3 import SECRET
+from ml_assets_tests.worlds.shards import shard_of
 
 LONG = {"epochs": 2000, "evaluate_every": 50}
 """Steps enough to be still at it when it is told to stop, on any machine."""
@@ -41,7 +42,7 @@ def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(
     assert numbered(events)[1] == list(range(len(numbered(events)[1])))
     words = mirror.exits(1)
     assert {word.code for word in words} == {0}
-    rows = sum(f.stat().st_size for f in (Path(data.uri) / "train").rglob("*.npy"))
+    rows = sum(f.stat().st_size for f in shard_of(data, "train").glob("*.npy"))
     assert all(word.staged_bytes > rows > 0 for word in words), "each fetched its data"
     beats = [json.loads(f.read_text()) for f in mirror.folder.attempt(1).glob("heartbeat.*.json")]
     assert {beat["rank"] for beat in beats} == {0, 1}
