@@ -7,6 +7,7 @@ pass over the text's events, before any value is made.
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,21 @@ class DocumentError(ValueError):
 
 class RepeatedKey(DocumentError):
     """A key stands twice; the last one would have won."""
+
+
+def line_and_node(root: yaml.Node, path: Sequence[str | int]) -> tuple[int, yaml.Node | None]:
+    """The line of the key that a path ends at, or of the nearest thing above; what lies there."""
+    line, node = root.start_mark.line, root
+    for part in path:
+        found = None
+        if isinstance(node, yaml.MappingNode):
+            found = next((pair for pair in node.value if pair[0].value == str(part)), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            found = next(((one, one) for one in node.value[part : part + 1]), None)
+        if found is None:
+            return line + 1, None
+        line, node = found[0].start_mark.line, found[1]
+    return line + 1, node
 
 
 def read_yaml(text: str) -> Any:

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.settings import Settings
 from ml_assets.spec.base import Misfit, Misfits
-from ml_assets.spec.documents import YAML_LOADER, DocumentError, read_yaml
+from ml_assets.spec.documents import YAML_LOADER, DocumentError, line_and_node, read_yaml
 from ml_assets.spec.pipeline import PipelineSpec
 
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
@@ -182,7 +182,7 @@ class _Place:
     top: str
 
     def misfit(self, misfit: Misfit) -> Mistake:
-        line, found = _at(self.root, [self.top, *misfit.path])
+        line, found = line_and_node(self.root, [self.top, *misfit.path])
         value = ""
         if isinstance(found, yaml.ScalarNode):
             value = repr(found.value) if found.tag.endswith(":str") else found.value
@@ -202,7 +202,7 @@ def _mistake(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> Mi
     value = "" if details["type"] == "missing" else _shown(details["input"])
     return Mistake(
         file=place.file,
-        line=_at(place.root, [place.top, *path])[0],
+        line=line_and_node(place.root, [place.top, *path])[0],
         key=_key(path),
         value=value,
         rule=_rule(details),
@@ -381,32 +381,17 @@ def line_of(file: Path, key: str) -> int:
     """The line of a spec's key, such as ``sources.orders.contract``, or of what is above it."""
     path = [int(part) if part.isdigit() else part for part in re.findall(r"\w+", key)]
     root = yaml.compose(file.read_text(encoding="utf-8"), YAML_LOADER)
-    return _at(root, ["attributes", *path])[0]
+    return line_and_node(root, ["attributes", *path])[0]
 
 
 def _without_tags(place: _Place, location: Sequence[str | int]) -> list[str | int]:
     """Pydantic puts the tag of a union ('files', 'bound') in the path; the file has no such key."""
     path, last = list[str | int](), len(location) - 1
     for number, part in enumerate(location):
-        node = _at(place.root, [place.top, *path])[1]
+        node = line_and_node(place.root, [place.top, *path])[1]
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         keys = {key.value: value.value for key, value in pairs}
         own = keys.keys() - {keys.get("kind"), keys.get("family")}  # a key may be called like a tag
         if number == last or isinstance(part, int) or part in own:
             path.append(part)
     return path
-
-
-def _at(root: yaml.Node, path: Sequence[str | int]) -> tuple[int, yaml.Node | None]:
-    """The line of the key that a path ends at, or of the nearest thing above; what lies there."""
-    line, node = root.start_mark.line, root
-    for part in path:
-        found = None
-        if isinstance(node, yaml.MappingNode):
-            found = next((pair for pair in node.value if pair[0].value == str(part)), None)
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            found = next(((one, one) for one in node.value[part : part + 1]), None)
-        if found is None:
-            return line + 1, None
-        line, node = found[0].start_mark.line, found[1]
-    return line + 1, node

@@ -117,7 +117,7 @@ class Training:
         if older is None:
             return None
         log = self.context.log
-        log.info(
+        log.warning(
             f"A Job of an older program ({older.program}) still trains this: it is followed to "
             "its end, and its model is recorded as that program's. The next run trains with the "
             "program here."

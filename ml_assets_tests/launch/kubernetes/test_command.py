@@ -117,7 +117,7 @@ def test_a_fresh_training_whose_command_is_killed_is_followed_by_the_next_comman
         after = begin(home.world, "run", "irises")
         until_said(after, "the fresh training that was interrupted continues")
     said = after.ends()
-    assert "trains for irises, too" not in said
+    assert "trains irises, too" not in said
     assert home.trainings() == {job} and home.left() == [], "none was begun beside it"
     assert home.world.status("irises")["release"]["decision"] == "passed"
     assert "skip  irises/trained_model" in home.world.cli("run", "irises")
