@@ -119,6 +119,9 @@ class Following:
                 self._tell_recovery(seen.job(self._order.name), pods)
                 over = self._over(seen.job(self._order.name), pods)
                 if over is not None:
+                    if not self._trained:  # it may have told of its work since the last look
+                        self._pulls_at = float("-inf")
+                        self._pull()
                     return replace(over, trained=self._trained)
                 watch.wait(_TURN_SECONDS)
 
