@@ -20,14 +20,15 @@ def page(known: Sequence[Benchmark], found: Mapping[str, Result]) -> str:
     told = [figure for one in known if one.name in found for figure in found[one.name].figures]
     figures = [figure for figure in told if figure.aim is not None]
     short = sum(not figure.holds for figure in figures)
-    without = [one.name for one in known if one.name not in found]
+    without = [one for one in known if one.name not in found]
     parts = [
         _HEAD,
         f"{len(figures)} figures with an aim: {len(figures) - short} hold, {short} are short.\n",
         *(_section(one, found[one.name]) for one in known if one.name in found),
     ]
     if without:
-        parts.append(f"## Without a run\n\n{', '.join(f'`{name}`' for name in without)}\n")
+        parts.append("## Without a run\n")
+        parts += [f"- `{one.name}` lacks {', '.join(one.lacks) or 'nothing'}\n" for one in without]
     return "\n".join(parts)
 
 

