@@ -16,7 +16,7 @@ from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.launch.retry_policy import ERROR_BUDGET, Budgets
 from ml_assets.settings import Settings, read_cluster
-from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program import SCHEMA_FILE, Ref
 from ml_assets.spec.training_program.start import RESTARTS
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.objects import LocalObjects
@@ -44,6 +44,8 @@ class EphemeralSession:
         if isinstance(self.objects, S3Objects) and isinstance(self.house, S3Objects):
             self.house.publish(ref)
             return self.house.address(ref)
+        if (Path(ref.uri) / SCHEMA_FILE).is_file():
+            self.house.bring(ref)
         return ref
 
 

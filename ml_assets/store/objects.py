@@ -50,6 +50,10 @@ class LocalObjects:
         """
         return self.path(*parts)
 
+    def manifest_here(self, *parts: str) -> Path:
+        """See ``here``: of a training set its schema alone, without the shards."""
+        return self.here(*parts)
+
     def exists(self, *parts: str) -> bool:
         """Return whether there is such a file, here or with others."""
         return self.path(*parts).is_file()
@@ -64,8 +68,22 @@ class LocalObjects:
         """Begin the retention of a folder again, here or with others; False: nobody has it."""
         return renew(self.path(*manifest))
 
-    def own(self, named: Ref, *kind: str) -> Ref:
+    def bring(self, data: Ref, shards: Iterable[str] | None = None) -> None:
+        """Bring shards of a training set here, from a store that others share.
+
+        Args:
+            data: the set, as ``own`` returned it.
+            shards: their digests; None: all of them.
+
+        Raises:
+            StorageError: one is lost, or damaged.
+        """
+
+    def own(self, named: Ref, *kind: str, whole: bool = True) -> Ref:
         """Return what a record names, at its address in this store, which may have moved since.
+
+        Args:
+            whole: of a training set, bring its shards too; else see ``bring``.
 
         Raises:
             StorageError: the record names another place than ``<kind>/<digest>`` of a store, or a
@@ -78,7 +96,7 @@ class LocalObjects:
                 f"A record names {named.uri!r}, which is not {'/'.join(place)[:40]} of an object"
                 " store: it is not followed. Make the asset again."
             )
-        folder = self.here(*place)
+        folder = self.here(*place) if whole else self.manifest_here(*place)
         if folder.resolve() != self.root.resolve().joinpath(*place):
             raise StorageError(f"{folder} leads somewhere else by a symbolic link.")
         return Ref(uri=str(folder), digest=named.digest)

@@ -22,15 +22,27 @@ from ml_assets.spec.gates import (
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.texts import TextBaseline, Tokens
 from ml_assets.spec.training import outputs_of
+from ml_assets.spec.training_program import Shard
 
 Fitted = ConstantBaseline | GroupRateBaseline | GradientBoostingBaseline
 Rule = Callable[[pl.DataFrame, pl.DataFrame], object]
 """(train, holdout without the label) -> predictions: see ``score_rule``."""
 
+BASELINE_ROWS = 2_000_000
+"""Rows that baselines are fitted on where there are more: a step's memory has a bound."""
 SMOOTHING = 20
 """A group's rate counts as if this many rows at the overall rate had been seen as well."""
 CATEGORIES = 254
 """Most categories of one column that histogram gradient boosting takes (255 bins, one for null)."""
+
+
+def spread_shards(shards: tuple[Shard, ...], rows: int) -> tuple[Shard, ...]:
+    """Return shards of so many rows at most, evenly spaced, the last among them; at least one."""
+    for step in range(1, len(shards)):
+        chosen = shards[::-step][::-1]
+        if sum(one.rows for one in chosen) <= rows:
+            return chosen
+    return shards[-1:]
 
 
 def score_baseline(spec: Fitted, train: Rows, holdout: Rows, label: LabelSpec) -> np.ndarray:

@@ -3,7 +3,7 @@
 It lies beside the report, in the same commit; the certificate of the decision holds its digest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -94,6 +94,8 @@ class Baseline(Frozen):
 
 
 _PERIOD = "__period"
+_KEPT = 256 << 20
+"""Bytes of training rows that are kept while they are gone through again."""
 Commits = Mapping[str | None, CommitId]
 """Partition of feature_set -> where the training set read it."""
 
@@ -120,7 +122,7 @@ def make_baseline(
             return None
         whole = whole_frame(state.pipeline, commits[None])
         parts = parted(whole, state.pipeline)
-        train: dict[str | None, pl.DataFrame] = {**slices(parts["train"], spec)}
+        train: Mapping[str | None, pl.DataFrame] = {**slices(parts["train"], spec)}
         held = labelled(parts["holdout"], spec.label)
         held = held.with_columns(slice_names(held, spec).alias(_PERIOD))
         periods_held = in_order(held[_PERIOD].unique().to_list())
@@ -128,12 +130,15 @@ def make_baseline(
     else:
         if {k for keys in window.splits.values() for k in keys} != set(commits):
             return None
-        train = _frames(state.pipeline, commits, window.splits["train"])
+        columns = {*spec.features.numeric, *spec.features.categorical, spec.label.column}
+        train = FramesOnDemand(
+            window.splits["train"], lambda key: _scan(state.pipeline, commits, key).select(columns)
+        )
         held = _holdout_rows(state.pipeline, commits, window.splits["holdout"])
         periods_held = window.splits["holdout"]
         column = spec.label.column
         unlabelled = max(f[column].null_count() / max(len(f), 1) for f in train.values())
-    labels = {key: label_columns(spec.label, frame) for key, frame in train.items()}
+    labels = FramesOnDemand(train, lambda key: label_columns(spec.label, train[key]).lazy())
     if len(held) != len(predictions):
         raise StorageError(
             f"{state.name}: the holdout has {counted(len(held), 'labelled row')} and the report"
@@ -250,21 +255,43 @@ def labelled(rows: pl.DataFrame, label: LabelSpec) -> pl.DataFrame:
     return kept.sort(label.query, maintain_order=True) if label.query else kept
 
 
-def _frames(
-    pipeline: Pipeline, commits: Commits, keys: Sequence[str]
-) -> dict[str | None, pl.DataFrame]:
-    """The rows of each period, with a label or without: so are those that come later."""
-    address = Address(pipeline.name, "feature_set")
-    return {key: pipeline.store.scan(commits[key], address.at(key).table).collect() for key in keys}
+class FramesOnDemand(Mapping[str | None, pl.DataFrame]):
+    """Period -> its rows, read each time that they are asked for; the first few are kept."""
+
+    def __init__(
+        self, keys: Iterable[str | None], read: Callable[[str | None], pl.LazyFrame]
+    ) -> None:
+        self._keys, self._read = tuple(keys), read
+        self._kept: dict[str | None, pl.DataFrame] = {}
+        self._room = _KEPT
+
+    def __getitem__(self, key: str | None) -> pl.DataFrame:
+        if key in self._kept:
+            return self._kept[key]
+        frame = self._read(key).collect()
+        if frame.estimated_size() <= self._room:
+            self._room -= frame.estimated_size()
+            self._kept[key] = frame
+        return frame
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+def _scan(pipeline: Pipeline, commits: Commits, key: str | None) -> pl.LazyFrame:
+    """The rows of a period, with a label or without: so are those that come later."""
+    return pipeline.store.scan(commits[key], Address(pipeline.name, "feature_set").at(key).table)
 
 
 def _holdout_rows(pipeline: Pipeline, commits: Commits, keys: Sequence[str]) -> pl.DataFrame:
-    frames = _frames(pipeline, commits, keys)
-    told = [with_period(frame, str(key)) for key, frame in frames.items()]
+    told = [with_period(_scan(pipeline, commits, key).collect(), key) for key in keys]
     return labelled(pl.concat(told), pipeline.spec.label)
 
 
-def _of_labels(frames: dict[str | None, pl.DataFrame], label: LabelSpec) -> Profile:
+def _of_labels(frames: Mapping[str | None, pl.DataFrame], label: LabelSpec) -> Profile:
     numbers = label.task in ("regression", "ranking")
     name = [label.column]
     return make_profile(frames, name if numbers else [], [] if numbers else name)

@@ -5,7 +5,7 @@ Only the profile of the rows is kept: two periods, or a thousand files, merge by
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -138,27 +138,28 @@ def make_profile(
     """The profile of some rows, its bins fitted to all of them together.
 
     Args:
-        frames: period -> its rows.
+        frames: period -> its rows. They are gone through three times, one period after another, so
+            that a mapping may read them as they are asked for.
     """
-    whole = pl.concat([frame.select(*numeric, *categorical) for frame in frames.values()])
-    bins = fit_bins(whole, numeric, categorical)
+    spans: dict[str, list[_Span]] = {name: [] for name in numeric}
+    tallies: dict[str, list[pl.DataFrame]] = {name: [] for name in categorical}
+    for frame in frames.values():
+        for name in numeric:
+            spans[name].append(_span(_finite(frame[name])))
+        for name in categorical:
+            tallies[name].append(_tally(frame[name]))
+    samples = _samples(frames, spans)
+    bins = (
+        *(_numeric_bins(name, spans[name], samples[name]) for name in numeric),
+        *(_category_bins(name, tallies[name]) for name in categorical),
+    )
     periods = [count(frame, bins, period) for period, frame in frames.items()]
-    alone = _alone(frames, bins)
+    alone = _alone(len(periods), tallies, bins)
     told = [
         one.model_copy(update={"alone": tuple(rows)})
         for one, rows in zip(periods, alone, strict=True)
     ]
     return Profile(bins=bins, periods=tuple(told))
-
-
-def fit_bins(
-    frame: pl.DataFrame, numeric: Sequence[str], categorical: Sequence[str]
-) -> tuple[Bins, ...]:
-    """Bins for columns: deciles of numbers, the frequent words of categories."""
-    return (
-        *(_numeric_bins(frame[name]) for name in numeric),
-        *(_category_bins(frame[name]) for name in categorical),
-    )
 
 
 def count(frame: pl.DataFrame, bins: Sequence[Bins], period: str | None) -> Period:
@@ -195,24 +196,57 @@ def merge(periods: Sequence[Period], period: str | None) -> Period:
     )
 
 
-def _numeric_bins(column: pl.Series) -> NumericBins:
-    values = _numbers(column)
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return NumericBins(name=column.name, edges=())
-    sample = values[:: -(-len(values) // _EDGE_ROWS)]
+class _Span(NamedTuple):
+    """Finite values of a column in one period."""
+
+    rows: int
+    least: float
+    most: float
+
+
+def _span(values: NDArray[np.float64]) -> _Span:
+    return _Span(len(values), values.min(initial=np.inf), values.max(initial=-np.inf))
+
+
+def _samples(
+    frames: Mapping[str | None, pl.DataFrame], spans: Mapping[str, Sequence[_Span]]
+) -> dict[str, NDArray[np.float64]]:
+    """Of each numeric column, finite values that are evenly spaced over all periods."""
+    strides = {
+        name: max(1, -(-sum(one.rows for one in told) // _EDGE_ROWS))
+        for name, told in spans.items()
+    }
+    passed = dict.fromkeys(spans, 0)
+    parts: dict[str, list[NDArray[np.float64]]] = {name: [] for name in spans}
+    for frame in frames.values() if spans else ():
+        for name, stride in strides.items():
+            values = _finite(frame[name])
+            parts[name].append(values[-passed[name] % stride :: stride])
+            passed[name] += len(values)
+    return {name: np.concatenate(found) for name, found in parts.items()}
+
+
+def _numeric_bins(name: str, spans: Sequence[_Span], sample: NDArray[np.float64]) -> NumericBins:
+    if not len(sample):
+        return NumericBins(name=name, edges=())
     inner = np.quantile(sample, np.arange(1, QUANTILES) / QUANTILES, method="inverted_cdf")
-    below = np.nextafter(values.min(), -np.inf)
-    edges = np.unique([below, *inner, values.max()])
-    return NumericBins(name=column.name, edges=tuple(edges.tolist()))
+    below = np.nextafter(min(one.least for one in spans), -np.inf)
+    edges = np.unique([below, *inner, max(one.most for one in spans)])
+    return NumericBins(name=name, edges=tuple(edges.tolist()))
 
 
-def _category_bins(column: pl.Series) -> CategoryBins:
-    found = column.drop_nulls().cast(pl.String).value_counts()
-    found = found.sort(pl.col("count"), pl.col(column.name), descending=[True, False])
-    names: list[str] = found[column.name].to_list()
+def _tally(column: pl.Series) -> pl.DataFrame:
+    """The words of one period in the column ``word``, and the rows of each in ``count``."""
+    words = column.drop_nulls().cast(pl.String).alias("word")
+    return words.value_counts().with_columns(pl.col("count").cast(pl.Int64))
+
+
+def _category_bins(name: str, tallies: Sequence[pl.DataFrame]) -> CategoryBins:
+    found = pl.concat(tallies).group_by("word").sum()
+    found = found.sort(pl.col("count"), pl.col("word"), descending=[True, False])
+    names: list[str] = found["word"].to_list()
     return CategoryBins(
-        name=column.name,
+        name=name,
         words=tuple(names[:WORDS]),
         others=tuple(names[WORDS:KNOWN]),
         open=len(names) > KNOWN,
@@ -243,25 +277,29 @@ def _count_words(column: pl.Series, bins: CategoryBins) -> tuple[int, ...]:
     return (*frequent, others, unknown, nulls)
 
 
-def _alone(frames: Mapping[str | None, pl.DataFrame], bins: Sequence[Bins]) -> list[list[int]]:
+def _alone(
+    periods: int, tallies: Mapping[str, Sequence[pl.DataFrame]], bins: Sequence[Bins]
+) -> list[list[int]]:
     """[periods][columns] rows whose word no other period has; 0 where there is one period."""
-    alone = [[0] * len(bins) for _ in frames]
-    if len(frames) < 2:
+    alone = [[0] * len(bins) for _ in range(periods)]
+    if periods < 2:
         return alone
     for place, one in enumerate(bins):
         if not is_closed(one):
             continue
-        tallies = [
-            dict(frame[one.name].drop_nulls().cast(pl.String).value_counts().iter_rows())
-            for frame in frames.values()
-        ]
-        within: dict[str, int] = {}
-        for tally in tallies:
-            for word in tally:
-                within[word] = within.get(word, 0) + 1
-        for number, tally in enumerate(tallies):
-            alone[number][place] = sum(n for word, n in tally.items() if within[word] == 1)
+        told = pl.concat(
+            tally.with_columns(pl.lit(number).alias("period"))
+            for number, tally in enumerate(tallies[one.name])
+        )
+        single = told.filter(pl.len().over("word") == 1)
+        for number, rows in single.group_by("period").agg(pl.col("count").sum()).iter_rows():
+            alone[number][place] = rows
     return alone
+
+
+def _finite(column: pl.Series) -> NDArray[np.float64]:
+    values = _numbers(column)
+    return values[np.isfinite(values)]
 
 
 def _numbers(column: pl.Series) -> NDArray[np.float64]:

@@ -8,11 +8,13 @@ import polars as pl
 
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.baselines import (
+    BASELINE_ROWS,
     Rows,
     Texts,
     score_baseline,
     score_rule,
     score_texts,
+    spread_shards,
 )
 from ml_assets.assets.evaluation_report.build_report import Holdout, judge
 from ml_assets.assets.evaluation_report.forecasts import forecast
@@ -30,7 +32,7 @@ from ml_assets.assets.training_set.shards import (
     read_tokens,
 )
 from ml_assets.assets.training_set.tokens import texts_of
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, counted
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.load_release import held_manifest, held_weights, load_release
@@ -62,9 +64,15 @@ class Evaluator:
         self.data = data
         self.schema: ShardSchema = load_schema(data)
 
-    def rows(self, split: Split) -> pl.DataFrame:
-        """The rows of a split before encoding."""
-        return read_rows(self.data, self.schema, split)
+    def rows(self, split: Split, schema: ShardSchema | None = None) -> pl.DataFrame:
+        """The rows of a split before encoding.
+
+        Args:
+            schema: with fewer shards than the set's own.
+        """
+        schema = schema or self.schema
+        self.pipeline.objects.bring(self.data, [one.digest for one in schema.splits[split]])
+        return read_rows(self.data, schema, split)
 
     def judge(
         self, model: Subject, span: tuple[str, ...], rival: Subject | None, seeds: Seeds
@@ -146,19 +154,38 @@ class Evaluator:
         """Name -> predictions on the holdout of each baseline that predicts; then forgotten."""
         if tokens := self.schema.preprocessing.tokens:
             return self._text_baselines(tokens)
-        both = self._encoded("train"), self._encoded("holdout")
+        asked = self.spec.evaluation.baselines
+        read = any(not isinstance(one, ValueBaseline | TextBaseline | Forecast) for one in asked)
+        both = self._both() if read else None
         found: dict[str, np.ndarray] = {}
-        for baseline in self.spec.evaluation.baselines:
+        for baseline in asked:
+            if isinstance(baseline, ValueBaseline | TextBaseline):
+                continue
             self.context.log.info(f"baseline {baseline.name}")
+            if isinstance(baseline, Forecast):  # of a series every value counts
+                frames = self.rows("train"), self.rows("holdout")
+                found[baseline.name] = forecast(baseline, self.spec, *frames)
+                continue
+            assert both is not None
             if isinstance(baseline, FunctionBaseline):
                 rule = load_function(self.pipeline.folder, baseline.function, self.pipeline.name)
                 found[baseline.name] = score_rule(baseline, rule, *both, self.spec.label)
-            elif isinstance(baseline, Forecast):
-                frames = (rows.frame for rows in both)
-                found[baseline.name] = forecast(baseline, self.spec, *frames)
-            elif not isinstance(baseline, ValueBaseline | TextBaseline):
+            else:
                 found[baseline.name] = score_baseline(baseline, *both, self.spec.label)
         return found
+
+    def _both(self) -> tuple[Rows, Rows]:
+        """The rows that baselines are fitted on, and the holdout."""
+        train = self.schema.splits["train"]
+        few = spread_shards(train, BASELINE_ROWS)
+        if few != train:
+            rows, all_rows = (sum(one.rows for one in shards) for shards in (few, train))
+            self.context.log.info(
+                f"baselines are fitted on {rows:,} of {all_rows:,} rows: on {len(few)} of"
+                f" {counted(len(train), 'shard')}, evenly spaced"
+            )
+        schema = self.schema.model_copy(update={"splits": {**self.schema.splits, "train": few}})
+        return self._encoded("train", schema), self._encoded("holdout", schema)
 
     def _text_baselines(self, tokens: Tokens) -> dict[str, np.ndarray]:
         """The same of texts."""
@@ -179,8 +206,8 @@ class Evaluator:
         given, drawn = (texts_of(part, tokens) for part in zip(*halves, strict=True))
         return tuple(TextSample(given=a, drawn=b) for a, b in zip(given, drawn, strict=True))
 
-    def _encoded(self, split: Split) -> Rows:
-        frame = self.rows(split)
+    def _encoded(self, split: Split, schema: ShardSchema) -> Rows:
+        frame = self.rows(split, schema)
         numeric, categorical = encode_rows(frame, self.schema.preprocessing)
         return Rows.of(self.spec.label, frame, numeric, categorical)
 

@@ -128,7 +128,7 @@ class RollingOrigin:
         """A model trained on earlier rows, on the holdout behind them, beside the baselines."""
         pipeline, spec = self.state.pipeline, self.state.spec
         data = encode_splits(self.state, rows.splits).ref
-        data = pipeline.objects.own(data, "shards", pipeline.name)  # with shards of before
+        data = pipeline.objects.own(data, "shards", pipeline.name, whole=False)
         cluster, code = spec.cluster, pipeline.network
         job = TrainJob(
             spec.name,

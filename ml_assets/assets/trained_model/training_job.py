@@ -106,13 +106,13 @@ def train_job(pipeline: Pipeline, data: StageRecord, fresh: str | None, given: G
 
 
 def data_ref(pipeline: Pipeline, record: StageRecord) -> Ref:
-    """Return where a training set lies, from its record.
+    """Return where a training set lies, from its record; its rows are brought where they are read.
 
     Raises:
         StorageError: the record leads out of the object store.
     """
     named = Ref(uri=record.attributes["uri"], digest=record.attributes["digest"])
-    return pipeline.objects.own(named, "shards", record.key.split("/")[0])
+    return pipeline.objects.own(named, "shards", record.key.split("/")[0], whole=False)
 
 
 def adopt_model(objects: LocalObjects, produced: Ref) -> Ref:

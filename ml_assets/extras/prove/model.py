@@ -254,6 +254,7 @@ def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Reprod
 def _splits(pipeline: Pipeline, record: StageRecord) -> dict[str, pl.DataFrame]:
     ref = data_ref(pipeline, record)
     schema = load_schema(ref)
+    pipeline.objects.bring(ref)
     return {name: read_rows(ref, schema, name) for name in schema.splits}
 
 

@@ -22,7 +22,7 @@ from ml_assets.launch.stall_detection import StallDetector
 from ml_assets.settings import is_s3
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.memory_estimate import Room, machine_room
-from ml_assets.spec.training_program import Request, World
+from ml_assets.spec.training_program import SCHEMA_FILE, Request, ShardSchema, World
 from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
 from ml_assets.spec.training_program.identity import Program
 from ml_assets.spec.training_program.start import RESTARTS, Start
@@ -117,6 +117,7 @@ class LocalRunner:
     def run(self, work: SessionWork[Any], request: Request, follower: Follower) -> Ending:
         """See ``AttemptRunner.run``; an exception ends the processes, too."""
         folder, log = work.folder.attempt(request.attempt), work.folder.log(request.attempt)
+        self._bring_rows(request)
         command = self.command(request, folder / "request.json")
         threads, s3 = request.world.threads, is_s3(work.folder.checkpoints)
         stall, noticed = StallDetector(folder, request.world.procs), None
@@ -135,6 +136,16 @@ class LocalRunner:
             return stalled(noticed)
         events = follower.of_attempt(request.attempt)
         return judge(code, events, log, workers=request.world.procs > 1)
+
+    def _bring_rows(self, request: Request) -> None:
+        """The rows of its splits, which a shared store may have alone."""
+        schema = Path(request.data.uri) / SCHEMA_FILE
+        if self._shared is not None and schema.is_file():
+            shards = ShardSchema.model_validate_json(schema.read_bytes())
+            read = [one.digest for one in shards.shards_of(request.splits)]
+            missing = [one for one in read if not schema.parent.with_name(one).is_dir()]
+            if missing:  # rows to be scored lie here alone
+                self._shared.bring(request.data, missing)
 
     def leave(self, work: SessionWork[Any]) -> None:
         """See ``AttemptRunner.leave``: what ran below this process is gone."""

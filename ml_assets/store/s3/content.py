@@ -65,6 +65,8 @@ def _weights(manifest: bytes) -> list[File]:
 
 SHARD = Kind(SHARD_FILE, _all_files)
 SHARDS = Kind(SCHEMA_FILE, _nothing, _shards, SHARD)
+SHARDS_ALONE = Kind(SCHEMA_FILE, _nothing)
+"""A training set without its shards."""
 MODELS = Kind("model.json", _weights)
 
 
@@ -136,7 +138,12 @@ def publish_folder(
     there = next((item for item in place.items(kind.manifest)), None)
     if there is not None and datetime.now(UTC) - there.changed <= again:
         return
-    content = (folder / kind.manifest).read_bytes()
+    try:
+        content = (folder / kind.manifest).read_bytes()
+    except FileNotFoundError as error:
+        raise StorageError(
+            f"{place.uri} is lost, and {folder} has no copy to put there. Make it again."
+        ) from error
     if there is None:
         files, beside = _named(place, kind, content)
 

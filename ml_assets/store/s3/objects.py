@@ -5,6 +5,7 @@ whole, checked against their digest. Pages are read as they are there now. ``lau
 sessions. Objects that exist only locally are drafts.
 """
 
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,16 @@ from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.training_program import Ref
 from ml_assets.store.objects import LocalObjects, renew, stays_below, write_whole
 from ml_assets.store.s3.client import S3Place
-from ml_assets.store.s3.content import MODELS, SHARD, SHARDS, Kind, fetch_folder, publish_folder
+from ml_assets.store.s3.content import (
+    MODELS,
+    SHARD,
+    SHARDS,
+    SHARDS_ALONE,
+    Kind,
+    each,
+    fetch_folder,
+    publish_folder,
+)
 
 _KINDS = {"shards": SHARDS, "models": MODELS}
 _PLACES = {"shards": 3, "models": 2}
@@ -89,11 +99,31 @@ class S3Objects(LocalObjects):
         if places is None:
             self._bring(*parts)
         elif len(parts) >= places:
-            inner = parts[:places]
-            folder = self.path(*inner)
-            fetch_folder(self.place.at(*inner), inner[-1], _kind(parts[0]), folder)
-            renew(folder / _kind(parts[0]).manifest)
+            self._fetch(parts[:places], _kind(parts[0]))
         return target
+
+    def manifest_here(self, *parts: str) -> Path:
+        """See ``LocalObjects.manifest_here``."""
+        self._fetch(parts, SHARDS_ALONE)
+        return self.path(*parts)
+
+    def bring(self, data: Ref, shards: Iterable[str] | None = None) -> None:
+        """See ``LocalObjects.bring``.
+
+        Raises:
+            StorageError: one is lost, or damaged, or the set lies elsewhere.
+            StoreAway: nobody can tell.
+        """
+        *folder, _ = inner = self._inner(data)
+        if shards is None:
+            self._fetch(inner, SHARDS)
+        else:
+            each(sorted(set(shards)), lambda shard: self._fetch((*folder, shard), SHARD))
+
+    def _fetch(self, inner: Sequence[str], kind: Kind) -> None:
+        folder = self.path(*inner)
+        fetch_folder(self.place.at(*inner), inner[-1], kind, folder)
+        renew(folder / kind.manifest)
 
     def read_bytes(self, *parts: str) -> bytes:
         """See ``LocalObjects.read_bytes``."""

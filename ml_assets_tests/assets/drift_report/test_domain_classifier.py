@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.drift_report.domain_classifier import Domain, auc_between
-from ml_assets.assets.evaluation_report.drift_profile import fit_bins
+from ml_assets.assets.evaluation_report.drift_profile import make_profile
 
 ALPHA = 0.001
 
@@ -24,7 +24,7 @@ def periods(draw: np.random.Generator) -> dict[str | None, pl.DataFrame]:
 @pytest.fixture
 def domain() -> Domain:
     frames = periods(np.random.default_rng(1))
-    bins = fit_bins(pl.concat(list(frames.values())), ["x", "y", "z"], ["w"])
+    bins = make_profile({None: pl.concat(list(frames.values()))}, ["x", "y", "z"], ["w"]).bins
     return Domain.of(bins, frames, ALPHA, 0.6)
 
 
@@ -58,7 +58,7 @@ def test_periods_that_differ_by_themselves_raise_the_bound() -> None:
     frames: dict[str | None, pl.DataFrame] = {
         str(n): pair(draw, 500, 0.0).with_columns(pl.col("x") + draw.normal()) for n in range(12)
     }
-    bins = fit_bins(pl.concat(list(frames.values())), ["x", "y", "z"], ["w"])
+    bins = make_profile({None: pl.concat(list(frames.values()))}, ["x", "y", "z"], ["w"]).bins
     domain = Domain.of(bins, frames, ALPHA, 0.6)
     found = domain.judge(pair(draw, 500, 0.0).with_columns(pl.col("x") + 1.0), None)
     assert found
@@ -77,5 +77,5 @@ def test_a_period_or_a_season_without_rows_says_nothing(domain: Domain) -> None:
 
 def test_what_is_the_same_has_an_auc_of_one_half() -> None:
     frame = pair(np.random.default_rng(6), 400, 0.0)
-    bins = fit_bins(frame, ["x", "y", "z"], ["w"])
+    bins = make_profile({None: frame}, ["x", "y", "z"], ["w"]).bins
     assert auc_between(frame, frame, bins) == pytest.approx(0.5, abs=0.05)

@@ -13,7 +13,6 @@ from ml_assets.assets.evaluation_report.drift_profile import (
     CategoryBins,
     NumericBins,
     count,
-    fit_bins,
     labels,
     make_profile,
     merge,
@@ -25,14 +24,14 @@ def test_counting_two_halves_and_adding_them_is_counting_the_whole() -> None:
     whole = pl.DataFrame(
         {"x": draw.normal(size=1000), "w": draw.choice([f"w{n}" for n in range(50)], 1000)}
     )
-    bins = fit_bins(whole, ["x"], ["w"])
+    bins = make_profile({None: whole}, ["x"], ["w"]).bins
     halves = [count(whole[:300], bins, "a"), count(whole[300:], bins, "b")]
     assert merge(halves, None) == count(whole, bins, None)
     assert all(sum(column) == 1000 for column in merge(halves, None).counts)
 
 
 def test_every_row_is_in_a_bin_nan_and_infinities_too() -> None:
-    bins = fit_bins(pl.DataFrame({"x": [1.0, 2.0, 3.0, 4.0]}), ["x"], [])
+    bins = make_profile({None: pl.DataFrame({"x": [1.0, 2.0, 3.0, 4.0]})}, ["x"], []).bins
     odd = [None, math.nan, math.inf, -math.inf, 0.0, 9.0, 1.0, 4.0]
     (counts,) = count(pl.DataFrame({"x": odd}, strict=False), bins, None).counts
     assert sum(counts) == len(odd)
@@ -44,7 +43,7 @@ def test_every_row_is_in_a_bin_nan_and_infinities_too() -> None:
 
 def test_a_value_that_most_rows_have_is_a_bin_of_its_own() -> None:
     column = pl.Series("x", [0.0] * 95 + [float(n) for n in range(1, 6)])
-    (bins,) = fit_bins(column.to_frame(), ["x"], [])
+    (bins,) = make_profile({None: column.to_frame()}, ["x"], []).bins
     assert isinstance(bins, NumericBins)
     (counts,) = count(column.to_frame(), (bins,), None).counts
     assert counts[1] == 95
@@ -53,7 +52,7 @@ def test_a_value_that_most_rows_have_is_a_bin_of_its_own() -> None:
 @pytest.mark.parametrize("values", [[None, None], [5.0, 5.0]])
 def test_an_empty_or_constant_column_still_has_bins(values: list[float | None]) -> None:
     frame = pl.DataFrame({"x": pl.Series(values, dtype=pl.Float64)})
-    bins = fit_bins(frame, ["x"], [])
+    bins = make_profile({None: frame}, ["x"], []).bins
     (counts,) = count(frame, bins, None).counts
     assert sum(counts) == 2
     other = count(pl.DataFrame({"x": [4.0, 6.0]}), bins, None)
@@ -63,7 +62,7 @@ def test_an_empty_or_constant_column_still_has_bins(values: list[float | None]) 
 
 def test_a_word_is_frequent_rare_new_or_null() -> None:
     words = ["a"] * 50 + [f"w{n}" for n in range(40)]
-    bins = fit_bins(pl.DataFrame({"w": words}), [], ["w"])
+    bins = make_profile({None: pl.DataFrame({"w": words})}, [], ["w"]).bins
     new = count(pl.DataFrame({"w": ["a", "a", "never", None, words[-1]]}), bins, None)
     columns = BinColumns(bins)
     row = columns.matrix(new)[0]
@@ -76,7 +75,7 @@ def test_a_word_is_frequent_rare_new_or_null() -> None:
 
 def test_of_a_column_with_too_many_words_none_is_called_new() -> None:
     many = pl.DataFrame({"w": [str(n) for n in range(KNOWN + 1)]})
-    bins = fit_bins(many, [], ["w"])
+    bins = make_profile({None: many}, [], ["w"]).bins
     columns = BinColumns(bins)
     assert columns.new[0] == -1
     assert sum(count(pl.DataFrame({"w": ["never"]}), bins, None).counts[0]) == 1
