@@ -116,6 +116,21 @@ def test_a_walk_whose_pod_is_killed_releases_the_weights_that_two_local_processe
         assert server.failures == []
 
 
+@pytest.mark.daemon
+def test_a_model_that_pods_train_brings_no_row_to_the_machine_that_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server(monkeypatch) as store, ApiServer() as server:
+        world = world_on(store, server, tmp_path)
+        world.cli("run", "irises", "--through", "training_set")
+        cache = tmp_path / "state" / "objects"
+        shutil.rmtree(cache)
+        world.cli("run", "irises", "--through", "trained_model")
+        assert [file.name for file in cache.glob("shards/*/*/*")] == ["schema.json"]
+        world.cli("run", "irises")
+        assert len([*cache.glob("shards/*/*/rows.parquet")]) > 1, "the report reads the holdout"
+
+
 def released_weights(store: S3Server, status: dict[str, Any]) -> str:
     """SHA-256 of the weights of the released model, as it says itself."""
     name = f"state/models/{status['release']['version']}/model.json"

@@ -71,6 +71,29 @@ def test_a_shard_that_a_cache_lost_is_brought_again(
     assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
 
 
+def test_a_set_comes_without_its_shards_which_come_as_they_are_asked_for(
+    first: S3Objects, second: S3Objects, data: Ref
+) -> None:
+    first.publish(data)
+    own = second.own(data, "shards", "demo", whole=False)
+    assert [*files(second.root)] == [f"shards/demo/{data.digest}/schema.json"]
+    second.bring(own, [shard_of(own, "holdout").name])
+    assert shard_of(own, "holdout").is_dir() and not shard_of(own, "train").exists()
+    second.bring(own)
+    assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
+
+
+def test_a_set_that_the_store_lost_is_not_put_there_again_without_its_shards(
+    first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server
+) -> None:
+    first.publish(data)
+    own = second.own(data, "shards", "demo", whole=False)
+    for key in bucket.everything():
+        bucket.client.delete_object(Bucket=BUCKET, Key=key)
+    with pytest.raises(StorageError, match="has no copy to put there. Make it"):
+        second.publish(own)
+
+
 def test_two_sets_share_a_shard_which_goes_up_once(first: S3Objects, data: Ref) -> None:
     first.publish(data)
     moved = first.place.moved.bytes

@@ -28,7 +28,7 @@ Fitted = ConstantBaseline | GroupRateBaseline | GradientBoostingBaseline
 Rule = Callable[[pl.DataFrame, pl.DataFrame], object]
 """(train, holdout without the label) -> predictions: see ``score_rule``."""
 
-BASELINE_ROWS = 2_000_000
+BASELINE_ROWS = 500_000
 """Rows that baselines are fitted on where there are more: a step's memory has a bound."""
 SMOOTHING = 20
 """A group's rate counts as if this many rows at the overall rate had been seen as well."""

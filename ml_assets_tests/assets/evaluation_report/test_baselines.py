@@ -4,7 +4,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.evaluation_report.baselines import Rows, score_baseline, score_rule
+from ml_assets.assets.evaluation_report.baselines import (
+    Rows,
+    score_baseline,
+    score_rule,
+    spread_shards,
+)
 from ml_assets.assets.evaluation_report.metrics.metrics import point_metrics
 from ml_assets.assets.evaluation_report.rows import Truth
 from ml_assets.errors import SpecError
@@ -15,6 +20,7 @@ from ml_assets.spec.gates import (
     GroupRateBaseline,
 )
 from ml_assets.spec.pipeline import LabelSpec
+from ml_assets.spec.training_program import Shard
 
 BINARY = LabelSpec(column="late", task="binary")
 THREE = LabelSpec(column="kind", task="multiclass", classes=("a", "b", "c"))
@@ -197,3 +203,11 @@ def test_values_need_not_be_probabilities():
     label = LabelSpec(column="late", task="regression")
     two = rows([1.0, 2.0], label=label)
     assert score_rule(RULE, lambda *_: [7, -3], two, two, label).tolist() == [[7.0], [-3.0]]
+
+
+def test_shards_are_spread_evenly_and_the_last_is_among_them() -> None:
+    shards = tuple(Shard(rows=10, digest=f"{n:064x}", table="0" * 64) for n in range(10))
+    assert spread_shards(shards, 100) == shards
+    assert spread_shards(shards, 99) == shards[1::2]
+    assert spread_shards(shards, 30) == (shards[1], shards[5], shards[9])
+    assert spread_shards(shards, 5) == shards[-1:] == spread_shards(shards[-1:], 5)
