@@ -1,4 +1,4 @@
-"""Peak memory of every data stage, the training set included, at 5, 50 and 200 partitions.
+"""Peak memory of every stage up to the report, at 5, 50 and 200 partitions.
 
     python benchmarks/memory.py [--scale 0.1] [N...]
 
@@ -7,11 +7,11 @@ own, whose peak resident memory the kernel tells: N partitions of features and t
 look back at. Forty times as many must take about the same: what a stage holds is one partition and
 its look-back, and of a training set one partition. Weeks have a tenth of the real ones' rows, so
 that 200 of them are a matter of minutes: what a stage keeps of each partition, the fault that this
-would find, does not depend on its rows, and is the larger part of a smaller program. With the
-training set its examination runs, a program of its own: the shards that it maps are left out, for
-the kernel drops their pages when anybody needs the room. What ten times as many rows in a week take
-is printed beside it, with no aim: a partition is the unit that has to fit. One figure a line: NAME
-VALUE AIM holds|short.
+would find, does not depend on its rows, and is the larger part of a smaller program. The
+examination of a training set, the training and the scores are programs of their own: the shards
+that they map are left out, for the kernel drops their pages when anybody needs the room. What ten
+times as many rows in a week take is printed beside it, with no aim: a partition is the unit that
+has to fit. One figure a line: NAME VALUE AIM holds|short.
 """
 
 import argparse
@@ -39,7 +39,14 @@ BATCH = 480
 """Rows of a step: fewer than a week has at that scale, or fewer weeks would make smaller steps."""
 LOOK_BACK = 4
 """Weeks before the first of them."""
-STAGES = ("raw_snapshot", "validated_table", "feature_set", "training_set")
+STAGES = (
+    "raw_snapshot",
+    "validated_table",
+    "feature_set",
+    "training_set",
+    "trained_model",
+    "evaluation_report",
+)
 AIM = 1.15
 KEPT = "A run keeps each partition's record and its events of Dagster until it ends."
 TIMES = 10

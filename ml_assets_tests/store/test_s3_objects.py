@@ -90,7 +90,7 @@ def test_a_set_that_the_store_lost_is_not_put_there_again_without_its_shards(
     own = second.own(data, "shards", "demo", whole=False)
     for key in bucket.everything():
         bucket.client.delete_object(Bucket=BUCKET, Key=key)
-    with pytest.raises(StorageError, match="has no copy to put there. Make it"):
+    with pytest.raises(StorageError, match="has no copy to put there"):
         second.publish(own)
 
 

@@ -142,7 +142,10 @@ class Trained:
 
 
 def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, Published]]:
-    """Publish the checkpoints' record, then the model's: stage, and what was published."""
+    """Publish the checkpoints' record, then the model's: stage, and what was published.
+
+    A run before may have ended between the two: what it published stays as it is.
+    """
     pipeline, given = training.pipeline, training.given
     code_version = trained_by(training.asked, trained.job.program)
     saved = trained.sinks.last_checkpoint_digest or trained.model.digest
@@ -152,7 +155,12 @@ def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, P
     for stage, version in {"checkpoints": saved, "trained_model": trained.model.digest}.items():
         address = Address(pipeline.name, stage)
         work = Work(address, code_version, inputs, run, salt, seen)
-        with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
+        now = pipeline.now()
+        there = now.record(address) if stage == "checkpoints" else None
+        if there and (there.run_key, there.data_version) == (work.run_key, version):
+            yield stage, Published(there, now.commit)
+            continue
+        with Draft(pipeline, work, now.commit) as draft:
             draft.text("run.json", record_bytes(trained.record))
             published = draft.publish(
                 attributes=_attributes(training, trained), data_version=version

@@ -66,6 +66,9 @@ def test_a_model_that_was_not_published_after_its_checkpoints_is(tmp_path: Path)
     assert "make  irises/checkpoints: it is made together with irises/trained_model" in said
     again = read_record(store, store.resolve("main"), model)
     assert made and again and again.data_version == made.data_version
+    told = [commit.message for commit in store.log()]
+    assert told.count("irises/checkpoints") == 1, "what was published is not published again"
+    assert told.count("irises/trained_model") == 2, "one was taken away above"
 
 
 def test_the_run_after_a_killed_fresh_one_goes_on_with_its_session(tmp_path: Path) -> None:
