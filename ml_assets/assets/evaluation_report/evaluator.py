@@ -181,7 +181,7 @@ class Evaluator:
         if few != train:
             rows, all_rows = (sum(one.rows for one in shards) for shards in (few, train))
             self.context.log.info(
-                f"baselines are fitted on {rows:,} of {all_rows:,} rows: on {len(few)} of"
+                f"baselines are fitted on {rows:,} of {counted(all_rows, 'row')}: {len(few)} of"
                 f" {counted(len(train), 'shard')}, evenly spaced"
             )
         schema = self.schema.model_copy(update={"splits": {**self.schema.splits, "train": few}})
