@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 
 from ml_assets.adapters.runs import (
     AT_WORK,
+    PIPELINE_TAG,
     WAITING,
     Selection,
     mark_dead,
@@ -240,4 +241,7 @@ def _why_held(run: dg.DagsterRun) -> str:
             " reload the code location"
         )
     ended = "was canceled" if run.status == dg.DagsterRunStatus.CANCELED else "failed"
-    return f"{ended} in run {run.run_id[:8]} and waits for its source or its code to change"
+    return (
+        f"{ended} in run {run.run_id[:8]} and waits for its source or its code to change;"
+        f" 'ml-assets run {run.tags[PIPELINE_TAG]}' tries again now"
+    )
