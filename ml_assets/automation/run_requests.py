@@ -1,11 +1,14 @@
 """Turns candidate runs into run requests: each is made once, and a failed one waits for a change.
 
+One whose process died is asked for again: twice at once, then each time after a longer wait.
+
 The cursor holds requests that are still due; a fulfilled one is forgotten, so that the same request
 may be made again. Losing the cursor costs one repeated attempt, no more.
 """
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 from pydantic import Field, ValidationError
@@ -32,7 +35,9 @@ WANTED_TAG = "ml_assets/wanted"
 MAX_RETRIES_TAG = "dagster/max_retries"
 """Of a run with a key: 0. Its sensor asks for it again; Dagster would do so beside it."""
 ATTEMPTS = 3
-"""A run is asked for again this often: its process died, or others failed in it before it began."""
+"""A run is asked for so often at once: its process died, or others failed in it before it began."""
+FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
+"""After that, where its process dies; each wait is twice the one before."""
 
 
 class RequestedRun(Frozen):
@@ -85,15 +90,17 @@ def sort_out(
         if asked is None or asked.wanted != candidate.wanted:
             fresh.append((candidate, 1))
             continue
-        run = _run_of(instance, asked.run_key)
-        if run is None:
+        record = _record_of(instance, asked.run_key)
+        if record is None:
             fresh.append((candidate, asked.attempt))
-        elif asked.attempt < ATTEMPTS and (
-            _died(instance, run) or _spared(instance, run, candidate)
-        ):
-            fresh.append((candidate, asked.attempt + 1))
-        else:
+            continue
+        run, wait = record.dagster_run, _wait(instance, record, candidate, asked.attempt)
+        if wait is None:
             held.setdefault(_why_held(run), []).append(candidate.place)
+        elif wait > timedelta():
+            held.setdefault(_why_waits(run, asked.attempt, wait), []).append(candidate.place)
+        else:
+            fresh.append((candidate, asked.attempt + 1))
     return Sorted(tuple(fresh), tuple(f"{', '.join(places)} {why}" for why, places in held.items()))
 
 
@@ -199,9 +206,29 @@ def _partitions(selection: Selection, order: Sequence[str]) -> Sequence[str | No
     return order[order.index(first) : order.index(last) + 1]
 
 
-def _run_of(instance: dg.DagsterInstance, run_key: str) -> dg.DagsterRun | None:
-    runs = instance.get_runs(filters=dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1)
-    return runs[0] if runs else None
+def _record_of(instance: dg.DagsterInstance, run_key: str) -> dg.RunRecord | None:
+    asked = dg.RunsFilter(tags={RUN_KEY_TAG: run_key})
+    return next(iter(instance.get_run_records(filters=asked, limit=1)), None)
+
+
+def _wait(
+    instance: dg.DagsterInstance, record: dg.RunRecord, candidate: CandidateRun, attempt: int
+) -> timedelta | None:
+    """How long until a run is asked for again; None: not before something changes."""
+    run = record.dagster_run
+    if _died(instance, run):
+        if attempt < ATTEMPTS:
+            return timedelta()
+        doubled = min(attempt - ATTEMPTS, 6)
+        return _ended(record) + min(FIRST_WAIT * 2**doubled, LONGEST_WAIT) - datetime.now(UTC)
+    spared = attempt < ATTEMPTS and _spared(instance, run, candidate)
+    return timedelta() if spared else None
+
+
+def _ended(record: dg.RunRecord) -> datetime:
+    if record.end_time is None:
+        return record.update_timestamp.astimezone(UTC)
+    return datetime.fromtimestamp(record.end_time, UTC)
 
 
 def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
@@ -232,6 +259,14 @@ def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, candidate: Candida
     failed = {entry.step_key for entry in entries}
     due = {item.node.address.key.replace("/", "__") for item in candidate.items if item.due}
     return not due & failed
+
+
+def _why_waits(run: dg.DagsterRun, attempt: int, wait: timedelta) -> str:
+    again = counted(-(wait // -timedelta(minutes=1)), "minute")
+    return (
+        f"died in run {run.run_id[:8]} (attempt {attempt}) and is asked for again in {again};"
+        f" 'ml-assets run {run.tags[PIPELINE_TAG]}' tries again now"
+    )
 
 
 def _why_held(run: dg.DagsterRun) -> str:

@@ -54,9 +54,7 @@ def test_code_that_fails_is_asked_for_once_and_again_when_it_was_mended(plant: P
     assert not world.execute(request)
     for _ in range(3):
         assert "features [2024-01-15]" in (said := world.says(SENSOR))
-        assert (
-            "code to change; 'ml-assets run deliveries' tries again now" in said
-        )
+        assert "code to change; 'ml-assets run deliveries' tries again now" in said
     features.write_text(good.replace(*OTHER))
     (again,) = world.asks_for(SENSOR)
     assert world.execute(again)

@@ -11,6 +11,7 @@ import pytest
 
 from ml_assets.actions.reliability import reliability
 from ml_assets.assets.raw_snapshot.sources import Sources
+from ml_assets.automation import run_requests
 from ml_assets.automation.landing_sensor import Watch, landing
 from ml_assets.automation.tick_failures import COULD_NOT
 from ml_assets.errors import WindowError
@@ -127,12 +128,15 @@ def test_a_source_that_went_back_to_what_it_was_is_taken_in_again(plant: Plant):
     assert len(set(keys)) == 4
 
 
-def test_a_run_whose_process_died_is_asked_for_again_but_not_for_ever(plant: Plant):
+def test_a_run_whose_process_died_is_asked_for_again_and_after_three_times_later(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+):
     world = plant(2, LANDING)
     world.settle()
     deliveries.land(world.sources, 3)
     keys: list[str | None] = []
-    for _ in range(3):
+
+    def dies() -> None:
         (request,) = world.asks_for()
         keys.append(request.run_key)
         run = world.instance.create_run_for_job(
@@ -140,8 +144,16 @@ def test_a_run_whose_process_died_is_asked_for_again_but_not_for_ever(plant: Pla
             tags={**request.tags, "dagster/run_key": str(request.run_key)},
         )
         world.instance.report_run_failed(run, "the machine went down")
-    assert len(set(keys)) == 3
-    assert "sources [2024-01-15] failed in run" in world.says()
+
+    for _ in range(3):
+        dies()
+    assert "sources [2024-01-15] died in run" in (said := world.says())
+    assert "(attempt 3) and is asked for again in 1 minute; 'ml-assets run deliveries'" in said
+    with monkeypatch.context() as later:
+        later.setattr(run_requests, "FIRST_WAIT", timedelta(seconds=-1))
+        dies()
+    assert "(attempt 4) and is asked for again in 2 minutes" in world.says()
+    assert len(set(keys)) == 4
 
 
 def test_a_source_that_is_missing_is_named_and_the_cursor_stays(plant: Plant):
