@@ -57,8 +57,8 @@ def _said(
         more = f"raise cluster.min_nodes, or {more}"
     return (
         f"The rows that are read at a time do not fit cluster.data_cache {cluster.data_cache}. On"
-        f" {where}, a process reads {counted(needed, 'block')} of {training.block_rows:,} rows at a"
-        f" time, of {block / 1e6:,.2f} MB each, and has room for {room:,}; a pod runs"
-        f" {counted(world.procs, 'process')}. Set cluster.data_cache to {least}Mi or more, lower"
+        f" {where}, a process reads {counted(needed, 'block')} of"
+        f" {counted(training.block_rows, 'row')} at a time, of {block / 1e6:,.2f} MB each, and has"
+        f" room for {room:,}; a pod runs {counted(world.procs, 'process')}. Set cluster.data_cache to {least}Mi or more, lower"
         f" training.block_window or training.block_rows, or {more}."
     )
