@@ -59,6 +59,7 @@ def _said(
         f"The rows that are read at a time do not fit cluster.data_cache {cluster.data_cache}. On"
         f" {where}, a process reads {counted(needed, 'block')} of"
         f" {counted(training.block_rows, 'row')} at a time, of {block / 1e6:,.2f} MB each, and has"
-        f" room for {room:,}; a pod runs {counted(world.procs, 'process')}. Set cluster.data_cache to {least}Mi or more, lower"
-        f" training.block_window or training.block_rows, or {more}."
+        f" room for {room:,}; a pod runs {counted(world.procs, 'process')}. Set"
+        f" cluster.data_cache to {least}Mi or more, lower training.block_window or"
+        f" training.block_rows, or {more}."
     )

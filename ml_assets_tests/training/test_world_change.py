@@ -7,12 +7,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
 import pytest
 from safetensors.numpy import load_file
 
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.spec.training import Mlp, TrainingSpec
-from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program import Ref, Split
 from ml_assets.spec.training_program.events import Progress, Warning
 from ml_assets.spec.training_program.on_demand import RowsOnDemand
 from ml_assets.store.row_encoding import encoded_bytes
@@ -131,7 +132,10 @@ def test_rows_that_are_fetched_are_those_of_a_set_that_is_here_also_with_fewer_p
 ) -> None:
     """Two pods of a process each, then one: it has all microbatches, and twice the disk."""
     objects = S3Objects(tmp_path / "home", f"s3://{BUCKET}/state")
-    parts = {"train": [frame(600, 0), frame(400, 600)], "validation": [frame(300, 2000)]}
+    parts: dict[Split, list[pl.LazyFrame]] = {
+        "train": [frame(600, 0), frame(400, 600)],
+        "validation": [frame(300, 2000)],
+    }
     data = write_parts(parts, FEATURES, LABEL, objects.folder("shards", "p"))
     objects.publish(data)
     sessions = Sessions(tmp_path, data)
