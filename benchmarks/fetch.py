@@ -23,10 +23,10 @@ from generated import train_request, training_set
 from ml_assets.spec.training import TabM, TrainingSpec
 from ml_assets.spec.training_program import ShardSchema, TrainRequest
 from ml_assets.spec.training_program.on_demand import RowsOnDemand
+from ml_assets.store.block_order import BlockOrder
 from ml_assets.store.s3.client import S3Place
 from ml_assets.training.distributed.ranks import join, leave
 from ml_assets.training.rows.arrays import open_set
-from ml_assets.training.rows.blocks import BlockOrder
 from ml_assets.training.rows.remote_shards import RemoteShards
 from ml_assets.training.step import StopFlags, assemble, initial_network
 

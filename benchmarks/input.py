@@ -28,9 +28,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from ml_assets.spec.training import TrainingSpec
 from ml_assets.spec.training_program import Ref
+from ml_assets.store.block_order import BlockOrder, block_order
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.blocks import BlockOrder, block_order
 
 SPEC = TrainingSpec(order="blocks")
 BATCH = SPEC.batch_size

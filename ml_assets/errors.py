@@ -183,7 +183,7 @@ class ClusterRefused(MlAssetsError):
 
 
 class DoesNotFit(MlAssetsError):
-    """A training needs more memory than its machine or pod has; no process was started."""
+    """A training needs more memory or disk than its machine or pod has; nothing was started."""
 
 
 class TrainingFailed(MlAssetsError):

@@ -158,7 +158,7 @@ class AttemptRunner(Protocol):
         ...
 
     def room(self, cluster: ClusterSpec) -> Room:
-        """The memory that the processes of one node share."""
+        """What the processes of one node share."""
         ...
 
     def recall(self, folder: SessionFolder) -> None:

@@ -133,7 +133,9 @@ def without_log(report: str) -> str:
 TABLE: dict[int, Meaning] = {
     EXIT_BAD_REQUEST: Meaning(
         "its request cannot be read, or is for another training program",
-        "Change the model or training part of the spec; or run the program that it names.",
+        "Change the model, training or cluster part of the spec, or run the program that it names."
+        " Where fetched rows have no room: a larger cluster.data_cache, or more cluster.nodes and"
+        " training.processes.",
         "stop",
     ),
     EXIT_BAD_DATA: Meaning(

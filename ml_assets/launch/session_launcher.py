@@ -31,6 +31,7 @@ from ml_assets.spec.memory_estimate import parameters_on, require_fits
 from ml_assets.spec.sanity import NetworkSize
 from ml_assets.spec.training import COUNTED, Module
 from ml_assets.spec.training_program import (
+    SCHEMA_FILE,
     MeasureRequest,
     MeasureResult,
     Reports,
@@ -181,7 +182,9 @@ class SessionLauncher:
         """The request of an attempt, once its world is known to fit: before a process starts."""
 
         def held(number: int, world: World) -> RequestT:
-            schema = Path(job.data.uri) / "schema.json"
+            schema = Path(job.data.uri) / SCHEMA_FILE
+            if not isinstance(job, SanityJob) and schema.is_file():
+                self._require_cached(job, schema, world)
             own = self._measured_size(job)
             if own is not None:
                 room = self._runner.room(job.cluster)
@@ -199,6 +202,16 @@ class SessionLauncher:
             return request(number, world)
 
         return held
+
+    def _require_cached(self, job: TrainJob | MeasureJob, schema: Path, world: World) -> None:
+        """Where rows are fetched: the pods have room for those that are read at a time."""
+        cache = self._runner.room(job.cluster).data_cache
+        if cache is None:
+            return
+        from ml_assets.launch.row_cache import require_cached
+
+        read = ShardSchema.model_validate_json(schema.read_bytes())
+        require_cached(read, job.training, world, job.cluster, cache)
 
     def _measured_size(self, job: TrainJob | MeasureJob | SanityJob) -> NetworkSize | None:
         """Of a team's own network, as it was when it was examined; None: it was not, or is ours."""

@@ -44,13 +44,16 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Room:
-    """The memory that the processes of one machine or one pod share."""
+    """What the processes of one machine or one pod share."""
 
     bytes: int
+    """Memory."""
     where: str
     """Names what has it."""
     gpus: bool = False
     """The steps are taken in the memory of GPUs, which is not counted here."""
+    data_cache: int | None = None
+    """Bytes of the disk for rows that are fetched as they are read; None: all rows are here."""
 
 
 def machine_room() -> Room:
@@ -65,9 +68,10 @@ def machine_room() -> Room:
 
 
 def pod_room(cluster: ClusterSpec) -> Room:
-    """The memory of a pod of a training."""
+    """What a pod of a training has."""
     room = bytes_of(cluster.memory) or 0
-    return Room(room, f"a pod (cluster.memory: {cluster.memory})", cluster.gpus_per_node > 0)
+    cache = bytes_of(cluster.data_cache) if cluster.data_cache else None
+    return Room(room, f"a pod (cluster.memory: {cluster.memory})", cluster.gpus_per_node > 0, cache)
 
 
 def parameters(model: ModelSpec, numeric: int, vocabularies: Sequence[int], outputs: int) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.spec.training_program import LabelScale, Preprocessing
+from ml_assets.spec.training_program import LabelScale, Preprocessing, ShardSchema
+from ml_assets.store.shard_rows import LABEL_TYPES
 
 CLIP = 8.0
 
@@ -64,6 +65,23 @@ class Encoder:
 def pack(missing: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """[rows, ceil(n / 8)] which of the numbers are null, from [rows, n]; see ``ShardFiles``."""
     return np.packbits(missing, axis=1, bitorder="little")
+
+
+def encoded_types(schema: ShardSchema) -> tuple[tuple[type[np.generic], tuple[int, ...]], ...]:
+    """The type and the shape of an encoded row's numbers, words and label."""
+    preprocessing = schema.preprocessing
+    columns = len(preprocessing.numeric) + len(preprocessing.null_flags)
+    label = np.float32 if schema.label_scale else LABEL_TYPES[schema.task]
+    return (
+        (np.float32, (columns,)),
+        (np.int32, (len(preprocessing.categorical),)),
+        (label, ()),
+    )
+
+
+def encoded_bytes(schema: ShardSchema) -> int:
+    """The bytes of an encoded row."""
+    return sum(np.empty(shape, type_).nbytes for type_, shape in encoded_types(schema))
 
 
 def scale_label(label: NDArray[Any], scale: LabelScale | None) -> NDArray[Any]:

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ml_assets.spec.training_program import Preprocessing
+from ml_assets.store.block_order import BlockOrder
 from ml_assets.store.row_encoding import Encoder
+from ml_assets.store.row_order import permuted
 from ml_assets.training.rows.arrays import ShardArrays, SplitArrays
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.blocks import BlockOrder
-from ml_assets.training.rows.order import OversampleIndex, permuted
+from ml_assets.training.rows.order import OversampleIndex
 
 EPOCHS = 2
 
@@ -141,6 +142,32 @@ def test_an_order_of_blocks_has_each_row_once_and_a_rank_reads_what_is_told_befo
     ends = np.searchsorted(order.firsts, np.cumsum([0, *shards]), side="left")
     for a, b in pairwise(ends.tolist()):
         assert np.all(np.diff(order.firsts[a:b]) == block), "no block lies in two shards"
+
+
+@settings(max_examples=40)
+@given(
+    shards=st.lists(st.integers(1, 90), min_size=1, max_size=4),
+    block=st.integers(1, 30),
+    window=st.integers(1, 6),
+    lanes=st.integers(1, 7),
+    share=st.integers(1, 9),
+    world=st.integers(1, 8),
+)
+def test_what_a_rank_reads_at_most_is_known_before_it_begins(
+    shards: list[int], block: int, window: int, lanes: int, share: int, world: int
+) -> None:
+    """But for a block that two of its lanes share, which counts twice."""
+    order = BlockOrder(shards, block, window, lanes, share)
+    most, counted_twice = 0, 0
+    for epoch in range(EPOCHS):
+        for place in range(0, sum(shards), share):
+            for rank in range(world):
+                own = range(rank, lanes, world)
+                asked = [[*own], *([lane] for lane in own)]
+                joint, *each = (len(order.reads(place, share, n, 3, epoch, 1)[0]) for n in asked)
+                most, counted_twice = max(most, joint), max(counted_twice, sum(each))
+    found = order.most_read(world, share, seed=3, epochs=EPOCHS)
+    assert most <= found == min(counted_twice, len(order.firsts))
 
 
 def test_ranks_share_the_blocks_between_them_and_read_each_once_an_epoch() -> None:

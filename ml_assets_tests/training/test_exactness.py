@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.training_program import Ref
 from ml_assets.spec.training_program.events import Checkpoint, Failed, Warning
+from ml_assets.store import block_order as blocks_module
+from ml_assets.store.block_order import BlockOrder
 from ml_assets.store.objects import file_digest
-from ml_assets.training.rows import blocks as blocks_module
+from ml_assets.store.row_order import permuted
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.blocks import BlockOrder
-from ml_assets.training.rows.order import permuted
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, ranking_set
 
 

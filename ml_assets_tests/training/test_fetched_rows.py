@@ -132,7 +132,8 @@ def test_the_disk_that_is_allowed_is_what_is_taken(opened: Open, tmp_path: Path)
 def test_too_little_room_is_refused_with_what_to_change(opened: Open) -> None:
     _, fetched = opened(blocks=3)
     with pytest.raises(
-        BadRequest, match=r"has room for 3 blocks .*reads 8 at a time: raise cluster\.data_cache"
+        BadRequest,
+        match=r"has room for 3 blocks .*reads 8 at a time: raise cluster\.data_cache.*\.processes",
     ):
         fetched.share(0, 0, 1)
     with pytest.raises(BadRequest, match=r"raise cluster\.data_cache"):

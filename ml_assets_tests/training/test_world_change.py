@@ -7,14 +7,21 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
 import pytest
 from safetensors.numpy import load_file
 
+from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.spec.training import Mlp, TrainingSpec
-from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program import Ref, Split
 from ml_assets.spec.training_program.events import Progress, Warning
-from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
+from ml_assets.spec.training_program.on_demand import RowsOnDemand
+from ml_assets.store.row_encoding import encoded_bytes
+from ml_assets.store.s3.objects import S3Objects
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
+from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
 from ml_assets_tests.training.test_exactness import newest
+from ml_assets_tests.worlds.shards import write_parts
 
 ROWS = 1000
 TEN = SPEC.model_copy(
@@ -27,6 +34,7 @@ TEN = SPEC.model_copy(
         "keep_last": 100,
     }
 )
+BLOCKS = TEN.model_copy(update={"order": "blocks", "block_rows": 16, "block_window": 2})
 EPOCH, STEPS = 6, 12
 """Steps of an epoch, the last one a short one, and of the training."""
 
@@ -77,21 +85,30 @@ def test_what_powersgd_has_not_sent_lies_in_the_checkpoints(sessions: Sessions) 
     assert max(abs(found[step] - losses[step]) for step in found) < 1e-4
 
 
-def started(sessions: Sessions, number: int, procs: int, resume: Ref | None) -> Recorded:
-    made = sessions.attempt("s", number=number, procs=procs, spec=TEN, resume=resume)
-    attempt = Recorded(made.folder, made.request)
+def started(
+    sessions: Sessions,
+    number: int,
+    procs: int,
+    resume: Ref | None,
+    spec: TrainingSpec = TEN,
+    fetched: RowsOnDemand | None = None,
+) -> Recorded:
+    made = sessions.attempt("s", number=number, procs=procs, spec=spec, resume=resume)
+    request = made.request.model_copy(update={"on_demand": fetched})
+    attempt = Recorded(made.folder, request)
     assert attempt.run() == 0
     return attempt
 
 
 @pytest.mark.daemon
+@pytest.mark.parametrize("spec", [TEN, BLOCKS], ids=["rows", "blocks"])
 def test_worlds_that_change_within_an_epoch_lose_no_row_and_change_no_loss(
-    sessions: Sessions,
+    sessions: Sessions, spec: TrainingSpec
 ) -> None:
-    two = started(sessions, 1, 2, None)
+    two = started(sessions, 1, 2, None, spec)
     whole = two.validation_losses()
-    one = started(sessions, 2, 1, left_at(two, 4))
-    three = started(sessions, 3, 3, left_at(one, 8))
+    one = started(sessions, 2, 1, left_at(two, 4), spec)
+    three = started(sessions, 3, 3, left_at(one, 8), spec)
     assert list(whole) == list(range(1, STEPS + 1))
 
     first = two.read(0, 4) + one.read(4, EPOCH)
@@ -107,6 +124,40 @@ def test_worlds_that_change_within_an_epoch_lose_no_row_and_change_no_loss(
     warnings = [event.message for event in three.events() if isinstance(event, Warning)]
     told = "3 processes do not divide 10 microbatches: 17% of their time is spent waiting"
     assert told in warnings
+
+
+@pytest.mark.daemon
+def test_rows_that_are_fetched_are_those_of_a_set_that_is_here_also_with_fewer_processes(
+    tmp_path: Path, bucket: S3Server
+) -> None:
+    """Two pods of a process each, then one: it has all microbatches, and twice the disk."""
+    objects = S3Objects(tmp_path / "home", f"s3://{BUCKET}/state")
+    parts: dict[Split, list[pl.LazyFrame]] = {
+        "train": [frame(600, 0), frame(400, 600)],
+        "validation": [frame(300, 2000)],
+    }
+    data = write_parts(parts, FEATURES, LABEL, objects.folder("shards", "p"))
+    objects.publish(data)
+    sessions = Sessions(tmp_path, data)
+    fetched = RowsOnDemand(
+        uri=objects.address(data).uri.rpartition("/")[0],
+        scratch=str(tmp_path / "rows"),
+        bytes=30 * BLOCKS.block_rows * encoded_bytes(load_schema(data)),
+    )
+    two = started(sessions, 1, 2, None, BLOCKS, fetched)
+    resume, twice = left_at(two, 4), fetched.model_copy(update={"bytes": 2 * fetched.bytes})
+    one = started(sessions, 2, 1, resume, BLOCKS, twice)
+    weights, losses = one.weights(), one.validation_losses()
+    assert sorted(two.read(0, 4) + one.read(4, EPOCH)) == list(range(ROWS))
+
+    here = started(sessions, 3, 1, left_at(one, 4), BLOCKS)
+    assert here.weights() == weights, "to the bit"
+    assert [here.read(n, n + 1) for n in range(4, STEPS)] == [
+        one.read(n, n + 1) for n in range(4, STEPS)
+    ]
+    whole = two.validation_losses()
+    assert list(losses) == list(range(5, STEPS + 1))
+    assert max(abs(losses[step] - whole[step]) for step in losses) < 1e-5
 
 
 def test_adafactor_goes_on_in_one_process_from_two(sessions: Sessions) -> None:

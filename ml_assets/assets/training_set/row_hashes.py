@@ -11,8 +11,8 @@ from ml_assets.assets.training_set.read_split import SplitRows
 
 BUCKET = 1 << 16
 """Hashes that are held at once: 512 KiB, and some times that while they are sorted."""
-MOST = 256
-"""Buckets, and files of a split; of more than 17 million rows the buckets grow."""
+MOST = 4096
+"""Buckets, and files of a split; of more than 268 million rows the buckets grow."""
 
 
 class RowHashes:
@@ -29,10 +29,12 @@ class RowHashes:
         folder.mkdir(parents=True)
         for frame in rows.each(columns):
             hashes = _hashes(frame)
-            places = hashes % np.uint64(buckets)
-            for bucket in range(buckets):
+            places = (hashes % np.uint64(buckets)).astype(np.uint16)
+            hashes = hashes[np.argsort(places, kind="stable")]
+            ends = np.cumsum(np.bincount(places, minlength=buckets))
+            for bucket in np.unique(places).tolist():
                 with (folder / str(bucket)).open("ab") as file:
-                    file.write(np.ascontiguousarray(hashes[places == bucket]).data)
+                    file.write(hashes[ends[bucket - 1] if bucket else 0 : ends[bucket]].data)
 
     def shared(self, other: "RowHashes") -> tuple[NDArray[np.uint64], int]:
         """The hashes that the other has, too; and how many of these rows have one of them."""
@@ -52,7 +54,8 @@ class RowHashes:
             yield frame.filter(pl.Series(mask)).select(columns)
 
     def _read(self, bucket: int) -> NDArray[np.uint64]:
-        return np.fromfile(self._folder / str(bucket), np.uint64)
+        file = self._folder / str(bucket)
+        return np.fromfile(file, np.uint64) if file.exists() else np.empty(0, np.uint64)
 
 
 def buckets_for(splits: Sequence[SplitRows]) -> int:

@@ -6,15 +6,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ml_assets.store.block_order import BlockOrder
+from ml_assets.store.row_order import permuted
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.rows.arrays import Rows, SplitArrays
-from ml_assets.training.rows.blocks import BlockOrder
-from ml_assets.training.rows.order import (
-    OversampleIndex,
-    drawn_rows,
-    microbatch_seed,
-    permuted,
-)
+from ml_assets.training.rows.order import OversampleIndex, drawn_rows, microbatch_seed
 
 
 @dataclass(frozen=True)

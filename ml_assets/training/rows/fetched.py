@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.training_program import ShardSchema
 from ml_assets.spec.training_program.on_demand import RowsOnDemand
+from ml_assets.store.block_order import BlockOrder
+from ml_assets.store.row_encoding import encoded_bytes, encoded_types
 from ml_assets.store.s3.client import S3Place
-from ml_assets.store.shard_rows import LABEL_TYPES
 from ml_assets.training.rows.arrays import Rows, SplitArrays, shards_of
-from ml_assets.training.rows.blocks import BlockOrder
 from ml_assets.training.rows.remote_shards import RemoteShards
 from ml_assets.training.stop import BadData, BadRequest, NotSaved
 
@@ -76,8 +76,8 @@ class FetchedRows(SplitArrays):
         if len(now) > self._disk.blocks:
             raise BadRequest(
                 f"A process has room for {self._disk.blocks} blocks of rows, and reads {len(now)}"
-                " at a time: raise cluster.data_cache, or lower training.block_rows or"
-                " training.block_window."
+                " at a time: raise cluster.data_cache, lower training.block_rows or"
+                " training.block_window, or raise cluster.nodes together with training.processes."
             )
         for block in reversed(now):
             if block in self._places:
@@ -184,15 +184,7 @@ class Disk:
     """
 
     def __init__(self, folder: Path, bytes_: int, block: int, schema: ShardSchema) -> None:
-        preprocessing = schema.preprocessing
-        number = np.float32 if schema.label_scale else LABEL_TYPES[schema.task]
-        columns = len(preprocessing.numeric) + len(preprocessing.null_flags)
-        self._like: tuple[tuple[type[np.generic], tuple[int, ...]], ...] = (
-            (np.float32, (columns,)),
-            (np.int32, (len(preprocessing.categorical),)),
-            (number, ()),
-        )
-        row = sum(one.nbytes for one in self.empty(1))
+        self._like, row = encoded_types(schema), encoded_bytes(schema)
         self.blocks = bytes_ // (row * block)
         """For so many there is room."""
         self._block = block

@@ -4,8 +4,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ml_assets.spec.training_program import MeasureRequest, SanityRequest, ShardSchema, TrainRequest
+from ml_assets.store.block_order import BlockOrder, block_order
 from ml_assets.training.rows.arrays import SplitArrays
-from ml_assets.training.rows.blocks import BlockOrder, block_order
 from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.stop import BadRequest
 

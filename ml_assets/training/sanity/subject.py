@@ -11,12 +11,12 @@ from torch import nn
 
 from ml_assets.spec.sanity import NetworkSize, SanityCheck, SanityName
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
+from ml_assets.store.block_order import BlockOrder
 from ml_assets.training.losses import row_weights, training_losses
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.rows.batches import Batches, Tensors, tensors
-from ml_assets.training.rows.blocks import BlockOrder
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Numbers of the files to which feature rows refer: the team's function, held to what it says."""
 
+import io
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.feature_set.decode import WithDecoded
+from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.assets.raw_snapshot.readers.listing import find_local
 from ml_assets.errors import SourceError, SpecError
 from ml_assets.spec.features import DecodeSpec, FeaturesSpec
@@ -92,6 +95,65 @@ def test_files_in_a_bucket_are_read_as_they_were_listed(bucket: S3Server, tmp_pa
     bucket.client.put_object(Bucket=BUCKET, Key="a/b", Body=b"xyz")
     with pytest.raises(SourceError, match="it was replaced meanwhile"):
         decoded(tmp_path, table)
+
+
+SOUNDS = """
+import io
+import wave
+
+import numpy as np
+
+
+def heard(files: list[bytes]) -> np.ndarray:
+    \"\"\"[n, 2] how loud a sound is, and how often a second it goes through zero.\"\"\"
+    return np.array([_heard(file) for file in files])
+
+
+def _heard(file: bytes) -> tuple[float, float]:
+    with wave.open(io.BytesIO(file)) as sound:
+        samples = np.frombuffer(sound.readframes(sound.getnframes()), "<i2") / 32768
+        seconds = sound.getnframes() / sound.getframerate()
+    return float(np.sqrt((samples**2).mean())), (np.diff(np.sign(samples)) != 0).sum() / seconds
+"""
+LETTERS = """
+def read(files):
+    return [[len(text.split()), text.count("!")] for text in (one.decode() for one in files)]
+"""
+
+
+def tone(hertz: float, loud: float) -> bytes:
+    """A second of it, as a WAV file."""
+    at = np.arange(8000) / 8000
+    samples = (32767 * loud * np.sin(2 * np.pi * hertz * at + 0.1)).astype("<i2")
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(samples.tobytes())
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("code", "function", "files", "numbers"),
+    [
+        (SOUNDS, "heard", [tone(440, 0.5), tone(50, 0.1)], [(0.354, 880), (0.0707, 100)]),
+        (LETTERS, "read", ["Grüße an alle!".encode(), b"no!!"], [(3, 1), (1, 2)]),
+    ],
+    ids=["sounds", "texts"],
+)
+def test_sounds_and_texts_are_decoded_by_a_function_of_the_teams_folder(
+    tmp_path: Path, code: str, function: str, files: list[bytes], numbers: list[tuple[float, float]]
+) -> None:
+    folder, root = tmp_path / "p", tmp_path / "files"
+    folder.mkdir()
+    root.mkdir()
+    (folder / "f.py").write_text(code)
+    for number, file in enumerate(files):
+        (root / str(number)).write_bytes(file)
+    decode = load_function(folder, f"f.py:{function}", "p")
+    found = decoded(root, rows(root, [str(number) for number in range(len(files))]), decode)
+    assert found.select("n_0", "n_1").to_numpy() == pytest.approx(np.array(numbers), rel=0.01)
 
 
 def test_its_features_are_numeric_ones_also_of_a_spec_that_was_written_down() -> None:

@@ -81,6 +81,17 @@ def test_a_network_that_cannot_fit_its_pods_is_refused_before_one_is_made(stage)
     assert stage.cluster.server.calls.of("create", "jobs") == []
 
 
+def test_a_cache_without_room_on_the_fewest_nodes_is_refused_before_a_pod_is_made(stage):
+    blocks = {"order": "blocks", "block_rows": 12, "block_window": 2}
+    cache = str(8 * 12 * 8)  # eight blocks of rows of a number and a label
+    job = stage.job(
+        cluster=SMALL.model_copy(update={"data_cache": cache, "min_nodes": 1}), **blocks
+    )
+    with pytest.raises(DoesNotFit, match=r"the fewest that cluster\.min_nodes allows, a process"):
+        stage.launcher().train(job, lambda event: None)
+    assert stage.cluster.server.calls.of("create", "jobs") == []
+
+
 def test_a_namespace_that_is_not_there_is_named(stage, refused):
     where = {"KUBECONFIG": str(stage.cluster.kubeconfig)}
     elsewhere = KubernetesApi("nowhere", environment=where)

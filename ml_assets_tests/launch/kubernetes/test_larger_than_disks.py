@@ -25,7 +25,7 @@ from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.spec.training_program import Ref
-from ml_assets.training.rows.blocks import block_order
+from ml_assets.store.block_order import block_order
 from ml_assets_tests.launch.kubernetes.stage import Stage, weights
 from ml_assets_tests.launch.real import named
 from ml_assets_tests.launch.staging.pods import wait_for

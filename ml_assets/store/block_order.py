@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.training import TrainingSpec
-from ml_assets.training.rows.order import AT_ONCE, key, mixed, permuted
+from ml_assets.store.row_order import AT_ONCE, key, mixed, permuted
 
 _BLOCKS, _LANE, _WINDOW = 2_000_003, 2_000_017, 2_000_029
 """Set the draws of blocks, lanes and windows apart from all others of a seed."""
@@ -113,6 +113,32 @@ class BlockOrder:
                 soon.append((last, self._window(epoch + 1, lane, 0)))
         following = [window for _, window in sorted(soon)]
         return self._blocks(now, seed), self._blocks(following, seed)
+
+    def most_read(self, ranks: int, count: int, seed: int, epochs: int) -> int:
+        """The most blocks that one of so many ranks reads at a time; see ``reads``.
+
+        Args:
+            count: units that a step takes of each lane.
+        """
+        groups = [range(rank, self._lanes, ranks) for rank in range(min(ranks, self._lanes))]
+        found = (self._most(own, count, seed, epoch) for epoch in range(epochs) for own in groups)
+        return min(max(found, default=0), len(self.firsts))
+
+    def _most(self, lanes: range, count: int, seed: int, epoch: int) -> int:
+        """In one epoch: where windows begin, for there the blocks of two of them are read."""
+        begins = self._line(seed, epoch)[1]
+        offsets = {lane: int(self._offset(lane)) for lane in lanes}
+        edges = (np.arange(self._span - offsets[n], self._lengths[n], self._span) for n in lanes)
+        places = np.unique(np.concatenate([[0], *edges]) // count) * count
+        total = np.zeros(len(places), np.int64)
+        for lane, offset in offsets.items():
+            size, first = self._lengths[lane], places[places < self._lengths[lane]]
+            last = np.minimum(first + count, size) - 1
+            span = np.stack([(first + offset) // self._span, (last + offset) // self._span + 1])
+            ends = np.clip(span * self._span - offset, 0, size) - np.array([[0], [1]])
+            blocks = np.searchsorted(begins, ends + self._starts[lane], side="right")
+            total[: len(first)] += blocks[1] - blocks[0] + 1
+        return int(total.max())
 
     def _blocks(self, windows: Iterable[Window], seed: int) -> list[int]:
         found: dict[int, None] = {}
