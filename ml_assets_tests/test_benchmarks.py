@@ -122,7 +122,7 @@ def test_a_crash_is_told_and_kept_with_the_figures_before_it(
     assert "**It failed**, so that figures are missing: `exit code 1: IndexError" in written
     assert "| `nap_seconds` | 2 | at most 3 | holds |  |" in written
     assert "| `nap_dreams` | 1 | at least 5 | **short** | It is too short for more. |" in written
-    assert "`mars`, `moon`" in written
+    assert "- `moon` lacks package a_package_that_nobody_has\n" in written
 
 
 def test_a_peer_has_an_environment_of_its_own_in_the_pinned_version(
