@@ -89,7 +89,7 @@ def plan_of(folder: Path, by: SearchSpec, parallel: int = 2) -> StudyPlan:
     from ml_assets.graph.inputs import require_record
 
     data = require_record(pipeline.now(), pipeline.address("training_set"))
-    base = train_job(pipeline, data, None, None)
+    base = train_job(pipeline, data, None, {})
     return StudyPlan(pipeline.spec, by, base, parallel, 1)
 
 
