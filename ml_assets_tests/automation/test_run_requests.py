@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from ml_assets.adapters.runs import PIPELINE_TAG
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.plan import Plan
 from ml_assets.automation.planner.selection import ModelRun
@@ -53,8 +54,9 @@ def test_a_run_that_was_ended_from_outside_is_asked_for_again(
     candidate = CandidateRun("model", (), "these rows", "nothing", model)
     cursor = Cursor(asked={"model": RequestedRun(wanted="these rows", run_key="once")})
     job = dg.GraphDefinition("work", node_defs=[op]).to_job()
+    tags = {RUN_KEY_TAG: "once", PIPELINE_TAG: "irises"}
     with dg.DagsterInstance.ephemeral() as instance:
-        job.execute_in_process(instance=instance, raise_on_error=False, tags={RUN_KEY_TAG: "once"})
+        job.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
         found = sort_out(instance, [candidate], cursor)
     assert found.fresh == (((candidate, 2),) if again else ())
     assert bool(found.held) is not again
