@@ -210,6 +210,24 @@ def send(process: psutil.Process, number: signal.Signals) -> bool:
     return True
 
 
+def stands_still(*words: str) -> Fault:
+    """A process that has all these words, or without any the command, stops for ten seconds."""
+
+    def strike(work: Work) -> Harm | bool:
+        found = work.processes(*words) if words else [work.command]
+        return bool(found) and stopped(work.draw.choice(found))
+
+    return strike
+
+
+def stopped(*processes: psutil.Process, seconds: float = 10) -> Harm | bool:
+    """SIGSTOP, and SIGCONT so many seconds later."""
+    hit = [process for process in processes if send(process, signal.SIGSTOP)]
+    for process in hit:
+        later(seconds, lambda process=process: send(process, signal.SIGCONT))
+    return lasting(seconds) if hit else False
+
+
 def machine_lost(work: Work) -> bool:
     """The command and all below it, at one moment."""
     for process in [work.command, *below(work.command)]:

@@ -11,6 +11,7 @@ EVERYWHERE: dict[str, Fault] = {
     "the command is killed": harm.to_the_command(signal.SIGKILL),
     "the command is interrupted (Ctrl-C)": harm.to_the_command(signal.SIGINT),
     "the command is told to end (SIGTERM)": harm.to_the_command(signal.SIGTERM),
+    "the command stands still for 10 s": harm.stands_still(),
     "the same command is given twice": harm.second_command,
 }
 LAPTOP: dict[str, Fault] = {
@@ -20,6 +21,7 @@ LAPTOP: dict[str, Fault] = {
     "a rank gets a notice (SIGTERM)": harm.to_a_rank(signal.SIGTERM),
     "torchrun is killed": harm.kill_torchrun,
     "the supervisor is killed": harm.to_process(signal.SIGKILL, "supervisor.py"),
+    "the supervisor stands still for 10 s": harm.stands_still("supervisor.py"),
     "the machine is lost": harm.machine_lost,
     "a checkpoint is damaged, a rank dies": harm.damaged_checkpoint,
     "another version takes over in mid-training": harm.upgraded,
@@ -53,6 +55,7 @@ API_AND_STORE: dict[str, Fault] = {
 PODS: dict[str, Fault] = {
     **EVERYWHERE,
     "a pod's wrapper is killed": servers.to_a_pod(servers.kill_wrapper),
+    "a pod's wrapper stands still for 10 s": servers.to_a_pod(servers.stop_wrapper),
     "a rank in a pod is killed": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGKILL)),
     "a rank in a pod stops (SIGSTOP)": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGSTOP)),
     "a pod is drained": servers.to_a_pod(ApiServer.drain),
@@ -90,19 +93,21 @@ BY_SENSORS: dict[str, Fault] = {
     **ALONE,
     "a rank is killed": harm.to_a_rank(signal.SIGKILL),
     "a run's worker is killed": servers.kill_server("spawn_main"),
+    "a run's worker stands still for 10 s": harm.stands_still("spawn_main"),
     "the code location is killed": servers.kill_server("dagster", "grpc"),
     "the machine is lost": harm.machine_lost,
 }
 SERVED: dict[str, Fault] = {
     **BY_SENSORS,
     "the daemon is killed": servers.kill_server("dagster-daemon"),
-    "the daemon stands still for 10 s": servers.server_stops,
+    "the daemon stands still for 10 s": harm.stands_still("dagster-daemon", "run"),
     "the web server is killed": servers.kill_server("ml_assets.adapters.webserver"),
     "a second daemon is begun": servers.second_daemon,
     "a second UI is begun": servers.second_ui,
 }
 POSTGRES: dict[str, Fault] = {
     **BY_SENSORS,
+    "another daemon works beside it for 30 s": servers.daemon_beside,
     "Postgres restarts": servers.database_restarts("fast"),
     "Postgres dies and recovers": servers.database_restarts("immediate"),
     "Postgres is away for 6 s": servers.database_away,
@@ -151,6 +156,10 @@ WANTED = {
     "stopped processes": (
         "a rank stops (SIGSTOP)",
         "a rank in a pod stops (SIGSTOP)",
+        "the command stands still for 10 s",
+        "the supervisor stands still for 10 s",
+        "a pod's wrapper stands still for 10 s",
+        "a run's worker stands still for 10 s",
         "the daemon stands still for 10 s",
     ),
     "loss of a pod, of a node, eviction, a notice": (
@@ -173,6 +182,7 @@ WANTED = {
         "the daemon is killed",
         "the web server is killed",
         "a second daemon is begun",
+        "another daemon works beside it for 30 s",
     ),
     "a release that races a rollback and a recall": ("a rollback and a recall race the release",),
     "an upgrade of the orchestrator in mid-training": (

@@ -68,7 +68,7 @@ A fault is held when the round in which it struck broke nothing. Seconds and ste
 faults that struck alone. Seconds: how much longer the work took from the last thing that it
 reached before the fault to the first new one after it, than where nothing struck; a command that
 is begun again is in it. Steps again: taken, lost and taken again, as far as events and heartbeats
-tell; a training of this pipeline has 240 (in pods 720), and saves every 20.
+tell; a training of this pipeline has 240 (in pods and on Postgres 720), and saves every 20.
 """
 
 

@@ -27,8 +27,8 @@ from ml_assets_tests.worlds.iris_pods import over_two_pods, world_on
 from ml_assets_tests.worlds.lakefs import new_repository
 from ml_assets_tests.worlds.world import World, free_ports
 
-IN_PODS = {"epochs": 180}
-"""Longer than elsewhere: it is what most of the faults there strike."""
+LONG = {"epochs": 180}
+"""Longer than elsewhere, where a training would be over before a fault finds it."""
 HERE = {"hang_timeout_seconds": 4}
 
 
@@ -172,7 +172,7 @@ def pods(folder: Path) -> Iterator[Place]:
     with pytest.MonkeyPatch.context() as patch, s3_server(patch) as store, ApiServer() as server:
         folder.mkdir(parents=True)
         world = world_on(store, server, folder)
-        over_two_pods(world, **IN_PODS)
+        over_two_pods(world, **LONG)
         place = Place("pods", world, server, store)
         try:
             yield place
@@ -277,11 +277,13 @@ def moves(folder: Path) -> Iterator[Place]:
     yield Place("moves", world)
 
 
-def _by_itself(folder: Path, extra: dict[str, str], **automation: dict[str, Any]) -> World:
+def _by_itself(
+    folder: Path, extra: dict[str, str], training: dict[str, Any], **automation: dict[str, Any]
+) -> World:
     """A world whose pipelines have these automations; all are of the same flowers."""
     world = World(folder, extra)
     irises.plant(world.pipelines, world.sources)
-    over_two_pods(world, **HERE)
+    over_two_pods(world, **HERE, **training)
     first = world.pipelines / "irises"
     for name, what in automation.items():
         if name != first.name:
@@ -300,6 +302,7 @@ def served(folder: Path) -> Iterator[Place]:
     world = _by_itself(
         folder,
         dict(zip(ADDRESSES, urls, strict=True)),
+        training={},
         lilies={"landing": {"retrain": True}},
         irises={"landing": {}, "refresh": {"cron": "* * * * *"}},
     )
@@ -320,7 +323,7 @@ def on_postgres(folder: Path) -> Iterator[Place]:
         place = server.place
         given = {f"DAGSTER_PG_{n}": str(v) for n, v in zip(names, place, strict=True)}
         extra = {"DAGSTER_HOME": str(dagster), **given}
-        world = _by_itself(folder, extra, irises={"landing": {"retrain": True}})
+        world = _by_itself(folder, extra, LONG, irises={"landing": {"retrain": True}})
         yield Place("postgres", world, database=server, serves=True)
 
 

@@ -21,6 +21,7 @@ from ml_assets_tests.faults.injections import (
     later,
     name,
     send,
+    stopped,
 )
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.kubernetes.errors import ApiError
@@ -40,7 +41,7 @@ def once_hit(faults: _Counts, end: Callable[[], object], over: Callable[[], bool
 
 
 def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
-    def strike(work: Work) -> bool:
+    def strike(work: Work) -> Harm | bool:
         assert work.cluster is not None
         alive = [
             pod["metadata"]["name"]
@@ -51,7 +52,8 @@ def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
         if not alive:
             return False
         try:
-            return harm(work.cluster, work.draw.choice(sorted(alive))) is not False
+            done = harm(work.cluster, work.draw.choice(sorted(alive)))
+            return done if isinstance(done, Harm) else done is not False
         except (psutil.NoSuchProcess, ApiError):  # it ended meanwhile
             return False
 
@@ -61,6 +63,11 @@ def to_a_pod(harm: Callable[[ApiServer, str], object]) -> Fault:
 def kill_wrapper(cluster: ApiServer, pod: str) -> bool:
     """The first process of each of the pod's containers."""
     return any([send(psutil.Process(pid), signal.SIGKILL) for pid in cluster.processes(pod)])
+
+
+def stop_wrapper(cluster: ApiServer, pod: str) -> Harm | bool:
+    """The same processes stand still for ten seconds."""
+    return stopped(*(psutil.Process(pid) for pid in cluster.processes(pod)))
 
 
 def to_rank_in_pod(number: signal.Signals) -> Callable[[ApiServer, str], bool]:
@@ -276,13 +283,12 @@ def _refuses(work: Work, command: Command) -> Harm:
     return Harm(over=over)
 
 
-def server_stops(work: Work) -> Harm | bool:
-    """The daemon stands still for ten seconds (SIGSTOP, SIGCONT)."""
-    found = work.processes("dagster-daemon", "run")
-    for process in found:
-        send(process, signal.SIGSTOP)
-        later(10, lambda process=process: send(process, signal.SIGCONT))
-    return lasting(10) if found else False
+def daemon_beside(work: Work) -> Harm:
+    """Another daemon on the same database, as while one is replaced: it works for half a minute."""
+    other = begin(work.world, "-m", "ml_assets.definitions", program=DAEMON)
+    work.others.append(other)
+    later(30, lambda: send(other, signal.SIGTERM))
+    return Harm(over=lambda: other.poll() is not None)
 
 
 def database_restarts(mode: str) -> Fault:
