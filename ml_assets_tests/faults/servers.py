@@ -17,7 +17,6 @@ from ml_assets_tests.faults.injections import (
     Work,
     begin,
     command_line,
-    lasting,
     later,
     name,
     send,
