@@ -301,7 +301,7 @@ def _written(dialect: "Dialect") -> str:
 
 def _room(settings: Settings, into: Path | None) -> Path:
     """Never the package's own folder: an upgrade would take the user's pipelines with it."""
-    own = [room for room in settings.pipelines if room not in (DEMO_PIPELINES, SHOWN_AFTER_DEMO)]
+    own = [room for room in settings.pipelines if not room.is_relative_to(DEMO_PIPELINES)]
     if into is None and own:
         return own[0]
     return (into or Path("pipelines")).expanduser().resolve()
@@ -309,7 +309,7 @@ def _room(settings: Settings, into: Path | None) -> Path:
 
 def _known(settings: Settings, folder: Path) -> str:
     """ML_ASSETS_PIPELINES with the room of a new folder behind what it names already."""
-    shown = [one for one in settings.pipelines if one != SHOWN_AFTER_DEMO]
+    shown = [one for one in settings.pipelines if one.parent != SHOWN_AFTER_DEMO]
     rooms = ["demo" if one == DEMO_PIPELINES else str(one) for one in shown]
     return os.pathsep.join([*rooms, str(folder.parent)])
 

@@ -146,7 +146,7 @@ _PARTS = 4
 _QUIET_SECONDS = 60.0
 _ALWAYS = (
     *("  [fail]", "  [warn]", "  warning: "),
-    *("  training begins with ", "  resumed at ", "  trained on "),
+    *("  the training set has ", "  training begins with ", "  resumed at ", "  trained on "),
 )
 _OF_DAGSTER = "  warning: Dependencies for step "
 """What did not run because something before it failed: the error at the end says what, and why."""
@@ -315,7 +315,7 @@ def _bars() -> Iterator[Bars]:
 
 
 def _is_told(line: str) -> bool:
-    """Whether a line is always shown: what is not right, what a training began with."""
+    """Whether a line is always shown: what is not right, what was re-used, what it began with."""
     return line.startswith(_ALWAYS) or "FAILED" in line
 
 

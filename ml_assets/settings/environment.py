@@ -92,9 +92,9 @@ _STORE = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 DEMO_PIPELINES = Path(__file__).parent.parent / "pipelines"
 SHOWN_AFTER_DEMO = DEMO_PIPELINES / "shown_after_demo"
-"""The room of code_lm, which belongs to the demo's once ``CODE_WORLD`` was laid out."""
-CODE_WORLD = Path("code")
-"""Below the demo's world: what code_lm reads."""
+"""Rooms named as folders of the demo's world: each is shown once its folder was laid out."""
+CODE_WORLD, IMAGE_WORLD = Path("code"), Path("images")
+"""Below the demo's world: what code_lm reads, and what digits reads."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,8 @@ def _folders(value: str, to_come: bool, world: Path) -> tuple[Path, ...]:
     Args:
         world: of the demo.
     """
-    demo = (DEMO_PIPELINES, *([SHOWN_AFTER_DEMO] if (world / CODE_WORLD).is_dir() else []))
+    laid_out = [part for part in (CODE_WORLD, IMAGE_WORLD) if (world / part).is_dir()]
+    demo = (DEMO_PIPELINES, *(SHOWN_AFTER_DEMO / part for part in laid_out))
     folders = tuple(
         folder
         for part in (value or "demo").split(os.pathsep)

@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+NAME = r"^[a-z][a-z0-9_]{0,62}$"
+Name = Annotated[str, StringConstraints(pattern=NAME)]
 """An identifier that is safe in an asset key, a path, a SQL column and a Kubernetes label."""
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.settings import Settings
-from ml_assets.spec.base import Misfit, Misfits
+from ml_assets.spec.base import NAME, Misfit, Misfits
 from ml_assets.spec.documents import YAML_LOADER, DocumentError, line_and_node, read_yaml
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -108,7 +108,9 @@ def other_name(folder: Path, spec: PipelineSpec) -> tuple[Mistake, ...]:
         return ()
     file = folder / SPEC_FILE
     rule = "the name of the pipeline is the name of its folder"
-    remedy = f"rename the folder, or write 'name: {folder.name}'"
+    rename = f"rename the folder to {spec.name}"
+    fits = re.match(NAME, folder.name)
+    remedy = f"{rename}, or write 'name: {folder.name}'" if fits else rename
     return (Mistake(file, line_of(file, "name"), "name", repr(spec.name), rule, remedy),)
 
 

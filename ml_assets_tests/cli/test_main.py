@@ -25,7 +25,7 @@ from ml_assets_tests.cli.words import TOP, every_command
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
-    "demo": "[flight_delays|code_lm] --plant",
+    "demo": "[flight_delays|code_lm|digits] --plant",
     "new": "NAME --from --label --ahead --key --time --task --null --network --ci --timezone"
     " --dates --into",
     "check": "[PIPELINE] --deep --steps",

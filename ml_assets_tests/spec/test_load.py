@@ -34,9 +34,15 @@ def test_a_spec_that_is_named_unlike_its_folder_is_refused(folder: Path) -> None
     moved = folder.rename(folder.parent / "flowers")
     with pytest.raises(SpecError, match=r"defs.yaml:\d+: name is 'irises'") as told:
         load_spec(moved)
-    assert "rename the folder, or write 'name: flowers'" in str(told.value)
+    assert "rename the folder to irises, or write 'name: flowers'" in str(told.value)
     edit(moved, ("name: irises", "name: flowers"))
     assert load_spec(moved).name == "flowers"
+
+
+def test_a_folder_whose_name_a_pipeline_cannot_have_is_to_be_renamed(folder: Path) -> None:
+    moved = folder.rename(folder.parent / "Späti")
+    with pytest.raises(SpecError, match="remedy: rename the folder to irises$"):
+        load_spec(moved)
 
 
 def test_three_mistakes_are_reported_at_once_each_with_its_line(folder: Path) -> None:

@@ -28,6 +28,8 @@ from ml_assets.spec.training_program import training_world
 
 Raw = dict[str, Any]
 
+CODE_LM = SHOWN_AFTER_DEMO / "code" / "code_lm" / "defs.yaml"
+
 FILES: Raw = {
     "kind": "files",
     "path": "landing/orders/{partition}.csv",
@@ -400,7 +402,7 @@ def test_a_wrong_pipeline_is_refused_with_its_reason(path: str, value: object, s
 
 
 def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> None:
-    spec = read_yaml((SHOWN_AFTER_DEMO / "code_lm" / "defs.yaml").read_text())["attributes"]
+    spec = read_yaml(CODE_LM.read_text())["attributes"]
     powersgd = {"communication_hook": "powersgd", "strategy": "replicate"}
     for changes, said in (
         ({"compile": True, "parallel": {"tensor": 2}}, "compile: not with parallel.tensor 2"),
@@ -805,7 +807,7 @@ def test_drift_without_partitions_says_how_rows_are_cut_and_has_an_alarm_that_ca
 def test_a_wrong_language_model_is_refused_with_its_reason(
     path: str, value: object, said: str
 ) -> None:
-    spec = read_yaml((SHOWN_AFTER_DEMO / "code_lm" / "defs.yaml").read_text())["attributes"]
+    spec = read_yaml(CODE_LM.read_text())["attributes"]
     model = Gpt(family="gpt", preset="1m", width=128, depth=4, heads=4)
     assert PipelineSpec.model_validate(spec).model == model
     assert said in refusal(lambda: PipelineSpec.model_validate(changed(spec, path, value)))

@@ -30,7 +30,9 @@ _CHANGES = {
 def plant(pipelines: Path, sources: Path) -> None:
     """The pipeline in ``pipelines``, and what it reads below ``sources``."""
     folder = pipelines / NAME
-    shutil.copytree(SHOWN_AFTER_DEMO / NAME, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        SHOWN_AFTER_DEMO / CODE_WORLD / NAME, folder, ignore=shutil.ignore_patterns("__pycache__")
+    )
     spec = folder / "defs.yaml"
     text = spec.read_text()
     for old, new in _CHANGES.items():

@@ -125,7 +125,7 @@ def encode_window(log: RunLog, state: PipelineState, as_of: str | None) -> Encod
         log.warning(said)
     rows = keep_apart(log, pipeline, read_splits(state, window))
     written = encode_splits(state, rows, embargo_rows(state, window))
-    log.info(shards_in_words(written))
+    log.info(f"the training set has {shards_in_words(written)}")
     schema = load_schema(written.ref)
     findings = examine_set(pipeline, rows, schema, window)
     return EncodedSet(window, inputs, written.ref, schema, findings, rows, written, partial)

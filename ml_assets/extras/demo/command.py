@@ -16,8 +16,9 @@ from ml_assets.cli.run import run_pipeline
 from ml_assets.cli.session import working_session
 from ml_assets.errors import SettingsError, SourceError
 from ml_assets.settings import SHOWN_AFTER_DEMO, read_settings
+from ml_assets.settings.environment import CODE_WORLD
 
-PIPELINE, CODE = "flight_delays", "code_lm"
+PIPELINE, CODE, DIGITS = "flight_delays", "code_lm", "digits"
 FAULTS = ("leak", "weak-model", "bad-rows", "tampered-model", "killed-rank")
 _NEXT = """
 what to do next{first}:
@@ -33,9 +34,15 @@ what to do next{first}:
   ml-assets ui                            the lineage, in a browser
 """
 
+_DIGITS_NEXT = """
+what to do next{first}:
+  ml-assets models report digits --open  which digits it mistakes for which
+  ml-assets ui                           the lineage, in a browser
+"""
+
 
 @click.command
-@click.argument("pipeline", type=click.Choice([PIPELINE, CODE]), default=PIPELINE)
+@click.argument("pipeline", type=click.Choice([PIPELINE, CODE, DIGITS]), default=PIPELINE)
 @click.option(
     "--plant", type=click.Choice(FAULTS), help="Plant this fault, and see which guard catches it."
 )
@@ -45,8 +52,9 @@ def demo(pipeline: str, plant: str | None) -> int:
     Writes 51 weeks of real flights, their arrivals and the weather to a folder of sources, then
     runs the pipeline flight_delays. Works offline, and is safe to repeat.
 
-    `demo code_lm` trains a language model on the Python sources of this interpreter instead. From
-    then on `ml-assets ui` also shows that pipeline.
+    `demo code_lm` trains a language model on the Python sources of this interpreter instead, and
+    `demo digits` a model of small images, each in a file of its own. From then on `ml-assets ui`
+    also shows that pipeline.
 
     With --plant it plants a fault in a copy instead, and shows which guard catches it: exit code 0
     if the guard worked, 1 if not. The demo's own release is not touched.
@@ -55,6 +63,8 @@ def demo(pipeline: str, plant: str | None) -> int:
         return _plant(plant)
     if pipeline == CODE:
         return _code()
+    if pipeline == DIGITS:
+        return _digits()
     from ml_assets.actions.run.run import Request
     from ml_assets.extras.demo.outside_world import demo_world, lay_out
 
@@ -74,12 +84,24 @@ def _code() -> int:
     from ml_assets.extras.demo.python_sources import lay_out_code
 
     settings = read_settings()
-    if missing := missing_here(SHOWN_AFTER_DEMO / CODE, settings):
+    if missing := missing_here(SHOWN_AFTER_DEMO / CODE_WORLD / CODE, settings):
         raise SettingsError("\n".join(missing))
     tell(f"the outside world: {lay_out_code(demo_world(settings))}")
     with working_session("demo", CODE) as session:
         run_pipeline(session, Request(CODE))
     print(_CODE_NEXT.format(first=_first()))
+    return DONE
+
+
+def _digits() -> int:
+    from ml_assets.actions.run.run import Request
+    from ml_assets.extras.demo.digit_images import lay_out_images
+    from ml_assets.extras.demo.outside_world import demo_world
+
+    tell(f"the outside world: {lay_out_images(demo_world(read_settings()))}")
+    with working_session("demo", DIGITS) as session:
+        run_pipeline(session, Request(DIGITS))
+    print(_DIGITS_NEXT.format(first=_first()))
     return DONE
 
 

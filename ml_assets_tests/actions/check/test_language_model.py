@@ -14,7 +14,7 @@ SETTINGS = read_settings()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(SHOWN_AFTER_DEMO / "code_lm", tmp_path / "code_lm"))
+    return Path(shutil.copytree(SHOWN_AFTER_DEMO / "code" / "code_lm", tmp_path / "code_lm"))
 
 
 def say(folder: Path, was: str, now: str) -> None:

@@ -15,8 +15,6 @@ from ml_assets.errors import SourceError, SpecError
 from ml_assets.spec.features import DecodeSpec, FeaturesSpec
 from ml_assets.spec.window import Window
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
-from ml_assets_tests.worlds import digits
-from ml_assets_tests.worlds.world import World
 
 SPEC = DecodeSpec(function="f.py:sizes", name="n", width=2)
 WINDOW = Window(None, None, None)
@@ -162,12 +160,3 @@ def test_its_features_are_numeric_ones_also_of_a_spec_that_was_written_down() ->
     )
     assert spec.numeric == ("n_0", "n_1")
     assert FeaturesSpec.model_validate(spec.model_dump()) == spec
-
-
-@pytest.mark.daemon
-def test_images_are_released_and_one_that_changed_is_refused(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    digits.plant(world.pipelines, world.sources)
-    world.cli("run", "digits")
-    assert world.status("digits")["release"]["decision"] == "passed"
-    assert "decode_seconds" in world.page("digits", "feature_set")
