@@ -86,6 +86,12 @@ def name_of(run: dg.DagsterRun) -> str:
     return f"run {run.run_id[:8]} ({trigger}, {run.status.value.lower()})"
 
 
+def at_work(instance: dg.DagsterInstance, pipeline: str) -> list[dg.DagsterRun]:
+    """Return the runs at work on the pipeline, newest first; none whose process is gone."""
+    runs = [record.dagster_run for record in runs_on(instance, pipeline, AT_WORK)]
+    return [run for run in runs if _lost_process(instance, run) is None]
+
+
 def mark_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]) -> list[str]:
     """Mark as failed those whose process on this machine is gone, and return their ids.
 
@@ -94,12 +100,17 @@ def mark_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]) -> 
     marked: list[str] = []
     for record in records:
         run = record.dagster_run
-        pid = worker_pid(instance, run)
-        if run.status in AT_WORK and pid is not None and not _is_alive(pid):
+        if run.status in AT_WORK and (pid := _lost_process(instance, run)) is not None:
             message = f"Process {pid} is gone; run again to continue where it stopped."
             instance.report_run_failed(run, message)
             marked.append(run.run_id)
     return marked
+
+
+def _lost_process(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
+    """The process that worked on a run, where it is known to be gone."""
+    pid = worker_pid(instance, run)
+    return pid if pid is not None and not _is_alive(pid) else None
 
 
 def worker_pid(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:

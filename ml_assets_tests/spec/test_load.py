@@ -41,7 +41,7 @@ def test_a_spec_that_is_named_unlike_its_folder_is_refused(folder: Path) -> None
 
 def test_a_folder_whose_name_a_pipeline_cannot_have_is_to_be_renamed(folder: Path) -> None:
     moved = folder.rename(folder.parent / "Späti")
-    with pytest.raises(SpecError, match="remedy: rename the folder to irises$"):
+    with pytest.raises(SpecError, match=r"remedy: rename the folder to irises$"):
         load_spec(moved)
 
 

@@ -5,6 +5,8 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from ml_assets.settings.environment import IMAGE_WORLD
 
 WRITTEN = datetime(1998, 7, 1, tzinfo=UTC).timestamp()
@@ -21,8 +23,8 @@ def lay_out_images(world: Path) -> Path:
 
     draft = target.with_name(f".{target.name}")
     shutil.rmtree(draft, ignore_errors=True)  # of a command that was killed
-    data = load_digits()
-    for number, (image, digit) in enumerate(zip(data.images, data.target, strict=True)):
+    images, digits = (np.asarray(part) for part in load_digits(return_X_y=True))
+    for number, (image, digit) in enumerate(zip(images, digits, strict=True)):
         file = draft / str(digit) / f"{number:04}.pgm"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"P5 8 8 16\n" + image.astype("uint8").tobytes())

@@ -1,12 +1,17 @@
 """What `ml-assets run --dry-run` says: what a run would make, and why. It makes nothing."""
 
+import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
+import dagster as dg
 import pytest
 
 from ml_assets.actions.run.due import due_now
 from ml_assets.actions.run.run import FreshTraining, Request
+from ml_assets.adapters.runs import PID_TAG, PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.cli.main import main
 from ml_assets.errors import SourceError
 from ml_assets.spec.stages import MODEL_STAGES
@@ -49,6 +54,28 @@ def test_the_next_run_makes_what_is_told(tmp_path: Path) -> None:
     through = world.cli("run", "irises", "--dry-run", "--through", "training_set")
     assert through.splitlines() == [model[0], checks[0]]
     assert world.cli("run", "irises", "--dry-run", "--through", "feature_set") == "nothing is due\n"
+
+
+def test_a_run_that_is_at_work_is_told_and_one_whose_process_is_gone_is_not(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    world.cli("run", "irises", "--through", "raw_snapshot")
+    with world.instance() as instance:
+        for pid in (os.getpid(), gone()):
+            tags = {PIPELINE_TAG: "irises", PID_TAG: str(pid), TRIGGER_TAG: "command line"}
+            run = dg.DagsterRun("__ASSET_JOB", status=dg.DagsterRunStatus.STARTED, tags=tags)
+            instance.add_run(run)
+    first, second, *_ = world.cli("run", "irises", "--dry-run").splitlines()
+    note = r"note  run \w{8} \(command line, started\) is at work on irises: what it still makes"
+    assert re.match(note, first)
+    assert second == "make  irises/validated_table/flowers: never made"
+
+
+def gone() -> int:
+    """The number of a process that ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
 
 
 def test_other_rows_are_due_and_the_model_may_follow(released: World, tmp_path: Path) -> None:
