@@ -1,5 +1,8 @@
 """Delta Lake and Iceberg tables, written by the packages of their own: read at a version."""
 
+import json
+import string
+import struct
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -101,6 +104,44 @@ def test_times_without_a_zone_are_utc(
     lake.append(rows(range(9), zone=None))
     found = read_source("flights", lake.source(), tmp_path, no_url, DAYS[2])
     assert found.frame["at"].to_list() == [FIRST + timedelta(days=2, hours=8 * n) for n in range(3)]
+
+
+def test_a_delta_table_whose_rows_are_deleted_by_vectors_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The vector deletes the second of nine rows, as Spark writes it: nobody may read nine."""
+    roaring = pytest.importorskip("pyroaring", reason="the extra 'iceberg' is not installed")
+    lake = made("delta", tmp_path, monkeypatch)
+    lake.append(rows(range(9)))
+    log = tmp_path / "lake" / "flights" / "_delta_log"
+    (first,) = log.glob("*.json")
+    (add,) = (
+        line["add"] for line in map(json.loads, first.read_text().splitlines()) if "add" in line
+    )
+    deleted = roaring.BitMap([1]).serialize()
+    content = struct.pack("<iqi", 1681511377, 1, 0) + deleted
+    content += bytes(-len(content) % 4)
+    at = {"storageType": "i", "pathOrInlineDv": z85(content), "sizeInBytes": len(content)}
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    actions = [
+        {"protocol": {**versions, **features}},
+        {"remove": {"path": add["path"], "dataChange": True, "deletionTimestamp": 1}},
+        {"add": {**add, "deletionVector": {**at, "cardinality": 1}}},
+    ]
+    second = log / f"{1:020}.json"
+    second.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    with pytest.raises(SourceError, match=r"cannot be read: .*deletionVectors"):
+        read_source("flights", lake.source(), tmp_path, no_url, DAYS[1])
+    first_version = lake.source(version=0)
+    assert read_source("flights", first_version, tmp_path, no_url, DAYS[1]).receipt["rows"] == 3
+
+
+def z85(content: bytes) -> str:
+    """ZeroMQ's base 85, in which the log of a table holds small vectors."""
+    digits = string.digits + string.ascii_letters + ".-:+=^!/*?&<>()[]{}@%$#"
+    numbers = struct.unpack(f">{len(content) // 4}I", content)
+    return "".join(digits[n // 85**place % 85] for n in numbers for place in (4, 3, 2, 1, 0))
 
 
 def test_the_receipt_names_the_version_and_only_new_rows_make_a_partition_another_one(
