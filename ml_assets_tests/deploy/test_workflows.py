@@ -145,7 +145,7 @@ RUN_BY = {
         "ml_assets_tests/servers/kubernetes/test_claims_pods.py"
     ),
     "make long PYTHON=python": "ml_assets_tests/conftest.py",
-    "make faults ARGS=": "ml_assets_tests/faults/test_campaign.py",
+    'sudo env "PATH=$PATH" make faults ARGS=': "ml_assets_tests/faults/test_campaign.py",
     'cat docs/faults.md >> "$GITHUB_STEP_SUMMARY"': "docs/faults.md",
     ".ci/run": ".ci/run",
     "helm template": "ml_assets_tests/deploy/test_workflows.py",
