@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+
+import pytest
 
 from ml_assets_tests.faults.campaign import CRASH, crash, play, undisturbed
 from ml_assets_tests.faults.matrix import TURNS
@@ -38,9 +39,9 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):  # a background shell has the first one ignored
         signal.signal(number, signal.default_int_handler)
     folder = Path(tempfile.mkdtemp(prefix="faults-"))  # what broke stays there
-    for arena in dict.fromkeys(asked.arena or TURNS):
-        with suppress(Exception):  # the round tells it
-            undisturbed(arena, folder)
+    asked.arena = those_at_hand(asked.arena or TURNS, folder)
+    if not asked.arena:
+        return 1
     until = time.monotonic() + asked.minutes * 60
     forks = multiprocessing.get_context("fork")  # they know what an undisturbed round is like
     beside = [
@@ -63,6 +64,21 @@ def main() -> int:
         PAGE.write_text(write_page(recall(asked.results)))
         print(f"{PAGE.relative_to(ROOT)} is written")
     return int(broken)
+
+
+def those_at_hand(arenas: Sequence[str], folder: Path) -> list[str]:
+    """The places without those whose server is not installed; of each of them work without faults
+    is measured."""
+    missing = set[str]()
+    for arena in dict.fromkeys(arenas):
+        try:
+            undisturbed(arena, folder)
+        except pytest.skip.Exception as reason:
+            print(f"{arena} is left out: {reason}", flush=True)
+            missing.add(arena)
+        except Exception:  # the round tells it
+            continue
+    return [arena for arena in arenas if arena not in missing]
 
 
 def _rounds(asked: argparse.Namespace, folder: Path, until: float, number: int = 0) -> bool:
@@ -91,7 +107,7 @@ def _rounds(asked: argparse.Namespace, folder: Path, until: float, number: int =
 
 def _turns(asked: argparse.Namespace, process: int) -> Iterator[tuple[str, int]]:
     """Places and seeds; each process of those side by side begins at another place."""
-    arenas, beside = asked.arena or TURNS, asked.side_by_side
+    arenas, beside = asked.arena, asked.side_by_side
     if asked.only_seed:
         yield from ((arena, asked.seed) for arena in dict.fromkeys(arenas))
         return
