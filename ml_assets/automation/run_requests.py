@@ -90,7 +90,7 @@ def sort_out(
         if asked is None or asked.wanted != candidate.wanted:
             fresh.append((candidate, 1))
             continue
-        record = _record_of(instance, asked.run_key)
+        record = record_of(instance, asked.run_key)
         if record is None:
             fresh.append((candidate, asked.attempt))
             continue
@@ -206,7 +206,8 @@ def _partitions(selection: Selection, order: Sequence[str]) -> Sequence[str | No
     return order[order.index(first) : order.index(last) + 1]
 
 
-def _record_of(instance: dg.DagsterInstance, run_key: str) -> dg.RunRecord | None:
+def record_of(instance: dg.DagsterInstance, run_key: str) -> dg.RunRecord | None:
+    """The run that was asked for with this key; None: it never began."""
     asked = dg.RunsFilter(tags={RUN_KEY_TAG: run_key})
     return next(iter(instance.get_run_records(filters=asked, limit=1)), None)
 
@@ -216,7 +217,7 @@ def _wait(
 ) -> timedelta | None:
     """How long until a run is asked for again; None: not before something changes."""
     run = record.dagster_run
-    if _died(instance, run):
+    if died(instance, run):
         if attempt < ATTEMPTS:
             return timedelta()
         doubled = min(attempt - ATTEMPTS, 6)
@@ -231,9 +232,11 @@ def _ended(record: dg.RunRecord) -> datetime:
     return datetime.fromtimestamp(record.end_time, UTC)
 
 
-def _died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
-    """The run failed, but no step of it by itself: its process was killed, told to end (as when the
-    UI is closed), lost Dagster's own database, or never began.
+def died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the run failed, but no step of it by itself.
+
+    Its process was killed, told to end (as when the UI is closed), lost Dagster's own database, or
+    never began.
     """
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False

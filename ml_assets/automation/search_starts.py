@@ -10,6 +10,7 @@ import dagster as dg
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.jobs import AssetJob, PipelineJobs, run_tags
+from ml_assets.automation.run_requests import ATTEMPTS, died, record_of
 from ml_assets.automation.schedules import timed_schedules
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
@@ -49,7 +50,7 @@ def search_after_refusals(
 ) -> dg.RunRequest | None:
     """The run of a study, where the gates refused so many models in a row that drift had trained.
 
-    None: too few, or the study would be the same one.
+    None: too few, or the study would be the same one, or it failed: the next refusal asks anew.
 
     Raises:
         StorageError: the ledger is broken.
@@ -61,12 +62,30 @@ def search_after_refusals(
     if len(refused) < most or isinstance(study_is_due(own), dg.SkipReason):
         return None
     last = refused[-1]
+    run_key = _key_to_ask_by(instance, [own.name, SEARCH_STAGE, last.seq])
+    if run_key is None:
+        return None
     why = f"the gates refused {len(refused)} trainings in a row that drift asked for: {last.reason}"
     return dg.RunRequest(
-        run_key=digest_of([own.name, SEARCH_STAGE, last.seq])[:32],
+        run_key=run_key,
         job_name=jobs.search.name,
         tags=run_tags(own, DRIFT_TRIGGER, {"why": why}),
     )
+
+
+def _key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | None:
+    """The key of the run that is to come, or is under way; None: it ended.
+
+    A run whose process died is asked for again, under another key.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
+        key = digest_of([*what, attempt])[:32]
+        record = record_of(instance, key)
+        if record is None or not record.dagster_run.is_finished:
+            return key
+        if not died(instance, record.dagster_run):
+            return None
+    return None
 
 
 def refused_in_a_row(

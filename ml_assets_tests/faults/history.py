@@ -4,7 +4,9 @@ Nothing here imports the product: it reads as anybody could read.
 """
 
 import json
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -148,9 +150,20 @@ def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:
         except sqlite3.OperationalError as error:
             if "no such table" in str(error):  # whoever makes it has only begun
                 return []
+            if "readonly" in str(error):  # a killed process left its journal
+                return _rows_of_copy(database, query)
             if time.monotonic() > until:  # nobody reads its log while the disk is read-only
                 raise
             time.sleep(0.5)
+
+
+def _rows_of_copy(database: Path, query: str) -> list[tuple[Any, ...]]:
+    """The rows once a journal is rolled back, in a copy: the next to open the database does it."""
+    with tempfile.TemporaryDirectory() as folder:
+        for file in database.parent.glob(f"{database.name}*"):
+            shutil.copy(file, folder)
+        with closing(sqlite3.connect(Path(folder) / database.name)) as copy:
+            return copy.execute(query).fetchall()
 
 
 def _log(head: str, read: Callable[[str], bytes | None]) -> list[Commit]:

@@ -229,7 +229,7 @@ def _matured(without: Mapping[str, float], baseline: Baseline, spec: DriftSpec) 
     Args:
         without: unseen period, oldest first -> the share of its rows without a label.
     """
-    old_enough = list(without)[: len(without) - spec.label_lag]
+    old_enough = list(without)[: max(0, len(without) - spec.label_lag)]
     most = baseline.unlabelled + LATE_LABELS
     return [key for key in old_enough if without[key] <= most]
 

@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import log
+from math import ceil, log
 from typing import Any, assert_never
 
 import numpy as np
@@ -30,6 +30,8 @@ Rule = Callable[[pl.DataFrame, pl.DataFrame], object]
 
 BASELINE_ROWS = 500_000
 """Rows that baselines are fitted on where there are more: a step's memory has a bound."""
+HELD_BACK = 0.1
+"""Share of the training rows by which boosting stops early: scikit-learn's own."""
 SMOOTHING = 20
 """A group's rate counts as if this many rows at the overall rate had been seen as well."""
 CATEGORIES = 254
@@ -59,7 +61,7 @@ def score_baseline(spec: Fitted, train: Rows, holdout: Rows, label: LabelSpec) -
         return np.tile(_targets(train.label, label).mean(axis=0), (len(holdout.label), 1))
     if isinstance(spec, GroupRateBaseline):
         return _group_rate(spec, train, holdout, _targets(train.label, label))
-    boosted = _Boosted(spec, train, holdout)
+    boosted = _Boosted(spec, train, holdout, label)
     match label.task:
         case "binary" | "multiclass":
             return boosted.probabilities(outputs_of(label.task, label.classes))
@@ -155,7 +157,9 @@ def _group_rate(
 class _Boosted:
     """Histogram gradient boosting on the encoded features of both sides."""
 
-    def __init__(self, spec: GradientBoostingBaseline, train: Rows, holdout: Rows) -> None:
+    def __init__(
+        self, spec: GradientBoostingBaseline, train: Rows, holdout: Rows, label: LabelSpec
+    ) -> None:
         train_codes, holdout_codes = _capped(train.categorical, holdout.categorical)
         self.label = train.label
         self.train = np.hstack([train.numeric, train_codes])
@@ -164,7 +168,7 @@ class _Boosted:
         # scikit-learn has no type stubs: its parameters' types are guessed from their defaults.
         self.options: dict[str, Any] = {
             "max_iter": spec.iterations,
-            "early_stopping": True,
+            "early_stopping": _can_hold_back(train.label, label),
             "random_state": 0,
             "categorical_features": list(range(numeric, self.train.shape[1])) or None,
         }
@@ -195,6 +199,14 @@ class _Boosted:
         full = np.zeros((len(scores), outputs))
         full[:, known] = scores
         return full
+
+
+def _can_hold_back(values: np.ndarray, label: LabelSpec) -> bool:
+    """Whether a tenth of the rows can be held back to stop early by: of classes, rows of each."""
+    if label.task not in ("binary", "multiclass"):
+        return len(values) > 1
+    rows = np.unique(values, return_counts=True)[1]
+    return rows.min() > 1 and ceil(HELD_BACK * len(values)) >= len(rows)
 
 
 @contextmanager

@@ -163,7 +163,7 @@ class Evaluator:
                 continue
             self.context.log.info(f"baseline {baseline.name}")
             if isinstance(baseline, Forecast):  # of a series every value counts
-                frames = self.rows("train"), self.rows("holdout")
+                frames = [self.rows(split) for split in ("train", "validation", "holdout")]
                 found[baseline.name] = forecast(baseline, self.spec, *frames)
                 continue
             assert both is not None

@@ -28,9 +28,16 @@ def persistence(spec: PipelineSpec, rows: pl.DataFrame) -> np.ndarray | None:
 
 
 def forecast(
-    baseline: Forecast, spec: PipelineSpec, train: pl.DataFrame, holdout: pl.DataFrame
+    baseline: Forecast,
+    spec: PipelineSpec,
+    train: pl.DataFrame,
+    validation: pl.DataFrame,
+    holdout: pl.DataFrame,
 ) -> np.ndarray:
-    """[n, 1] what the baseline predicts of the holdout's rows."""
+    """[n, 1] what the baseline predicts of the holdout's rows.
+
+    A season ago may lie in any split: what the series was then is known when the row is decided.
+    """
     now = persistence(spec, holdout)
     ahead = spec.label.ahead
     if now is None or ahead is None:
@@ -39,7 +46,7 @@ def forecast(
         case PersistenceBaseline():
             return now[:, None]
         case SeasonalNaiveBaseline():
-            history = pl.concat([_history(spec, train), _history(spec, holdout)])
+            history = pl.concat([_history(spec, one) for one in (train, validation, holdout)])
             entity = _entity(spec)
             moment = pl.col(spec.features.decision_at) + ahead - baseline.season
             asked = holdout.select(*entity, moment.alias(_AT)).with_columns(pl.Series("__now", now))

@@ -63,8 +63,9 @@ def lag(column: str, back: str, *, within: str | None = None, name: str | None =
 def trailing(column: str, span: str, of: Of = "mean", *, name: str | None = None) -> Trailing:
     """The mean (sum, count, min, max) of the values known in the ``span`` before the decision.
 
-    The moment of the decision itself does not count. Without a value in the span it is null, a
-    count 0. ``trailing("pm25", "24h", "max")`` is the column ``pm25_max_24h``.
+    The moment of the decision itself does not count, nor does a value that is NaN or infinite.
+    Without a value in the span it is null, a count 0. ``trailing("pm25", "24h", "max")`` is the
+    column ``pm25_max_24h``.
 
     Args:
         name: of the column, instead.
@@ -149,7 +150,7 @@ def _trailed(
     decision_at: str,
     known_at: str,
 ) -> pl.Series:
-    seen = events.filter(pl.col(one.column).is_not_null(), pl.col(known_at).is_not_null())
+    seen = _seen(events, one.column, known_at)
     if one.of in ("min", "max"):
         return _extreme(rows, seen, one, by, decision_at, known_at)
     running = _running_totals(seen, one.column, known_at, by)
@@ -218,7 +219,8 @@ def trailing_mean(
 
     Args:
         rows: [n] with ``decision_at`` and the columns of ``by``.
-        events: with ``known_at``, the columns of ``by``, and ``value`` (null: not an event).
+        events: with ``known_at``, the columns of ``by``, and ``value`` (null, NaN or infinite: not
+            an event).
         name: the column to add; null where no event is in the span and there is no prior.
         prior: with ``weight``: the mean is pulled to it as if so many events of it were seen.
 
@@ -243,7 +245,7 @@ def _trailing_mean(
     decision_at: str,
     known_at: str,
 ) -> pl.DataFrame:
-    seen = events.filter(pl.col(value).is_not_null(), pl.col(known_at).is_not_null())
+    seen = _seen(events, value, known_at)
     running = _running_totals(seen, value, known_at, by)
     upper = _as_of(rows, running, pl.col(decision_at), by)
     lower = _as_of(rows, running, pl.col(decision_at) - span, by)
@@ -304,6 +306,14 @@ def _latest(
         check_sortedness=False,
     )
     return joined.sort("__row").drop("__row", _KNOWN, strict=False)
+
+
+def _seen(events: pl.DataFrame, value: str, known_at: str) -> pl.DataFrame:
+    """The events whose value counts: in running totals one NaN would be in all that follow."""
+    counts = pl.col(value).is_not_null()
+    if events.schema[value].is_float():
+        counts &= pl.col(value).is_finite()
+    return events.filter(counts, pl.col(known_at).is_not_null())
 
 
 def _running_totals(

@@ -6,6 +6,7 @@ to the last bit, and a set of any size takes the memory of one part.
 
 import tempfile
 from dataclasses import dataclass, field
+from math import isinf
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from ml_assets.assets.training_set.encoding import label_array
 from ml_assets.assets.training_set.read_split import SplitRows
 from ml_assets.assets.training_set.tokens import fit_tokens, token_rates
+from ml_assets.errors import SpecError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training_program import (
@@ -40,6 +42,9 @@ def fit(train: SplitRows, features: FeaturesSpec, label: LabelSpec, scratch: Pat
 
     Args:
         scratch: where files may lie meanwhile; None: where the machine has them.
+
+    Raises:
+        SpecError: a numeric feature is infinite.
     """
     if features.tokens:
         tokens = fit_tokens(train, features.tokens)
@@ -147,6 +152,14 @@ class _Labels:
 
 def _numeric(name: str, file: _ColumnFile) -> NumericColumn:
     values = file.series()
+    low, high = values.min(), values.max()
+    for extreme in (low, high):
+        if isinstance(extreme, float) and isinf(extreme):
+            raise SpecError(
+                f"The feature {name!r} is {extreme} in a training row, and a mean of that is no"
+                " number. Let the feature function return null there (does it divide by zero?)."
+            )
     mean = float(values.mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
     std = float(values.std() or 0.0)  # pyright: ignore[reportArgumentType]  likewise
-    return NumericColumn(name=name, mean=mean, std=std if std > 0 else 1.0)
+    # of equal values the deviation is rounding alone, and what deviates later would be cut off
+    return NumericColumn(name=name, mean=mean, std=std if std > 0 and low != high else 1.0)

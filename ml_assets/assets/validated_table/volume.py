@@ -8,6 +8,8 @@ from ml_assets.errors import counted
 from ml_assets.spec.sources import VolumeSpec
 
 CHECK_NAME = "volume"
+_ROUNDING = 1e-9
+"""110 of 100 are 0.10000000000000009 more."""
 
 
 def compared_with(
@@ -41,7 +43,7 @@ def judge_volume(rows: int, before: Mapping[str, int], spec: VolumeSpec) -> Expe
     """
     usual = median(before.values()) if before else 0
     change = rows / usual - 1 if usual else None
-    passed = change is None or abs(change) <= spec.within
+    passed = change is None or abs(change) <= spec.within + _ROUNDING
     return ExpectationResult(
         check_name=CHECK_NAME,
         type="volume_against_the_partitions_before",

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import partition_verdicts, was_asked
-from ml_assets.adapters.runs import PIPELINE_TAG, name_of
+from ml_assets.adapters.runs import PIPELINE_TAG, name_of, step_failures
 from ml_assets.automation.alerts.message import Cause, Kind
 from ml_assets.automation.freshness import CHECK as FRESHNESS
 from ml_assets.automation.late_runs import CHECK as LATE_RUNS
@@ -39,16 +39,18 @@ Evaluated = Any
 def causes_now(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
 ) -> list[Cause]:
-    """Everything that an alert is about; of a run that failed by a check, the check alone."""
+    """Everything that an alert is about; of a step that failed by a check, the check alone."""
     failed: list[Cause] = []
-    explained: set[str] = set()
+    explained: dict[str, set[str]] = {}
     for key in sorted(repository.asset_graph.asset_check_keys):
         records = instance.event_log_storage.get_asset_check_execution_history(
             key, limit=LAST_EVALUATIONS
         )
         answered = [record for record in records if record.status.value in _ANSWERED]
         history = [record for record in answered if was_asked(record.evaluation)]
-        explained |= {record.run_id for record in history if _is_told(record)}
+        for record in history:
+            if _is_told(record) and record.evaluation.severity is dg.AssetCheckSeverity.ERROR:
+                explained.setdefault(record.run_id, set()).add(record.event.step_key)
         graph, asset = repository.asset_graph, key.asset_key
         partitioned = graph.has(asset) and graph.get(asset).is_partitioned
         failed += _failed(instance, history, links, partitioned=partitioned)
@@ -187,19 +189,21 @@ def _stale_causes(
 def _failed_runs(
     instance: dg.DagsterInstance,
     repository: dg.RepositoryDefinition,
-    explained: Collection[str],
+    explained: Mapping[str, Collection[str]],
     links: Links,
 ) -> Iterator[Cause]:
     """Runs that failed, of each partition the newest.
 
     Args:
-        explained: ids of runs that failed by a check that is told already.
+        explained: run -> the steps in which a check failed that is told already.
     """
     ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
     newer: dict[str, list[Span]] = {}
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=ended), limit=LAST_RUNS):
         span, answered = _span_of(run.tags), newer.setdefault(_work(run), [])
-        failed = run.status is dg.DagsterRunStatus.FAILURE and run.run_id not in explained
+        failed = run.status is dg.DagsterRunStatus.FAILURE and not _is_explained(
+            instance, run, explained.get(run.run_id, ())
+        )
         if failed and not all(
             any(_within((key, key), other) for other in answered)
             for key in _undone(instance, repository, run)
@@ -212,6 +216,11 @@ def _failed_runs(
                 link=links.run(run.run_id),
             )
         answered.append(span)
+
+
+def _is_explained(instance: dg.DagsterInstance, run: dg.DagsterRun, steps: Collection[str]) -> bool:
+    """Whether the steps that failed are all among these."""
+    return bool(steps) and {one.step_key for one in step_failures(instance, run)} <= {*steps}
 
 
 def _span_of(tags: Mapping[str, str]) -> Span:

@@ -129,7 +129,7 @@ class DuckDBHistory:
 
     def _events(self, events: Frame, known_at: str, columns: str, value: str | None = None) -> str:
         table = self._database.table(_sql(events))
-        there = f"{quoted(value)} IS NOT NULL AND " if value else ""
+        there = f"isfinite(CAST({quoted(value)} AS DOUBLE)) AND " if value else ""
         return (
             f"SELECT {columns}, {quoted(known_at)} AS {_KNOWN}"
             f" FROM {table} WHERE {there}{quoted(known_at)} IS NOT NULL"
