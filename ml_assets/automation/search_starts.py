@@ -10,7 +10,6 @@ import dagster as dg
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.automation.jobs import AssetJob, PipelineJobs, run_tags
-from ml_assets.automation.run_requests import ATTEMPTS, died, record_of
 from ml_assets.automation.schedules import timed_schedules
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
@@ -78,6 +77,8 @@ def _key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | No
 
     A run whose process died is asked for again, under another key.
     """
+    from ml_assets.automation.run_requests import ATTEMPTS, died, record_of
+
     for attempt in range(1, ATTEMPTS + 1):
         key = digest_of([*what, attempt])[:32]
         record = record_of(instance, key)

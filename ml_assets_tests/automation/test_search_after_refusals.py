@@ -3,13 +3,17 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from ml_assets.actions.override import override_refusal
+from ml_assets.automation import search_starts
 from ml_assets.automation.drift_sensor import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
+from ml_assets.automation.search_starts import search_after_refusals
 from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.automation.conftest import QUIET, World, make_it_quick
@@ -118,3 +122,49 @@ def test_two_refusals_in_a_row_ask_for_a_study_once_and_one_for_none(world: Worl
     assert third.job_name == "deliveries__refresh"
     assert not world.execute(third)
     assert asks_for(world, 14) == [], "one refusal since the study"
+
+
+def test_a_study_that_failed_holds_up_no_drift_and_one_that_died_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = [SimpleNamespace(seq=5, reason="auc"), SimpleNamespace(seq=7, reason="auc")]
+    monkeypatch.setattr(search_starts, "refused_in_a_row", lambda *_: refused)
+    monkeypatch.setattr(search_starts, "study_is_due", lambda _: "never made")
+    own = SimpleNamespace(name="p", search=SimpleNamespace(after_refusals=2))
+    pipeline: Any = SimpleNamespace(declared=own, search=own.search)
+    jobs: Any = SimpleNamespace(search=SimpleNamespace(name="p__search"))
+
+    def asked() -> str | None:
+        found = search_after_refusals(pipeline, jobs, instance)
+        return found.run_key if found else None
+
+    def ended(key: str | None, *, died: bool) -> None:
+        tags = {"dagster/run_key": str(key)}
+        if died:
+            run = dg.DagsterRun("p__search", tags=tags, status=dg.DagsterRunStatus.STARTED)
+            instance.report_run_failed(instance.add_run(run), "its process is gone")
+        else:
+            failing(tags).execute_in_process(instance=instance, raise_on_error=False)
+
+    with dg.instance_for_test() as instance:
+        first = asked()
+        assert first is not None and asked() == first, "until Dagster began it"
+        ended(first, died=True)
+        second = asked()
+        assert second not in (None, first)
+        ended(second, died=False)
+        assert asked() is None, "what fails by itself is not asked for again"
+        refused.append(SimpleNamespace(seq=9, reason="auc"))
+        assert asked() not in (None, first, second), "the next refusal asks anew"
+
+
+def failing(tags: dict[str, str]) -> dg.JobDefinition:
+    @dg.op
+    def study() -> None:
+        raise ValueError("no trial came to a result")
+
+    @dg.job(name="p__search", tags=tags)
+    def job() -> None:
+        study()
+
+    return job

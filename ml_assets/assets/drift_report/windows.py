@@ -167,7 +167,7 @@ def drift_windows(state: PipelineState) -> DriftWindows | str:
             f" {model[:12]} was judged on, and none up to it has changed"
         )
     without = {key: unlabelled(published[key]) for key in unseen}
-    matured = _matured(without, baseline, spec)
+    matured = matured_periods(without, baseline, spec)
     return DriftWindows(
         release=origin,
         baseline=baseline,
@@ -209,7 +209,7 @@ def _slice_windows(
         return f"{came} since model {baseline.model[:12]} was trained{':' if each else ''}{each}"
     label = declared.label.column
     without = {name: part[label].null_count() / len(part) for name, part in cut.items()}
-    matured = _matured(without, baseline, spec)
+    matured = matured_periods(without, baseline, spec)
     return DriftWindows(
         release=origin,
         baseline=baseline,
@@ -223,7 +223,7 @@ def _slice_windows(
     )
 
 
-def _matured(without: Mapping[str, float], baseline: Baseline, spec: DriftSpec) -> list[str]:
+def matured_periods(without: Mapping[str, float], baseline: Baseline, spec: DriftSpec) -> list[str]:
     """Periods whose labels are as complete as those that the model was trained on.
 
     Args:

@@ -211,3 +211,21 @@ def test_shards_are_spread_evenly_and_the_last_is_among_them() -> None:
     assert spread_shards(shards, 99) == shards[1::2]
     assert spread_shards(shards, 30) == (shards[1], shards[5], shards[9])
     assert spread_shards(shards, 5) == shards[-1:] == spread_shards(shards[-1:], 5)
+
+
+@pytest.mark.parametrize(
+    ("late", "label"),
+    [
+        (["a"] * 100 + ["b"] * 99 + ["c"], THREE),
+        (["a", "b", "c"] * 4, THREE),
+        ([False] * 199 + [True], BINARY),
+        ([False] * 3 + [True] * 3, BINARY),
+    ],
+    ids=["one row of a class", "fewer rows held back than classes", "one positive", "six rows"],
+)
+def test_boosting_is_a_baseline_of_rare_classes_and_few_rows_too(late, label):
+    numeric = np.random.default_rng(0).random((len(late), 2), np.float32)
+    own = rows(late, numeric, label=label)
+    scores = score_baseline(GradientBoostingBaseline(kind="gradient_boosting"), own, own, label)
+    assert scores.shape == (len(late), 3 if label is THREE else 1)
+    assert np.isfinite(scores).all()

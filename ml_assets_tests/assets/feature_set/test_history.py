@@ -46,6 +46,23 @@ def test_the_mean_is_the_one_of_brute_force(
         )
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_value_that_is_no_number_is_no_event(wrong: float) -> None:
+    hours = [(hour, "a") for hour in range(48)]
+    events = events_of([(hour, entity, 2) for hour, entity in hours])
+    broken = events.with_columns(
+        y=pl.when(pl.int_range(pl.len()) == 5).then(wrong).otherwise(pl.col("y").cast(pl.Float64))
+    )
+    sound = broken.filter(pl.col("y").is_finite())
+    wanted = [trailing("y", "3h", of) for of in ("mean", "sum", "count", "min", "max")]
+    rows = rows_of([(hour, entity) for hour, entity in hours if hour > 2])
+    found = add_history(rows, broken, *wanted, by=["e"])
+    assert found.equals(add_history(rows, sound, *wanted, by=["e"]))
+    assert found["y_mean_3h"].to_list() == [2.0] * len(rows)
+    mean = trailing_mean(rows, broken, name="m", value="y", span=SPAN, by=["e"])
+    assert mean["m"].to_list() == [2.0] * len(rows)
+
+
 @given(events=EVENTS, rows=ROWS, changed=st.integers(0, 48))
 def test_changing_what_becomes_known_later_changes_no_row(
     events: list[tuple[int, str, int]], rows: list[tuple[int, str]], changed: int

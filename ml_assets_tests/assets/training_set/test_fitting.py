@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ml_assets.assets.training_set.column_moments import moments
 from ml_assets.assets.training_set.fitting import Fitted, fit
 from ml_assets.assets.training_set.read_split import Part, SplitRows
+from ml_assets.errors import SpecError
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import Task
@@ -106,3 +107,27 @@ def test_moments_do_not_depend_on_the_cuts(cuts: list[int]) -> None:
 def test_every_nth_row_does_not_depend_on_the_cuts(cuts: list[int], step: int) -> None:
     frame = rows(400, "binary")
     assert cut(frame, cuts).every(step, ["x", "n"]).equals(frame.select("x", "n")[::step])
+
+
+@pytest.mark.parametrize(
+    ("value", "lengths"),
+    [(80.19, (373, 389)), (26.98, (352, 273, 358, 107, 228, 272, 170)), (19.99, (100, 3))],
+)
+def test_a_constant_has_no_deviation_whatever_the_rounding(
+    value: float, lengths: tuple[int, ...], tmp_path: Path
+) -> None:
+    frame = rows(sum(lengths), "binary").with_columns(x=pl.lit(value))
+    fitted = fit(
+        cut(frame, [*itertools.accumulate(lengths)]), FEATURES, label_of("binary"), tmp_path
+    )
+    (x, *_) = fitted.preprocessing.numeric
+    assert (x.name, x.std) == ("x", 1.0)
+    assert x.mean == pytest.approx(value)
+
+
+def test_an_infinite_feature_is_refused_by_its_name(tmp_path: Path) -> None:
+    frame = rows(100, "binary").with_columns(
+        x=pl.when(pl.int_range(pl.len()) == 5).then(float("-inf")).otherwise("x")
+    )
+    with pytest.raises(SpecError, match=r"The feature 'x' is -inf in a training row"):
+        fit(cut(frame, [50]), FEATURES, label_of("binary"), tmp_path)

@@ -389,6 +389,16 @@ def test_statistics_of_the_training_rows_pass_and_those_of_more_rows_do_not(
     )
 
 
+@pytest.mark.parametrize("value", [80.19, 26.98, 19.99])
+def test_a_constant_of_training_is_fitted_on_training(
+    sound: Rows, spec: PipelineSpec, tmp_path: Path, value: float
+) -> None:
+    """The deviation of equal values is rounding, another one for each way to add them up."""
+    same = changed(sound, "train", load=pl.lit(value))
+    schema = load_schema(write_labelled(same, spec.features, spec.label, tmp_path))
+    assert find_foreign_fit(schema, same["train"], spec.label).passed
+
+
 def test_a_null_flag_of_other_rows_is_found(
     sound: Rows, spec: PipelineSpec, tmp_path: Path
 ) -> None:

@@ -18,6 +18,13 @@ def test_the_bound_is_relative_to_the_partition_before(rows: int, passes: bool) 
     assert judge_volume(rows, {"w": 100}, VolumeSpec(within=0.2)).passed is passes
 
 
+@pytest.mark.parametrize(("rows", "passes"), [(110, True), (111, False), (90, True), (89, False)])
+def test_a_partition_at_the_bound_is_within_it_however_it_is_rounded(
+    rows: int, passes: bool
+) -> None:
+    assert judge_volume(rows, {"w": 100}, VolumeSpec(within=0.1)).passed is passes
+
+
 @pytest.mark.parametrize("before", [{}, {"w": 0}])
 def test_the_first_partition_passes_and_says_why(before: dict[str, int]) -> None:
     result = judge_volume(5, before, VolumeSpec())

@@ -213,3 +213,35 @@ def test_a_check_of_a_teams_own_asset_is_over_when_it_passes_in_another_run(
     passes[0] = True
     assert bool(causes_after(W2, W3)) is weekly, "a week is not answered by others"
     assert causes_after(W1, W3) == []
+
+
+def test_a_check_explains_the_step_that_it_failed_and_no_other_of_its_run() -> None:
+    table, source = (dg.AssetKey(["p", *path]) for path in (("table", "a"), ("raw", "b")))
+
+    def made(*, contract: bool, warning: bool) -> list[str]:
+        @dg.asset(
+            key=table, check_specs=[dg.AssetCheckSpec("contract", asset=table, blocking=True)]
+        )
+        def a() -> Iterator[dg.MaterializeResult]:
+            yield dg.MaterializeResult(
+                check_results=[dg.AssetCheckResult(passed=contract, check_name="contract")]
+            )
+
+        @dg.asset_check(asset=table, name="freshness")
+        def freshness() -> dg.AssetCheckResult:
+            return dg.AssetCheckResult(passed=not warning, severity=dg.AssetCheckSeverity.WARN)
+
+        @dg.asset(key=source)
+        def b() -> None:
+            raise SourceError("b.csv, line 7: not a number")
+
+        job = dg.define_asset_job("p__sources", selection="*")
+        defs = dg.Definitions([a, b], asset_checks=[freshness], jobs=[job])
+        with dg.instance_for_test() as instance:
+            run = defs.resolve_job_def("p__sources").execute_in_process
+            assert not run(instance=instance, raise_on_error=False).success
+            repository, links = defs.get_repository_def(), Links("d", "r", "m")
+            return [one.kind for one in causes_now(instance, repository, links, datetime.now(UTC))]
+
+    assert made(contract=True, warning=True) == ["stale data", "failed run"]
+    assert made(contract=False, warning=False) == ["failed check", "failed run"]

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from math import inf, nan
 from pathlib import Path
 from random import Random
 
@@ -95,7 +96,7 @@ def test_every_history_is_that_of_polars(tmp_path: Path, seed: int) -> None:
         {
             "hour": one_of(None, *range(99)),
             "e": one_of(None, *"ab"),
-            "y": one_of(None, 0.1, 0.2, 0.3, 1e9, -0.7, draw.random()),
+            "y": one_of(None, nan, inf, 0.1, 0.2, 0.3, 1e9, -0.7, draw.random()),
             "z": one_of(None, 1, 2),
         }
     )
