@@ -8,11 +8,15 @@ instance.
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import dagster as dg
 
 from ml_assets.adapters.runs import TRIGGER_TAG, open_instance
 from ml_assets.errors import MlAssetsError, outside
+
+_LAUNCH_TAG = "ml_assets/launch"
+"""Of a run: the request that asked for it, to be found by where no answer came."""
 
 
 class DagsterAway(MlAssetsError):
@@ -49,18 +53,41 @@ def launch(
         timeout=60,
         path_prefix=where.path.rstrip("/"),
     )
+    launched = uuid4().hex
     selected = None if assets is None else [dg.AssetKey([*path]) for path in assets]
     try:
         return client.submit_job_execution(
-            job, run_config=dict(config), tags=dict(tags), asset_selection=selected
+            job,
+            run_config=dict(config),
+            tags={**tags, _LAUNCH_TAG: launched},
+            asset_selection=selected,
         )
     except DagsterGraphQLClientError as error:
-        if error.__cause__ is not None:
+        if _never_connected(error):
             raise DagsterAway(
                 f"Dagster does not answer at {ui_url} (ML_ASSETS_UI_URL): nothing was launched."
                 " Start it: ml-assets ui"
             ) from error
+        if error.__cause__ is not None:
+            if begun := tagged_run(_LAUNCH_TAG, launched):
+                return begun[0]
+            raise DagsterAway(
+                f"Dagster was asked at {ui_url} (ML_ASSETS_UI_URL), and no whole answer came: it"
+                " may still launch the run. Look at its runs before you ask again."
+            ) from error
         raise LaunchRefused(f"Dagster takes no such run: {outside(str(error))}") from error
+
+
+def _never_connected(error: BaseException | None) -> bool:
+    """Whether the request never left this machine, as far as urllib3 tells."""
+    from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+
+    while error is not None:
+        found = (error, *error.args, *(getattr(one, "reason", None) for one in error.args))
+        if any(isinstance(one, NewConnectionError | ConnectTimeoutError) for one in found):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def tagged_run(tag: str, value: str) -> tuple[str, Mapping[str, str]] | None:

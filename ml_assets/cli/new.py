@@ -116,7 +116,7 @@ def new(
         )
     check_zone(zone)
     room = _room(settings, into)
-    new_folder(room, name)  # before the table is read, and anybody is asked
+    new_folder(room, name, settings.pipelines)  # before the table is read, and anybody is asked
     asked = TableOptions(what, label, ahead, key, time, zone, dates, task, nulls)
     found = asked.table(name, settings)
     folder = write_pipeline(room, name, settings.sources, found, zone, network=network)

@@ -46,6 +46,15 @@ def find(store: SnapshotStore, commit: CommitId, wanted: str) -> Recall:
     )
 
 
+def lifted(store: SnapshotStore, commit: CommitId, recall: str) -> tuple[Recall, Lift] | None:
+    """A recall that holds no more, by its whole id, and who lifted it; None: there is none."""
+    path = f"{_FOLDER}{recall}.lifted.json"
+    if not store.exists(commit, path):
+        return None
+    said = Lift.model_validate_json(store.read_bytes(commit, path))
+    return _read(store, commit, recall), said
+
+
 def write(store: SnapshotStore, recall: Recall) -> None:
     """Publish a recall; from then on nothing that it reached is used.
 

@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping, Sequence
+from filecmp import cmp
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +60,11 @@ def write_pipeline(
         (draft / "contracts" / f"{SOURCE}.json").write_text(suite + "\n")
         if table.given.rows:
             _write_rows(rows_file(sources, folder.name), table.frame)
-        for file, place in table.given.copies.items():
-            _copy(file, sources / place)
+        copies = {sources / place: file for file, place in table.given.copies.items()}
+        for place in {sources / name for _ in copies}:
+            _require_only(place, copies)
+        for place, file in copies.items():
+            _copy(file, place)
         draft.chmod(0o755)  # mkdtemp's are closed to others
         draft.rename(folder)
     except OSError as error:
@@ -69,13 +74,22 @@ def write_pipeline(
     return folder
 
 
-def new_folder(room: Path, name: str) -> Path:
+def new_folder(room: Path, name: str, rooms: Sequence[Path] = ()) -> Path:
     """The folder of a new pipeline, which holds nothing yet.
 
+    Args:
+        rooms: where other pipelines lie.
+
     Raises:
-        SpecError: the name cannot be one, or the folder is there already.
+        SpecError: the name cannot be one, or the folder, or a pipeline of this name, is there.
     """
     folder = room / _checked_name(name)
+    for other in (one / name for one in rooms if one != room):
+        if (other / SPEC_FILE).is_file():
+            raise SpecError(
+                f"There is a pipeline {name} in {other}: they would share tables and ledger. Choose"
+                " another name."
+            )
     if folder.exists() and any(folder.iterdir()):
         raise SpecError(f"{folder} exists already: choose another name, or move it away.")
     return folder
@@ -111,7 +125,30 @@ def _checked_name(name: str) -> str:
 def _write_rows(file: Path, frame: pl.DataFrame) -> None:
     draft = _made(file.parent) / f".{SOURCE}.{os.getpid()}"
     frame.write_parquet(draft)
-    draft.replace(file)
+    try:
+        _require_only(file.parent, {file: draft})
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _require_only(folder: Path, expected: Mapping[Path, Path]) -> None:
+    """Refuse to write beside, or over, what another pipeline of this name read.
+
+    Args:
+        expected: file that is to be there -> a file with its bytes.
+
+    Raises:
+        SpecError: the folder holds other files.
+    """
+    for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if file.is_dir() or any(part.startswith(".") for part in file.relative_to(folder).parts):
+            continue
+        if file not in expected or not cmp(file, expected[file], shallow=False):
+            raise SpecError(
+                f"{file} is there already, with other rows: a pipeline of this name read it. Choose"
+                f" another name; or, if nobody needs that data, delete {folder}."
+            )
 
 
 def _copy(file: Path, place: Path) -> None:

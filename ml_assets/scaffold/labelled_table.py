@@ -11,6 +11,7 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted, did_you_mean
+from ml_assets.scaffold.column_types import DTYPES, typed_columns
 from ml_assets.scaffold.columns import count_copies, odd_texts
 from ml_assets.scaffold.find_input import Given
 from ml_assets.scaffold.time_columns import (
@@ -133,7 +134,9 @@ def describe(
     """
     frame, notes = _name_all(given.frame)
     _check_named(frame.columns, label, [*key, *([time] if time else [])])
-    typed = frame.select(_typed(frame[name]) for name in frame.columns)
+    needed = [label, *key, *([time] if time else [])] if given.rows else frame.columns
+    typed, left_out = typed_columns(frame, needed)
+    notes += left_out
     if task == "multiclass":
         typed = _with_classes(typed, label, given)
     time = time or find_time(typed, given, label)
@@ -152,10 +155,7 @@ def describe(
             f"--ahead {duration_text(ahead)} looks for the row so much later, so the key must hold"
             f" the time of a row; it is {list(keys)}. Name both: --time COLUMN --key COLUMN,COLUMN."
         )
-    uses = {label: "label", **dict.fromkeys(keys, "key")}
-    if time:
-        uses[time] = "key and time" if time in keys else "time"
-    columns = tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
+    columns = _columns(typed, label, keys, time)
     if not ahead and not _learned(columns):
         raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
     asked = task
@@ -231,28 +231,6 @@ def _copied(copies: int, rows: int, key: Sequence[str], *, whole: bool) -> tuple
     return (f"{told} {', '.join(key)}: {mended}",)
 
 
-_DTYPES: dict[pl.DataType, DType] = {
-    pl.Int64(): "int64",
-    pl.Float64(): "float64",
-    pl.String(): "string",
-    pl.Boolean(): "boolean",
-    pl.Date(): "date",
-    pl.Datetime("us", "UTC"): "datetime",
-}
-
-
-def _typed(values: pl.Series) -> pl.Series:
-    dtype = values.dtype
-    if dtype.is_integer():
-        return values.cast(pl.Int64)
-    if dtype.is_numeric():
-        return values.cast(pl.Float64).fill_nan(None)
-    if isinstance(dtype, pl.Datetime):
-        zoned = values if dtype.time_zone else values.dt.replace_time_zone("UTC")
-        return zoned.dt.convert_time_zone("UTC").cast(pl.Datetime("us", "UTC"))
-    return values if dtype in _DTYPES else values.cast(pl.String, strict=False)
-
-
 def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
     """What is to be said of the few rows whose keys are there more than once.
 
@@ -293,7 +271,7 @@ def _plain(value: object) -> str:
 def _check_time(values: pl.Series) -> None:
     if values.dtype not in (pl.Date(), pl.Datetime("us", "UTC")):
         raise SpecError(
-            f"The times {values.name!r} are read as {_DTYPES[values.dtype]}, {values[0]!r} for one;"
+            f"The times {values.name!r} are read as {DTYPES[values.dtype]}, {values[0]!r} for one;"
             " dates such as 2024-01-31 or times such as 2024-01-31T12:00:00Z are expected."
         )
     if unknown := values.null_count():
@@ -303,9 +281,18 @@ def _check_time(values: pl.Series) -> None:
         )
 
 
+def _columns(
+    typed: pl.DataFrame, label: str, keys: Sequence[str], time: str | None
+) -> tuple[Column, ...]:
+    uses = {label: "label", **dict.fromkeys(keys, "key")}
+    if time:
+        uses[time] = "key and time" if time in keys else "time"
+    return tuple(_column(typed[name], uses.get(name)) for name in typed.columns)
+
+
 def _column(values: pl.Series, use: str | None) -> Column:
     found, remark = (use, "") if use else _use(values)
-    return Column(values.name, _DTYPES[values.dtype], found, remark)
+    return Column(values.name, DTYPES[values.dtype], found, remark)
 
 
 def _use(values: pl.Series) -> tuple[str, str]:
@@ -368,6 +355,11 @@ def _with_classes(frame: pl.DataFrame, label: str, given: Given) -> pl.DataFrame
 
 def _task(label: pl.Series, asked: Task | None) -> tuple[Task, tuple[str, ...]]:
     values = label.drop_nulls().unique()
+    if label.dtype.is_temporal():
+        raise SpecError(
+            f"The label {label.name!r} is a date or a time: a number, classes, true or false are"
+            " expected. Make a number of it, such as the days from another date."
+        )
     if len(values) < 2:
         raise SpecError(
             f"The label {label.name!r} has {'one value' if len(values) else 'no value'} in all"

@@ -82,7 +82,9 @@ def _held_out(table: LabelledTable, blocked: pl.DataFrame, partitions: int) -> p
 
 def _with_outcome(table: LabelledTable) -> pl.DataFrame:
     """The rows with what is predicted of them, and the value at their decision, where it counts."""
-    frame, now = table.frame, pl.col(table.label)
+    time = [table.moments.time] if table.moments else []
+    frame = table.frame.select(*dict.fromkeys([*table.key, *time, table.label]))
+    now = pl.col(table.label)
     if table.ahead is None or table.moments is None:
         return frame.with_columns(now.alias("__label"))
     time, entity = table.moments.time, [name for name in table.key if name != table.moments.time]

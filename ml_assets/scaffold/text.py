@@ -276,7 +276,12 @@ def _scalar(value: object) -> str:
     if isinstance(value, _Bare):
         return str(value)
     # as the item of a list: so what cannot stand bare in one is quoted
+    lines = isinstance(value, str) and len(value.splitlines()) > 1
     listed = yaml.safe_dump(
-        [value], default_flow_style=True, width=float("inf"), allow_unicode=True
+        [value],
+        default_flow_style=True,
+        width=float("inf"),
+        allow_unicode=True,
+        default_style='"' if lines else None,
     )
     return listed.strip()[1:-1]

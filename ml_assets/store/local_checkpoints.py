@@ -18,7 +18,7 @@ from ml_assets.store.checkpoint_store import (
     claimed_by,
     is_checkpoint,
 )
-from ml_assets.store.objects import verify, write_whole
+from ml_assets.store.objects import make_durable, verify, write_whole
 
 
 class LocalCheckpoints:
@@ -53,7 +53,9 @@ class LocalCheckpoints:
         return self._root / name
 
     def commit(self, name: str, manifest: bytes) -> None:
-        write_whole(self._root / name / MANIFEST, manifest)
+        folder = self._root / name
+        write_whole(folder / MANIFEST, manifest)
+        make_durable(folder, self._root)  # before older ones go
 
     def fetch(self, name: str, files: Iterable[File]) -> Path:
         verify(self._root / name, files)

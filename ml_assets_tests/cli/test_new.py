@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
@@ -294,6 +296,91 @@ def test_what_is_left_out_is_left_out_for_a_reason(
     assert "left out: it is empty" in said
     assert main(["new", "prices", "--from", str(houses), "--label", "price"]) == 1
     assert "or repair this one: 59 of 60 are numbers" in capsys.readouterr().err
+
+
+def test_the_data_of_another_pipeline_of_the_name_is_never_touched(
+    room: Path,
+    houses: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = houses.with_suffix(".parquet")
+    pl.read_csv(houses).write_parquet(table)
+    asked = ["new", "homes", "--from", str(table), "--label", "garden"]
+    assert main(asked) == 0
+    rows = tmp_path / "state" / "demo" / "homes" / "rows.parquet"
+    before = rows.read_bytes()
+
+    other = tmp_path / "others"
+    other.mkdir()
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", f"{room}:{other}")
+    assert main([*asked, "--into", str(other)]) == 1
+    assert "There is a pipeline homes in" in capsys.readouterr().err
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(other))
+    pl.read_csv(houses).head(40).write_parquet(table)
+    assert main(asked) == 1
+    assert "is there already, with other rows" in capsys.readouterr().err
+    assert rows.read_bytes() == before
+    assert not (other / "homes").exists()
+    pl.read_csv(houses).write_parquet(table)
+    assert main(asked) == 0, "the same table is no other one"
+
+
+def test_files_of_a_former_pipeline_are_not_mixed_with_the_new_ones(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for year in (2022, 2024):
+        (tmp_path / str(year)).mkdir()
+        for month in range(1, 7):
+            rows = {"at": [f"{year}-{month:02}-{day:02}" for day in range(1, 29)], "y": range(28)}
+            file = tmp_path / str(year) / f"{year}-{month:02}.csv"
+            pl.DataFrame(rows).with_columns(x=pl.col("y") * 2.5 + month).write_csv(file)
+    assert main(["new", "air", "--from", str(tmp_path / "2022"), "--label", "y"]) == 0
+    shutil.rmtree(room / "air")
+    capsys.readouterr()
+    assert main(["new", "air", "--from", str(tmp_path / "2024"), "--label", "y"]) == 1
+    assert "2022-01.csv is there already, with other rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pl.Series("odd", [[1, 2]] * 60),
+        pl.Series("odd", [timedelta(hours=n) for n in range(60)]),
+        pl.Series("odd", [b"\xff\xfe"] * 60),
+    ],
+    ids=["lists", "spans", "bytes"],
+)
+def test_a_column_that_no_spec_can_hold_is_left_out(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str], column: pl.Series
+) -> None:
+    table = houses.with_suffix(".parquet")
+    pl.read_csv(houses).with_columns(column).write_parquet(table)
+    assert main(["new", "houses", "--from", str(table), "--label", "garden"]) == 0
+    assert f"the column 'odd' holds values of the type {column.dtype}" in capsys.readouterr().out
+    assert main(["run", "houses", "--through", "validated_table"]) == 0
+    assert main(["new", "odds", "--from", str(table), "--label", "odd"]) == 1
+    assert "The column 'odd' holds" in capsys.readouterr().err
+
+
+def test_odd_columns_of_a_table_are_no_stumbling_block(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = houses.with_suffix(".parquet")
+    large = pl.Series("large", range(2**63, 2**63 + 60), dtype=pl.UInt64)
+    numbers = [pl.lit(1.5).alias(name) for name in ("__block", "__loss", "size\n(m²)")]
+    pl.read_csv(houses).with_columns(large, *numbers).write_parquet(table)
+    assert main(["new", "houses", "--from", str(table), "--label", "garden"]) == 0
+    columns = load_spec(room / "houses").sources["rows"].columns
+    assert (columns["large"], columns["size\n(m²)"]) == ("string", "float64")
+    assert main(["run", "houses", "--through", "feature_set"]) == 0
+    capsys.readouterr()
+    assert main(["new", "dates", "--from", str(houses), "--label", "built"]) == 1
+    assert "The label 'built' is a date" in capsys.readouterr().err
+    pl.read_csv(houses).rename({"area": "a" * 300}).write_parquet(table)
+    assert main(["new", "long", "--from", str(table), "--label", "garden"]) == 1
+    assert "has 300 characters" in capsys.readouterr().err
 
 
 def test_an_index_without_a_name_gets_one(

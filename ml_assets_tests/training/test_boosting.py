@@ -122,6 +122,42 @@ def test_interrupted_trees_go_on_to_the_same_model(
     assert not any(isinstance(e, Checkpoint) and e.step <= 15 for e in again.events())
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"bagging_fraction": 0.5},  # LightGBM reads it and the number before it as the same
+        {"bagging_fraction": 0.5, "min_child_samples": 14},  # rounds that split no leaf
+        {"bagging_fraction": 0.6, "min_child_samples": 18},  # the first one does not
+    ],
+    ids=["half of the rows", "barren rounds", "a barren first round"],
+)
+def test_rounds_without_a_tree_are_counted_when_training_goes_on(
+    sessions: Sessions, tmp_path: Path, more: dict[str, float]
+) -> None:
+    splits: dict[Split, pl.DataFrame] = {
+        "train": frame(60, 0),
+        "validation": frame(300, 2000),
+        "holdout": frame(50, 3000),
+    }
+    few = write_shards(splits, FEATURES, LABEL, tmp_path / "few")
+    model = LightGbm.model_validate({"family": "lightgbm", "rounds": 60, **more})
+    every = SPEC.model_copy(update={"checkpoint_every": 1})
+    asked = {"model": model, "spec": every, "data": few}
+    whole = grown(sessions, "whole", **asked)
+    assert whole.run() == 0
+    first = grown(sessions, "killed", **asked)
+    process = first.start()
+    wait_for_checkpoint(first, 20)
+    process.kill()
+    process.wait(30)
+    again = grown(sessions, "killed", number=2, resume=newest(first), **asked)
+    assert again.run() == 0
+    for result in (whole.result(), again.result()):
+        assert (result.step, result.stopped) == (60, "rounds")
+    assert again.result().best_step == whole.result().best_step
+    assert again.weights() == whole.weights()
+
+
 def test_a_checkpoint_by_the_clock_changes_no_bit(sessions: Sessions, trees: Attempt) -> None:
     clocked = grown(sessions, spec=SPEC.model_copy(update={"checkpoint_minutes": 1e-6}))
     assert clocked.run() == 0

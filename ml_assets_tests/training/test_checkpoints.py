@@ -110,6 +110,23 @@ def seal(store: LocalCheckpoints, step: int, attempt: int) -> None:
     store.commit(name, manifest.model_dump_json().encode())
 
 
+def test_the_names_of_a_checkpoint_are_on_the_disk_too_before_older_ones_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().name.strip("."))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    store = LocalCheckpoints(tmp_path / "session")
+    seal(store, 10, 1)
+    assert synced[0].startswith("manifest.json")
+    assert synced[1:] == ["step-000010.a1", "session"]
+
+
 # --- damage ---------------------------------------------------------------------------------------
 
 

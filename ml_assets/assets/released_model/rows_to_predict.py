@@ -177,7 +177,8 @@ def _objects(text: str, where: str) -> list[dict[str, Any]]:
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    return [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # not splitlines: a JSON string may hold U+2028 and others at which that cuts
+    return [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
 
 
 def _line(line: str, number: int, where: str) -> Any:

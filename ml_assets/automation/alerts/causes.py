@@ -48,9 +48,10 @@ def causes_now(
         )
         answered = [record for record in records if record.status.value in _ANSWERED]
         history = [record for record in answered if was_asked(record.evaluation)]
-        for record in history:
-            if _is_told(record) and record.evaluation.severity is dg.AssetCheckSeverity.ERROR:
-                explained.setdefault(record.run_id, set()).add(record.event.step_key)
+        for record in filter(_is_told, history):
+            step = record.event.step_key if record.event else None
+            if step and not _is_warning(record):
+                explained.setdefault(record.run_id, set()).add(step)
         graph, asset = repository.asset_graph, key.asset_key
         partitioned = graph.has(asset) and graph.get(asset).is_partitioned
         failed += _failed(instance, history, links, partitioned=partitioned)
@@ -109,7 +110,12 @@ def _is_told(record: Evaluated) -> bool:
     evaluation = record.evaluation
     if record.status.value != "FAILED" or evaluation is None:
         return False
-    return _warnings_count(record.key) or evaluation.severity is dg.AssetCheckSeverity.ERROR
+    return _warnings_count(record.key) or not _is_warning(record)
+
+
+def _is_warning(record: Evaluated) -> bool:
+    evaluation = record.evaluation
+    return evaluation is not None and evaluation.severity is dg.AssetCheckSeverity.WARN
 
 
 def _warnings_count(key: dg.AssetCheckKey) -> bool:

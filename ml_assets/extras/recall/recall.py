@@ -140,7 +140,7 @@ def carry_out(store: SnapshotStore, recall: Recall) -> Recall:
 
 
 def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
-    """Let what a recall reached be used again.
+    """Let what a recall reached be used again; safe to repeat: one that is lifted is completed.
 
     Raises:
         EvidenceError: nobody answers for it.
@@ -148,11 +148,15 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
     """
     if nobody := answered("Lifting a recall", author, reason):
         raise EvidenceError(nobody)
-    recall = recalls.find(store, store.resolve(MAIN), wanted)
-    author, reason = one_line(author), one_line(reason)
-    said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
-    recalls.lift(store, said)
-    _tell_ledgers(store, recall, "lift", author, f"recall {recall.id} lifted: {reason}")
+    head = store.resolve(MAIN)
+    if before := recalls.lifted(store, head, wanted):
+        recall, said = before
+    else:
+        recall = recalls.find(store, head, wanted)
+        author, reason = one_line(author), one_line(reason)
+        said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
+        recalls.lift(store, said)
+    _tell_ledgers(store, recall, "lift", said.author, f"recall {recall.id} lifted: {said.reason}")
     return recall
 
 

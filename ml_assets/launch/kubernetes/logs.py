@@ -122,17 +122,18 @@ class _Written:
 
     def take(self, lines: Iterable[bytes]) -> None:
         """Write those that are new: each has the time at which it was printed."""
-        again = 0
+        known, left = self._last, self._at_last
         for line in lines:
             stamp, text = _split(line)
-            if stamp < self._last:
+            if stamp < known:
                 continue
-            if stamp == self._last:
-                again += 1
-                if again <= self._at_last:
-                    continue
-            self._at_last = self._at_last + 1 if stamp == self._last else 1
-            self._last, self._taken_at, self._grew = stamp, self._clock(), True
+            if stamp == known and left:
+                left -= 1
+                continue
+            if stamp >= self._last:
+                self._at_last = self._at_last + 1 if stamp == self._last else 1
+                self._last = stamp
+            self._taken_at, self._grew = self._clock(), True
             self._write(text)
 
     def note(self, text: str) -> None:

@@ -91,8 +91,14 @@ def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str
 
 
 def _is_recalled(before: Sequence[LedgerEntry], model: str | None) -> bool:
-    said = [e.kind for e in before if e.model == model and e.kind in ("recall", "lift")]
-    return said[-1:] == ["recall"]
+    """Whether a recall of the model holds: each is lifted by itself."""
+    holding: set[str] = set()
+    for entry in before:
+        if entry.model == model and entry.kind in ("recall", "lift"):
+            said = f"{entry.reason or ''} "
+            name = said.split()[1].rstrip(":") if said.startswith("recall ") else ""
+            holding = holding | {name} if entry.kind == "recall" else holding - {name}
+    return bool(holding)
 
 
 def _abort(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:

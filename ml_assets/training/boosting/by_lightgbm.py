@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from math import nextafter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,6 +57,7 @@ class LightGbmEngine:
         chosen = parameters(model, training, schema.task, schema.classes, threads)
         rows, held_out, judge = datasets(folder, schema, chosen, training)
         before = draws(model, training.seed, done - 1)
+        barren = done - _rounds_in(trees)
         lightgbm.train(
             {**chosen, **before},
             rows,
@@ -66,7 +66,7 @@ class LightGbmEngine:
             valid_names=["train", "validation"],
             init_model=trees,
             keep_training_booster=True,  # its trees were saved: not once more
-            callbacks=[Draws(model, training.seed), After(after, judge)],
+            callbacks=[Draws(model, training.seed, barren), After(after, judge, barren)],
         )
 
     def load_predictor(self, folder: Path, manifest: ModelManifest, threads: int) -> Predict:
@@ -89,17 +89,28 @@ class LightGbmEngine:
         return predict
 
 
+def _rounds_in(trees: Path | None) -> int:
+    """The rounds that left a tree; LightGBM keeps none of a round that split no leaf."""
+    import lightgbm
+
+    return 0 if trees is None else lightgbm.Booster(model_file=trees).current_iteration()
+
+
 class Draws:
-    """LightGBM calls it before each round: what the round draws is a function of its number."""
+    """LightGBM calls it before each round: what the round draws is a function of its number.
+
+    Args:
+        barren: rounds before this attempt that left no tree: LightGBM does not count them.
+    """
 
     before_iteration = True
 
-    def __init__(self, model: LightGbm, seed: int) -> None:
-        self._model, self._seed = model, seed
+    def __init__(self, model: LightGbm, seed: int, barren: int = 0) -> None:
+        self._model, self._seed, self._barren = model, seed, barren
 
     def __call__(self, env: "CallbackEnv") -> None:
         booster = cast("Booster", env.model)
-        booster.reset_parameter(draws(self._model, self._seed, env.iteration))
+        booster.reset_parameter(draws(self._model, self._seed, env.iteration + self._barren))
 
 
 Judge = Callable[[NDArray[np.float64]], Mapping[str, float]]
@@ -107,10 +118,14 @@ Judge = Callable[[NDArray[np.float64]], Mapping[str, float]]
 
 
 class After:
-    """LightGBM calls it after each round."""
+    """LightGBM calls it after each round.
 
-    def __init__(self, after: AfterRound, judge: Judge) -> None:
-        self._after, self._judge = after, judge
+    Args:
+        barren: see ``Draws``.
+    """
+
+    def __init__(self, after: AfterRound, judge: Judge, barren: int = 0) -> None:
+        self._after, self._judge, self._barren = after, judge, barren
 
     def __call__(self, env: "CallbackEnv") -> None:
         booster = cast("Booster", env.model)
@@ -118,7 +133,8 @@ class After:
         def judged() -> dict[str, float]:
             return {**_losses(env), **_metrics(booster, self._judge)}
 
-        if self._after(env.iteration + 1, judged, lambda: trees_as_text(booster).encode()):
+        done = env.iteration + 1 + self._barren
+        if self._after(done, judged, lambda: trees_as_text(booster).encode()):
             from lightgbm.callback import EarlyStopException
 
             raise EarlyStopException(env.iteration, env.evaluation_result_list or [])
@@ -185,19 +201,24 @@ def parameters(
     return chosen
 
 
+_APART = 1e-12
+"""How far the shares of two rounds are apart. LightGBM rounds what it reads: to it, 0.5 and the
+number before it are the same."""
+
+
 def draws(model: LightGbm, seed: int, round_number: int) -> dict[str, Any]:
     """The seeds of one round: its draws depend on nothing that was drawn before.
 
     So a training that goes on from a checkpoint grows the trees that it would have grown. LightGBM
     takes up a seed where it changed, and that of the rows where their share changed: neighbouring
-    rounds differ in the last bit of both, and training begins with those of the round before.
+    rounds differ in both, and training begins with those of the round before.
     """
     odd = round_number % 2
     chosen: dict[str, Any] = {"feature_fraction_seed": _seed(seed, round_number, "features", odd)}
     if model.bagging_fraction < 1:
         share = model.bagging_fraction
         chosen["bagging_freq"] = 1
-        chosen["bagging_fraction"] = nextafter(share, 0.0) if odd else share
+        chosen["bagging_fraction"] = share * (1 - _APART) if odd else share
         chosen["bagging_seed"] = _seed(seed, round_number, "rows", odd)
     return chosen
 
@@ -260,11 +281,16 @@ def datasets(
 
 
 _END = "end of trees\n"
+_NO_SPLIT = "\nnum_leaves=1\n"
 
 
 def trees_as_text(booster: "Booster") -> str:
     """All trees in LightGBM's text format, without the parameters that it adds."""
     text = booster.model_to_string(num_iteration=-1)
+    if _NO_SPLIT in text:  # written otherwise once it was read, as where training was resumed
+        from lightgbm import Booster
+
+        text = Booster(model_str=text).model_to_string(num_iteration=-1)
     return text[: text.index(_END) + len(_END)]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from ml_assets.errors import StorageError
 from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_program import ShardSchema, TrainRequest
+from ml_assets.store.objects import write_whole
 from ml_assets.store.retries import persist
 from ml_assets.training import calibration
 from ml_assets.training.boosting.engine import Engine
@@ -203,7 +204,7 @@ class Grower:
     ) -> NotSaved | None:
         began, step = time.perf_counter(), state.step
         try:
-            (self.files.draft(step) / self.engine.trees).write_bytes(trees)
+            write_whole(self.files.draft(step) / self.engine.trees, trees)
             written = Written(self.files.put(step, [self.engine.trees]))
             took = {"checkpoint_duration_ms": milliseconds_since(began)}
             self.files.seal(state, {**metrics, **took}, written)

@@ -26,6 +26,7 @@ from torch.optim import Optimizer
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.store.checkpoint_store import FoundCheckpoint
+from ml_assets.store.objects import make_durable
 from ml_assets.store.retries import persist
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
 from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles, Written, read_state
@@ -199,6 +200,7 @@ class Checkpoints:
         if name in {best.name for best in state.best}:
             folder = self.files.store.collected(name, written.files)
             write_bf16(folder, folder / BF16_WEIGHTS)
+            make_durable(folder / BF16_WEIGHTS)
             files = (*written.files, *self.files.put(state.step, [BF16_WEIGHTS]))
             written = replace(written, files=files, bf16_weights=BF16_WEIGHTS)
         self.files.seal(state, metrics, written)

@@ -23,7 +23,7 @@ from ml_assets.store.checkpoint_store import (
     whole_checkpoints,
 )
 from ml_assets.store.local_checkpoints import open_checkpoints
-from ml_assets.store.objects import bytes_digest, describe
+from ml_assets.store.objects import bytes_digest, describe, write_whole
 from ml_assets.store.retries import persist
 from ml_assets.training.events import EventWriter
 from ml_assets.training.stop import NotSaved, Superseded
@@ -149,7 +149,7 @@ class CheckpointFiles:
     def seal(self, state: TrainerState, metrics: dict[str, float], written: Written) -> None:
         """Make what was put for this step a checkpoint; older ones may go."""
         name = self.name(state.step)
-        (self.store.draft(name) / TRAINER).write_bytes(canonical_json(state))
+        write_whole(self.store.draft(name) / TRAINER, canonical_json(state))
         files = (*written.files, *self.put(state.step, [TRAINER]))
         judged = state.judged_at == state.step
         manifest = CheckpointManifest(

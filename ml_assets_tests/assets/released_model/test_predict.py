@@ -203,6 +203,17 @@ def test_content_that_holds_no_rows_is_one_clear_error(content: bytes, reason: s
         parse_rows(content, "rows")
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_only_a_line_feed_ends_a_line_of_json(end: str) -> None:
+    """JSON allows the others in a text as they are."""
+    depots = ["a\u2028b", "a\x85b", "a\u2029b"]
+    lines = [json.dumps({"depot": depot}, ensure_ascii=False) for depot in depots]
+    found = parse_rows(end.join(lines).encode(), "rows.jsonl")
+    assert [*found.cells[0]] == depots
+    with pytest.raises(RowsRefused, match="line 4 is not JSON"):
+        parse_rows(end.join([*lines, "not json"]).encode(), "rows.jsonl")
+
+
 def parquet(column: pa.Array) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.table({"depot": column}), buffer, compression="zstd", store_schema=False)

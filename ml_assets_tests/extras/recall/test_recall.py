@@ -7,16 +7,20 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.extras.recall import recall
 from ml_assets.extras.recall.recall import extent
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.recalls import active
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
 
-def version_of(world: World, *address: str, partition: str | None = None) -> str:
+def version_of(world: World, *address: str | None, partition: str | None = None) -> str:
     store = open_snapshots(world.settings.snapshots)
     pipeline, stage, source = address
+    assert pipeline and stage
     record = read_record(store, store.resolve(), Address(pipeline, stage, source, partition))
     assert record is not None
     return record.data_version
@@ -98,3 +102,27 @@ def test_recalled_data_is_refused_everywhere_until_it_is_mended_and_made_again(o
         == "stage"
     )
     own.cli("predict", "irises", flowers)
+
+
+def test_of_two_recalls_of_a_model_each_is_lifted_by_itself_and_a_killed_lift_is_completed(
+    own: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = ("--author", "ann", "--reason", "the scale was off")
+    for stage, table in (("raw_snapshot", "flowers"), ("feature_set", None)):
+        own.cli("data", "recall", version_of(own, "irises", stage, table)[:10], *answered)
+    store = open_snapshots(own.settings.snapshots)
+    first, second = active(store, store.resolve())
+
+    with monkeypatch.context() as killed:
+        killed.setattr(recall, "_tell_ledgers", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            recall.lift(store, first.id, "ann", "it was right")
+    assert own.cli("data", "recall", "--lift", first.id, *answered)
+    lines = [line for line in read(store, "irises") if line.kind == "lift"]
+    assert {line.reason for line in lines} == {f"recall {first.id} lifted: it was right"}
+    assert [one.id for one in active(store, store.resolve())] == [second.id]
+    assert own.status("irises")["release"]["recalled"], "the second one holds"
+    own.cli("release", "history", "irises", "--check")
+    own.cli("data", "recall", "--lift", second.id, *answered)
+    assert own.status("irises")["release"]["recalled"] is None
+    own.cli("release", "history", "irises", "--check")

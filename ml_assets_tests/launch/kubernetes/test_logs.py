@@ -78,6 +78,12 @@ def test_lines_of_the_same_moment_are_told_apart(followed):
     assert followed(Answer(*same[:2], error=BROKEN), Answer(*same)) == ["a", "a", "b"]
 
 
+def test_lines_of_one_moment_are_all_written_when_they_come_together(followed):
+    same = [line(1, "a"), line(1, "b"), line(1, "c"), line(2, "d")]
+    assert followed(Answer(*same)) == ["a", "b", "c", "d"]
+    assert followed(Answer(*same, error=BROKEN), Answer(*same, line(2, "e"))) == [*"abcde"]
+
+
 def test_a_moment_is_the_same_however_many_digits_it_is_written_with(followed):
     first, then = line(1, "first", "1"), line(1, "then", "12")
     assert followed(Answer(first, error=BROKEN), Answer(first, then)) == ["first", "then"]

@@ -178,6 +178,20 @@ def test_a_champion_is_not_compared_with_while_it_is_recalled(store, said, found
     assert [one.split(" was")[0] for one in problem] == list(found)
 
 
+def test_a_model_is_recalled_as_long_as_one_of_its_recalls_holds(store):
+    released(store, A)
+    said = [("recall", "recall r1: x"), ("recall", "recall r2: y"), ("lift", "recall r1 lifted: z")]
+    for kind, reason in said:
+        append(store, PIPELINE, lambda head, k=kind, r=reason: line(head, k, A, reason=r))
+    decided = record_decision(store, decision(evidence(B)), "me")
+    head = read_head(store, PIPELINE, store.resolve())
+    moved = line(head, "stage", B, stage="production", replaced=A, decided_by=decided.seq)
+    assert problems((*head.entries, moved)) == (), "r2 holds: A was no champion"
+    last = ("lift", "recall r2 lifted: z")
+    lifted = line(head, last[0], A, reason=last[1])
+    assert problems((*head.entries, lifted)) == ()
+
+
 def line(head, kind, model, **more):
     return LedgerEntry(
         seq=head.seq,
@@ -185,8 +199,7 @@ def line(head, kind, model, **more):
         kind=kind,
         model=model,
         author="ada",
-        reason="the scale was off",
         run="",
         time=datetime.now(UTC),
-        **more,
+        **{"reason": "the scale was off", **more},
     )
