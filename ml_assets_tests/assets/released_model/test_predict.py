@@ -209,7 +209,7 @@ def test_only_a_line_feed_ends_a_line_of_json(end: str) -> None:
     depots = ["a\u2028b", "a\x85b", "a\u2029b"]
     lines = [json.dumps({"depot": depot}, ensure_ascii=False) for depot in depots]
     found = parse_rows(end.join(lines).encode(), "rows.jsonl")
-    assert [*found.cells[0]] == depots
+    assert [*found.cells["depot"]] == depots
     with pytest.raises(RowsRefused, match="line 4 is not JSON"):
         parse_rows(end.join([*lines, "not json"]).encode(), "rows.jsonl")
 
