@@ -18,7 +18,6 @@ from ml_assets.store.table_statistics import (
     STATISTICS_FILE,
     Grouped,
     TableStatistics,
-    largest,
     merge_all,
 )
 
@@ -123,7 +122,7 @@ def _with_partitions(
         for record, part in zip(records, parts, strict=True)
         if part.labels
     ]
-    by_partition = Grouped(by="partition", groups=largest(told))
+    by_partition = Grouped(by="partition", groups=tuple(told))
     return whole.model_copy(update={"grouped": (by_partition, *whole.grouped)})
 
 

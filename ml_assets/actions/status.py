@@ -122,7 +122,7 @@ def _release(
         "version": move.model,
         "stage": move.stage,
         "time": move.time.isoformat(),
-        "metrics": metrics_of(records),
+        "metrics": metrics_of(records) if _is_of(report, move.model) else {},
         "processes": _processes(records, move.model),
         "gates": [gate.model_dump(mode="json") for gate in decision.gates] if decision else [],
         "decision": "passed" if decision and decision.passed else "refused",
@@ -131,6 +131,11 @@ def _release(
         "inputs": [_input(i) for i in record.inputs] if record else [],
         "simpler": _simpler(pipeline, move.model) if report else None,
     }
+
+
+def _is_of(report: StageRecord | None, model: str) -> bool:
+    """Whether a report judges this model: the newest may be of one that was refused."""
+    return report is not None and any(one.version == model for one in report.inputs)
 
 
 def _simpler(pipeline: Pipeline, model: str) -> str | None:

@@ -10,7 +10,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -227,8 +227,7 @@ def _at_end_of(log: Sequence[Commit], said: str) -> CommitId | None:
         day = date.fromisoformat(said)
     except ValueError:
         return None
-    end = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
-    return next((commit.id for commit in log if commit.time < end), None)
+    return next((commit.id for commit in log if commit.time.astimezone(UTC).date() <= day), None)
 
 
 def by_key(found: Sequence[MadeTable]) -> Mapping[str, Sequence[MadeTable]]:

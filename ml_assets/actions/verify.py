@@ -39,7 +39,7 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState
 from ml_assets.store.signing import Keys, key_name, public_key
 from ml_assets.store.snapshots import CommitId, SnapshotStore
 
-_WITNESS = re.compile(r"(\d{1,9}):([0-9a-f]{12,64})")
+_WITNESS = re.compile(r"([1-9]\d{0,8}):([0-9a-f]{12,64})")
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,10 @@ def parse_duration(value: object) -> object:
             " (minutes, hours, days, weeks), such as '10 days' or '10d'"
         )
     unit = found[2] or _SHORT[found[3]]
-    return timedelta(seconds=int(found[1]) * _UNITS[unit])
+    try:
+        return timedelta(seconds=int(found[1]) * _UNITS[unit])
+    except OverflowError as error:
+        raise ValueError(f"{value!r} is too long for a duration") from error
 
 
 def duration_text(value: timedelta) -> str:

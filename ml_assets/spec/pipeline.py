@@ -1,8 +1,9 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
 
 from pydantic import (
     AliasChoices,
@@ -126,6 +127,21 @@ def _path_problems(spec: PipelineSpec) -> Iterator[Misfit]:
                 f" apart: it lacks {', '.join(f'%{part}' for part in lost)}"
             )
             yield Misfit(("sources", name, "path"), said)
+        elif source.partitioned and path and _hour_comes_twice(spec, path):
+            said = (
+                f"sources.{name}.path {path!r} names one file for the hour that comes twice in"
+                f" {spec.partitions.timezone} when the clocks go back: write {{partition}} without"
+                " a format, or set partitions.timezone to UTC"
+            )
+            yield Misfit(("sources", name, "path"), said)
+
+
+def _hour_comes_twice(spec: PipelineSpec, path: str) -> bool:
+    """Whether a path drops the offset by which the keys of such an hour are told apart."""
+    zone = ZoneInfo(spec.partitions.timezone)
+    year = [datetime(2024, month, 1, tzinfo=zone).utcoffset() for month in range(1, 13)]
+    written_out = "{partition}" in path
+    return spec.partitions.cadence == "hourly" and len({*year}) > 1 and not written_out
 
 
 def _partition_problems(spec: PipelineSpec) -> Iterator[Misfit]:

@@ -32,6 +32,10 @@ OBJECT_COLUMNS: dict[str, DType] = {
 Severity = Literal["critical", "warning"]
 
 
+_TAKEN = {"_reason", "__row"}
+"""Columns that quarantine and predictions add."""
+
+
 class VolumeSpec(Frozen):
     """The number of rows of a partition, relative to the ones before it."""
 
@@ -82,6 +86,9 @@ class _Source(Frozen):
     @model_validator(mode="after")
     def _columns_exist(self) -> Self:
         named = [*self.key, *([self.known_at] if self.known_at else []), *self.after_event]
+        taken = [column for column in self.columns if column in _TAKEN]
+        if taken:
+            raise ValueError(f"columns {taken} have names that tables use here: rename them")
         missing = [column for column in named if column not in self.columns]
         if missing:
             raise ValueError(f"columns {missing} are named here but not declared in 'columns'")

@@ -4,8 +4,9 @@
 exact by construction, means and variances to the last bits (Chan, Golub and LeVeque, 1979).
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from itertools import accumulate
 from math import frexp, inf, isfinite, log2, sqrt
@@ -23,6 +24,7 @@ BINS = 128
 WORDS = 256
 """Most different values of a text column that are counted apart."""
 GROUPS = 200
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}|\(missing\)")
 SAMPLED = 8
 """Rows of the sample: those with the smallest hash of their key."""
 _FINEST = -1000
@@ -190,13 +192,23 @@ def finest_level(low: float, high: float) -> int:
     return max(exact, parts, _FINEST)
 
 
-def merge_all(parts: Sequence[TableStatistics]) -> TableStatistics:
+def merge_all(parts: Iterable[TableStatistics]) -> TableStatistics:
     """All of them added up; at least one."""
-    return reduce(merge, parts)
+    return _cut(reduce(_merge, parts))
 
 
 def merge(left: TableStatistics, right: TableStatistics) -> TableStatistics:
     """Merge two partitions of one table; a column that one lacks is missing in all its rows."""
+    return _cut(_merge(left, right))
+
+
+def _cut(whole: TableStatistics) -> TableStatistics:
+    """With the largest groups alone: of several tables at the end, for they may be large in sum."""
+    cut = [one.model_copy(update={"groups": largest(one.groups)}) for one in whole.grouped]
+    return whole.model_copy(update={"grouped": tuple(cut)})
+
+
+def _merge(left: TableStatistics, right: TableStatistics) -> TableStatistics:
     names = dict.fromkeys(c.name for c in (*left.columns, *right.columns))
     ours, theirs = ({c.name: c for c in one.columns} for one in (left, right))
     columns = [_merged(ours.get(name), theirs.get(name), left.rows, right.rows) for name in names]
@@ -294,12 +306,14 @@ def _grouped(by: str, left: TableStatistics, right: TableStatistics) -> Grouped:
         for group in one.groups if one.by == by else ():
             known = found.get(group.value)
             found[group.value] = group if known is None else _summed(known, group) or group
-    return Grouped(by=by, groups=largest(found.values()))
+    return Grouped(by=by, groups=tuple(sorted(found.values(), key=lambda one: one.value)))
 
 
 def largest(groups: Iterable[Labels]) -> tuple[Labels, ...]:
-    """The groups with the most rows, in the order of their values."""
-    ranked = sorted(groups, key=lambda one: (-one.rows, one.value))[:GROUPS]
+    """The groups with the most rows, in the order of their values; of days all."""
+    ranked = sorted(groups, key=lambda one: (-one.rows, one.value))
+    if not all(_DAY.fullmatch(one.value) for one in ranked):
+        ranked = ranked[:GROUPS]
     return tuple(sorted(ranked, key=lambda one: one.value))
 
 

@@ -5,7 +5,6 @@ Rows with unknown outcomes are not in it; they are counted and named.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import polars as pl
@@ -55,7 +54,7 @@ from ml_assets.spec.training_program import (
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
-from ml_assets.store.table_statistics import merge
+from ml_assets.store.table_statistics import merge_all
 from ml_assets.store.table_survey import survey
 
 STAGE = "training_set"
@@ -215,7 +214,7 @@ def publish_set(
         }
         draft.text(SHARDS_FILE, canonical_json(shards))
         key, labels = state.spec.features.key, split_labels(state.spec)
-        draft.card_of(reduce(merge, (survey(rows, key, labels) for rows in _parts(made.splits))))
+        draft.card_of(merge_all(survey(rows, key, labels) for rows in _parts(made.splits)))
         published = draft.publish(attributes=made.attributes, data_version=made.ref.digest)
     return published, card_of(work.address, draft.statistics, state.spec)
 

@@ -55,7 +55,8 @@ class Bucket:
         """The objects that a pattern stands for, in the order of their keys."""
         with self._told(pattern.path):
             for item in self._items(pattern):
-                if pattern.fields(item["Key"]) is not None:
+                is_folder = item["Key"].endswith("/")  # as consoles draw one: it holds nothing
+                if not is_folder and pattern.fields(item["Key"]) is not None:
                     yield self._found(item)
 
     def chunks(self, found: ListedFile) -> Iterator[bytes]:
