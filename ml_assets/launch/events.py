@@ -13,7 +13,7 @@ from ml_assets.spec.training_program.identity import NodePlace
 
 EVENTS_FILE = "events.jsonl"
 LAUNCHER_FILE = "events.launcher.jsonl"
-_LAUNCHER_SEQ = 1_000_000_000
+_LAUNCHER_SEQ = 10**15
 """The launcher's own numbers in an attempt begin here, above those of every rank."""
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 

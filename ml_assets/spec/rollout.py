@@ -8,6 +8,9 @@ from pydantic import Field
 
 from ml_assets.spec.base import Frozen, Misfit, Positive
 
+LOOKED_AT = 1000
+"""The newest answers of a model that are compared."""
+
 
 class AbortSpec(Frozen):
     """Says when a model in canary is taken out at once; none of it needs a label.
@@ -15,7 +18,7 @@ class AbortSpec(Frozen):
     Each is held to what chance explains: few answers prove little.
     """
 
-    rows: Positive = 50
+    rows: Annotated[int, Field(ge=1, le=LOOKED_AT)] = 50
     """The rows that the canary must have answered before it is judged."""
     errors: Annotated[float, Field(ge=0, lt=1)] = 0.02
     """The share of its rows that it could not answer, which the champion then answered."""

@@ -77,3 +77,9 @@ def test_the_launchers_warnings_are_part_of_the_stream_each_with_a_number_of_its
     events = session_events(tmp_path)
     assert [event.kind for event in events] == ["metrics", "warning", "warning"]
     assert len({event.seq for event in events}) == 3
+
+
+def test_the_launchers_words_take_no_number_of_a_rank(tmp_path):
+    append_warning(tmp_path, "s", 1, "the launcher says a word")
+    (tmp_path / "events.rank100.jsonl").write_text(line(100 * 10_000_000))
+    assert {event.kind for event in EventReader(tmp_path).new()} == {"warning", "metrics"}

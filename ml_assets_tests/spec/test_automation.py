@@ -65,3 +65,8 @@ def test_durations_are_read_and_written_in_words() -> None:
 def test_what_is_no_duration_is_refused(wrong: str) -> None:
     with pytest.raises(ValidationError, match="write a number and a unit"):
         AutomationSpec.model_validate({"start_within": wrong})
+
+
+def test_a_duration_that_no_calendar_holds_is_refused() -> None:
+    with pytest.raises(ValidationError, match="is too long for a duration"):
+        AutomationSpec.model_validate({"start_within": "99999999999 weeks"})

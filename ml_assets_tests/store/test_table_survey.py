@@ -10,7 +10,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ml_assets.spec.base import canonical_json
-from ml_assets.store.table_statistics import BINS, SAMPLED, WORDS, Column, TableStatistics, merge
+from ml_assets.store.table_statistics import (
+    BINS,
+    GROUPS,
+    SAMPLED,
+    WORDS,
+    Column,
+    TableStatistics,
+    merge,
+    merge_all,
+)
 from ml_assets.store.table_survey import LabelColumns, survey
 
 LABELS = LabelColumns("late", by=("depot",), period="at")
@@ -128,6 +137,21 @@ def test_partitions_in_any_order_add_up_to_the_whole_table() -> None:
             assert one.histogram == other.histogram
             assert one.mean == pytest.approx(other.mean)
             assert one.squares == pytest.approx(other.squares)
+
+
+def test_what_is_small_in_each_part_and_large_in_all_is_kept_and_so_is_every_day() -> None:
+    def part(number: int) -> TableStatistics:
+        day = datetime(2023, 1, 1, tzinfo=UTC) + timedelta(number)
+        own = [f"{number}-{n // 3}" for n in range(240)]  # 80 of 3 rows each
+        depots = ["common", "common", *own]
+        rows = {"order": range(242), "depot": depots, "late": [True] * 242, "at": [day] * 242}
+        return survey(pl.DataFrame(rows), ["order"], LABELS)
+
+    whole = merge_all(part(number) for number in range(250))
+    groups = {one.by: {group.value: group.rows for group in one.groups} for one in whole.grouped}
+    assert groups["depot"]["common"] == 500
+    assert len(groups["depot"]) == GROUPS
+    assert len(groups["at"]) == 250
 
 
 def test_a_column_that_only_one_part_has_is_missing_in_the_other() -> None:

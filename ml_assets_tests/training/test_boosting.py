@@ -134,7 +134,7 @@ def test_interrupted_trees_go_on_to_the_same_model(
 def test_rounds_without_a_tree_are_counted_when_training_goes_on(
     sessions: Sessions, tmp_path: Path, more: dict[str, float]
 ) -> None:
-    splits: dict[Split, pl.DataFrame] = {
+    splits: dict[Split, pl.LazyFrame] = {
         "train": frame(60, 0),
         "validation": frame(300, 2000),
         "holdout": frame(50, 3000),

@@ -10,10 +10,18 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from ml_assets.spec.training import XGBoost
-from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training import LightGbm, XGBoost
+from ml_assets.spec.training_program import Ref, Split
+from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST
 from ml_assets.training.boosting.by_xgboost import taken
-from ml_assets_tests.training.conftest import LABEL, Attempt, Sessions, ranking_set
+from ml_assets_tests.training.conftest import (
+    FEATURES,
+    LABEL,
+    Attempt,
+    Sessions,
+    frame,
+    ranking_set,
+)
 from ml_assets_tests.training.test_boosting import (
     SPEC,
     newest,
@@ -22,7 +30,7 @@ from ml_assets_tests.training.test_boosting import (
     told,
     wait_for_checkpoint,
 )
-from ml_assets_tests.worlds.shards import arrays_of, shard_of
+from ml_assets_tests.worlds.shards import arrays_of, shard_of, write_shards
 
 TREES = XGBoost(family="xgboost", rounds=60, max_depth=3, bagging_fraction=0.8)
 
@@ -114,3 +122,65 @@ def test_a_ranking_and_a_damaged_model_are_refused(
     assert "family: lightgbm" in told(ranked).reason
     with pytest.raises(ValidationError):
         XGBoost(family="xgboost", feature_fraction=0.5)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_trees_begin_with_the_share_of_all_rows_whatever_the_first_round_draws(
+    sessions: Sessions, tmp_path: Path, seed: int
+) -> None:
+    """Of 1,000 rows 6 are positive, and the first round takes a third of the rows."""
+
+    def rare(rows: int, first: int, positives: int) -> pl.LazyFrame:
+        made = frame(rows, first).collect()
+        last = made["x"].fill_null(-99).rank("ordinal") > rows - positives
+        return made.with_columns(y=last).lazy()
+
+    splits: dict[Split, pl.LazyFrame] = {
+        "train": rare(1000, 0, 6),
+        "validation": rare(400, 2000, 8),
+        "holdout": rare(20, 3000, 2),
+    }
+    data = write_shards(splits, FEATURES, LABEL, tmp_path / "rare")
+    model = TREES.model_copy(update={"bagging_fraction": 0.3, "learning_rate": 0.3})
+    spec = SPEC.model_copy(update={"seed": seed})
+    attempt = grown(sessions, model=model, spec=spec, data=data)
+    assert attempt.run() == 0, told(attempt)
+    assert attempt.result().metrics["validation_loss"] < 0.15
+
+
+@pytest.mark.parametrize("family", ["lightgbm", "xgboost"])
+def test_a_round_of_less_than_one_row_is_refused(sessions: Sessions, family: str) -> None:
+    model = (LightGbm if family == "lightgbm" else XGBoost).model_validate(
+        {"family": family, "rounds": 5, "bagging_fraction": 1e-5}
+    )
+    attempt = grown(sessions, model=model)
+    assert attempt.run() == EXIT_BAD_REQUEST
+    assert "is less than one row" in told(attempt).reason
+
+
+def test_new_checkpoints_are_kept_though_damaged_ones_are_further_on(
+    sessions: Sessions, trees: Attempt
+) -> None:
+    spec = SPEC.model_copy(update={"checkpoint_every": 1, "keep_last": 2, "keep_best": 1})
+    first = grown(sessions, spec=spec)
+    process = first.start()
+    wait_for_checkpoint(first, 20)
+    process.kill()
+    process.wait(30)
+    folder = first.folder / "checkpoints"
+    newest_two = sorted(folder.glob("step-*/manifest.json"))[-2:]
+    damaged = [manifest.parent for manifest in newest_two]
+    for one in damaged:
+        content = bytearray((one / "trees.ubj").read_bytes())
+        content[len(content) // 2] ^= 1
+        (one / "trees.ubj").write_bytes(content)
+    again = grown(sessions, number=2, spec=spec, resume=newest(first))
+    process = again.start()
+    wait_for_checkpoint(again, int(damaged[0].name[5:11]))
+    process.kill()
+    process.wait(30)
+    kept = {one.parent.name for one in folder.glob("step-*/manifest.json")}
+    assert any(name.endswith(".a2") for name in kept), kept
+    last = grown(sessions, number=3, spec=spec, resume=newest(again))
+    assert last.run() == 0
+    assert last.weights() == trees.weights()

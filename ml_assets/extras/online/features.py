@@ -25,7 +25,7 @@ from ml_assets.extras.online.store import (
     encode,
     entity_key,
     parse_entity,
-    require_types,
+    typed_entity,
 )
 from ml_assets.records.recalls import require_sound
 from ml_assets.settings import Settings, read_settings
@@ -125,9 +125,12 @@ class Features:
         if found is None:
             raise self._nothing()
         types = found.served.types
-        for one, row in zip(entities, found.rows, strict=True):
-            if row is None:
-                require_types(types, one)
+        typed = [
+            typed_entity(types, one) if row is None else one
+            for one, row in zip(entities, found.rows, strict=True)
+        ]
+        if [entity_key([one[name] for name in names]) for one in typed] != asked:
+            return self.look_up_many(typed)
         return [decode(row, types) if row is not None else None for row in found.rows]
 
     def served(self) -> Served:

@@ -150,8 +150,10 @@ def parse_entity(served: Served, given: Mapping[str, str]) -> list[Any]:
     return [_parsed(name, given[name], served.types[name]) for name in served.entity]
 
 
-def require_types(types: Mapping[str, str], entity: Mapping[str, Any]) -> None:
-    """Hold the values that name an entity to the types of its columns; None is of each.
+def typed_entity(types: Mapping[str, str], entity: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that name an entity, as its columns hold them; None is of each type.
+
+    JSON has one kind of number, and text for days and times.
 
     Raises:
         SpecError: one is of another type, so that no entity could be found by it.
@@ -162,6 +164,15 @@ def require_types(types: Mapping[str, str], entity: Mapping[str, Any]) -> None:
             not isinstance(value, expected) or (expected is not bool and isinstance(value, bool))
         ):
             raise SpecError(f"{name} is {value!r:.80}; a value of type {types[name]} is expected.")
+    return {name: _as_held(name, value, types[name]) for name, value in entity.items()}
+
+
+def _as_held(name: str, value: Any, kind: str) -> Any:
+    if kind == "Float64" and isinstance(value, int):
+        return float(value)
+    if kind in ("Date", "Datetime") and isinstance(value, str):
+        return _parsed(name, value, kind)
+    return value
 
 
 _PYTHON: Mapping[str, type | tuple[type, ...]] = {

@@ -149,15 +149,29 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
     if nobody := answered("Lifting a recall", author, reason):
         raise EvidenceError(nobody)
     head = store.resolve(MAIN)
-    if before := recalls.lifted(store, head, wanted):
+    before = recalls.lifted(store, head, wanted)
+    if before and not _is_told(store, *before):  # whoever lifted it was killed
         recall, said = before
     else:
         recall = recalls.find(store, head, wanted)
         author, reason = one_line(author), one_line(reason)
         said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
         recalls.lift(store, said)
-    _tell_ledgers(store, recall, "lift", said.author, f"recall {recall.id} lifted: {said.reason}")
+    _tell_ledgers(store, recall, "lift", said.author, _lifted(said))
     return recall
+
+
+def _lifted(said: Lift) -> str:
+    return f"recall {said.id} lifted: {said.reason}"
+
+
+def _is_told(store: SnapshotStore, recall: Recall, said: Lift) -> bool:
+    """Whether each ledger has the line of a lift for each of its models."""
+    for pipeline, models in recall.models().items():
+        lines = {(e.model, e.reason) for e in ledger.read(store, pipeline) if e.kind == "lift"}
+        if any((model, _lifted(said)) not in lines for model in models):
+            return False
+    return True
 
 
 def observe(instance: Instance, found: Extent, text: str) -> None:

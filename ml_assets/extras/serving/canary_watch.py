@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.errors import counted
-from ml_assets.spec.rollout import AbortSpec
+from ml_assets.spec.rollout import LOOKED_AT, AbortSpec
 from ml_assets.spec.training import Task
 
 Floats = NDArray[np.float64]
-_MOST = 1000
-"""Rows that are remembered of each model, the newest."""
 _Z = 3.3
 """Deviations of chance that are allowed: one false alarm in two thousand looks."""
 _ALPHA = 1e-3
@@ -31,10 +29,10 @@ _SLACK = 0.02
 class RecentAnswers:
     """Holds what one model answered lately."""
 
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST))
-    predictions: deque[Floats] = field(default_factory=lambda: deque(maxlen=_MOST))
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
+    predictions: deque[Floats] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
     """[outputs] of each row."""
-    failed: deque[bool] = field(default_factory=lambda: deque(maxlen=_MOST))
+    failed: deque[bool] = field(default_factory=lambda: deque(maxlen=LOOKED_AT))
 
     def answered(self, predictions: Floats, seconds: float, times: int | None = None) -> None:
         """Rows [rows, outputs] of one request.

@@ -1,6 +1,6 @@
 """Adds a rollout to a pipeline: the log of predictions as a table, and the check for aborts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
 from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
 from ml_assets.extras.serving.predictions.asset import hours, predictions
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import standing_abort
 from ml_assets.spec.base import digest_of
@@ -111,13 +112,17 @@ def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
     state = pipeline.now()
     hours = state.partitions(pipeline.address(PREDICTIONS_STAGE))
     begin = datetime.strptime(f"{min(hours)}+0000", "%Y-%m-%dT%H%z") if hours else None
+    code = code_version_of(pipeline, ONLINE_STAGE)
     due: list[StageRecord] = []
+    late: set[str] = set()
     for features in state.recent(pipeline.address("feature_set")):
+        if begin is None or features.time < begin:
+            continue
         made = state.record(pipeline.address(ONLINE_STAGE, partition=features.partition))
-        seen = {(one.key, one.partition, one.version) for one in made.inputs} if made else set()
-        known = (features.key, features.partition, features.data_version) in seen
-        if begin is not None and not known and features.time >= begin:
+        new = _unseen(made, features, hours) if made and made.code_version == code else {"all"}
+        if new:
             due.append(features)
+            late |= new
     if not due:
         return dg.SensorResult(skip_reason="No period has labels that were not looked at.")
     first, last = due[0].partition, due[-1].partition
@@ -125,10 +130,22 @@ def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
     asked = Selection((asset_key(pipeline, ONLINE_STAGE),), partitions=span)
     said = {"why": f"features up to {last or 'now'} are new"}
     request = dg.RunRequest(
-        run_key=digest_of([[one.partition, one.data_version] for one in due])[:32],
+        run_key=digest_of(
+            [code, sorted(late), *([one.partition, one.data_version] for one in due)]
+        )[:32],
         tags=run_tags(pipeline, "labels", {**said, **asked.tags}),
     )
     return dg.SensorResult(run_requests=[request])
+
+
+def _unseen(made: StageRecord, features: StageRecord, hours: Mapping[str, StageRecord]) -> set[str]:
+    """What an evaluation was not made from: its features of now, and hours of answers that began
+    before it and were published after it."""
+    seen = {(one.key, one.partition, one.version) for one in made.inputs}
+    before = f"{made.time:%Y-%m-%dT%H}"
+    asked = [features, *(record for hour, record in hours.items() if hour <= before)]
+    found = ((one.key, one.partition, one.data_version) for one in asked)
+    return {f"{key} {partition} {version}" for key, partition, version in set(found) - seen}
 
 
 def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:

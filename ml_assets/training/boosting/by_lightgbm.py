@@ -18,6 +18,7 @@ from ml_assets.training.boosting.engine import (
     matrix,
     names,
     require_package,
+    require_rows,
     row_weights,
     trees_of,
 )
@@ -54,6 +55,7 @@ class LightGbmEngine:
         import lightgbm
 
         assert isinstance(model, LightGbm)
+        require_rows(model, sum(shard.rows for shard in schema.splits["train"]))
         chosen = parameters(model, training, schema.task, schema.classes, threads)
         rows, held_out, judge = datasets(folder, schema, chosen, training)
         before = draws(model, training.seed, done - 1)

@@ -16,6 +16,7 @@ from ml_assets.training.boosting.engine import (
     matrix,
     names,
     require_package,
+    require_rows,
     row_weights,
     trees_of,
 )
@@ -33,6 +34,8 @@ OBJECTIVES: Mapping[Task, Mapping[str, str]] = {
 }
 """What XGBoost minimizes for a task, and its metric. A ranking has no place here: its pairs are not
 the same after a resume."""
+_RARE = 1e-6
+"""Least share of positives that trees begin with: the logarithm of none is no number."""
 _METRIC = re.compile(r"\t(train|validation)-\w+:(\S+)")
 
 
@@ -59,11 +62,12 @@ class XGBoostEngine:
         """See ``Engine.grow``.
 
         Raises:
-            BadRequest: the label is a ranking's.
+            BadRequest: the label is a ranking's, or a round would have no row.
         """
         from xgboost import Booster
 
         assert isinstance(model, XGBoost)
+        require_rows(model, sum(shard.rows for shard in schema.splits["train"]))
         if schema.task == "ranking":
             raise BadRequest("XGBoost does not resume a ranking exactly: set family: lightgbm.")
         chosen = parameters(model, training, schema, threads)
@@ -71,11 +75,15 @@ class XGBoostEngine:
         whole, unseen = (SplitArrays(folder, schema, name).whole() for name in splits)
         rows = _quantiles(whole, schema, training, model, threads)
         held_out = _quantiles(unseen, schema, training, model, threads, rows)
+        weights = _weights(whole, schema, training)
+        if model.bagging_fraction < 1 and schema.task == "binary":
+            # XGBoost would take it from the rows of the first round, which may have no positive
+            share = float(np.average(whole.label, weights=weights))
+            chosen["base_score"] = min(max(share, _RARE), 1 - _RARE)
         booster = Booster(chosen, [rows, held_out])
         if trees is not None:
             booster.load_model(bytearray(trees.read_bytes()))
             booster.set_param(chosen)
-        weights = _weights(whole, schema, training)
 
         label, expected = unseen.label, calibration.expected(training, schema.classes)
         outputs = outputs_of(schema.task, schema.classes)

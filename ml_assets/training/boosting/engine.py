@@ -10,15 +10,28 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ml_assets.errors import StorageError, install
-from ml_assets.spec.training import Boosted, Task, TrainingSpec
+from ml_assets.errors import StorageError, counted, install
+from ml_assets.spec.training import Boosted, LightGbm, Task, TrainingSpec, XGBoost
 from ml_assets.spec.training_program import ModelManifest, Preprocessing, ShardSchema
 from ml_assets.store.objects import read_verified
 from ml_assets.training.rows.arrays import Predict, Rows
-from ml_assets.training.stop import BadData, NotInstalled
+from ml_assets.training.stop import BadData, BadRequest, NotInstalled
 
 AfterRound = Callable[[int, Callable[[], Mapping[str, float]], Callable[[], bytes]], bool]
 """(rounds grown, their losses and metrics, all trees as a file) -> stop after it?"""
+
+
+def require_rows(model: LightGbm | XGBoost, rows: int) -> None:
+    """Hold the share of the rows that a round is grown on to how many there are.
+
+    Raises:
+        BadRequest: a round would have none.
+    """
+    if model.bagging_fraction * rows < 1:
+        raise BadRequest(
+            f"model.bagging_fraction {model.bagging_fraction:g} of {counted(rows, 'training row')}"
+            " is less than one row: raise it, or train on more rows."
+        )
 
 
 class Engine(Protocol):

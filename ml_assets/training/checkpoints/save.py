@@ -274,6 +274,7 @@ class Checkpoints:
             except StoreAway:
                 raise
             except StorageError as error:
+                self.files.damaged.add(one.name)
                 self.files.events.warning(f"{error} The {instead} is used.")
                 continue
             yield _Held(one, folder)

@@ -50,6 +50,8 @@ class CheckpointFiles:
     world: int
     parent: str | None = None
     """Name of the checkpoint that this attempt resumed from."""
+    damaged: set[str] = field(default_factory=set)
+    """Names of those that were found not to be what their manifests say."""
     store: CheckpointStore = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,6 +129,7 @@ class CheckpointFiles:
             except StoreAway:
                 raise
             except StorageError as error:
+                self.damaged.add(found.name)
                 self.events.warning(f"{error} The {instead} is used.")
         return None
 
@@ -223,7 +226,8 @@ class CheckpointFiles:
 
     def _kept(self) -> set[str]:
         spec = self.request.training
-        found = whole_checkpoints(self.store, self.request.session)
+        whole = whole_checkpoints(self.store, self.request.session)
+        found = [one for one in whole if one.name not in self.damaged]
         return {f.name for f in (*found[-spec.keep_last :], *_best_first(found)[: spec.keep_best])}
 
     def _delete(self, kept: set[str]) -> None:

@@ -24,7 +24,7 @@ from ml_assets.extras.online.store import (
     encode,
     entity_key,
     parse_entity,
-    require_types,
+    typed_entity,
 )
 from ml_assets_tests.servers.redis import PASSWORD, redis_server
 
@@ -204,10 +204,10 @@ def test_an_entity_is_read_from_text_as_it_is_typed() -> None:
 @pytest.mark.parametrize("value", ["7", 7.0, True, [7]])
 def test_an_entity_of_another_type_is_no_entity_without_features(value: object) -> None:
     types = {"depot": "Int64", "share": "Float64", "at": "Datetime"}
-    require_types(types, {"depot": 7, "share": 1, "at": datetime(2024, 1, 1, tzinfo=UTC)})
-    require_types(types, {"depot": None})
+    typed_entity(types, {"depot": 7, "share": 1, "at": datetime(2024, 1, 1, tzinfo=UTC)})
+    typed_entity(types, {"depot": None})
     with pytest.raises(SpecError, match=r"depot is .*; a value of type Int64 is expected"):
-        require_types(types, {"depot": value})
+        typed_entity(types, {"depot": value})
 
 
 def test_who_looks_up_by_another_type_is_told(opened: Open) -> None:
@@ -217,6 +217,21 @@ def test_who_looks_up_by_another_type_is_told(opened: Open) -> None:
     assert features.look_up({"depot": "unknown"}) is None
     with pytest.raises(SpecError, match="depot is 3; a value of type String is expected"):
         features.look_up_many([{"depot": "d3"}, {"depot": 3}])
+
+
+def test_json_finds_what_it_has_no_type_for(opened: Open) -> None:
+    """Its one kind of number is a fraction, too, and a day is text."""
+    store, at = opened(), datetime(2024, 5, 1, 6, tzinfo=UTC)
+    rows = {"share": [7.0, 8.5], "day": [date(2024, 5, 1)] * 2, "at": [at] * 2, "load": [1, 2]}
+    entity = ("share", "day", "at")
+    frame = pl.DataFrame(rows)
+    serve(store, "typed", "v", entity, frame)
+    features = Features("typed", entity, store)
+    asked = {"share": 7, "day": "2024-05-01", "at": "2024-05-01T08:00:00+02:00"}
+    found = features.look_up_many([asked, {**asked, "share": 9}])
+    assert [row and row["load"] for row in found] == [1, None]
+    with pytest.raises(SpecError, match="day is 'today'; a value of type Date is expected"):
+        features.look_up({**asked, "day": "today"})
 
 
 def test_a_type_that_cannot_be_looked_up_is_refused_by_name() -> None:

@@ -24,11 +24,15 @@ THEN = datetime.now(UTC) - timedelta(hours=3)
 HOUR = f"{THEN:%Y-%m-%dT%H}"
 
 
-def log(pipeline: Pipeline, *answers: tuple[Target, str, Sequence[int], Sequence[float]]) -> None:
+def log(
+    pipeline: Pipeline,
+    *answers: tuple[Target, str, Sequence[int], Sequence[float]],
+    at: datetime | None = None,
+) -> None:
     async def written() -> None:
         server = PredictionLog(pipeline)
         for number, (stage, model, orders, said) in enumerate(answers):
-            moment, key = THEN + timedelta(seconds=number), {"order": [*orders]}
+            moment, key = (at or THEN) + timedelta(seconds=number), {"order": [*orders]}
             places = range(len(orders))
             outputs = {"probability": [*said]}
             name = f"request-{number}"
@@ -43,7 +47,7 @@ def make(world: World, job: str, partition: str) -> None:
     with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
         world.enter(environment)
         defs = build(world.settings, only="deliveries")
-        instance.add_dynamic_partitions("deliveries__served_hours", [HOUR])
+        instance.add_dynamic_partitions("deliveries__served_hours", list({HOUR, partition}))
         found = defs.resolve_job_def(f"deliveries__{job}")
         assert found.execute_in_process(instance=instance, partition_key=partition).success
 
@@ -93,3 +97,14 @@ def test_what_was_served_is_held_to_what_came_true(tmp_path: Path) -> None:
     (request,) = labels_tick(pipeline).run_requests or ()
     ends = [request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end")]
     assert ends == ["2024-01-08", "2024-03-11"]
+
+    # answers of an hour before the evaluation that are published after it count, too
+    late_hour = f"{record.time:%Y-%m-%dT%H}"
+    assert late_hour != HOUR
+    log(pipeline, ("production", A, orders[:5], good[:5]), at=record.time)
+    make(world, "predictions", late_hour)
+    (request,) = labels_tick(pipeline).run_requests or ()
+    assert request.tags["dagster/asset_partition_range_end"] >= WEEK
+    make(world, "online_evaluation", WEEK)
+    (request,) = labels_tick(pipeline).run_requests or ()
+    assert request.tags["dagster/asset_partition_range_end"] == "2024-03-11", "seen now"

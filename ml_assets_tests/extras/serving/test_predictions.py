@@ -1,7 +1,7 @@
 """What a server logged becomes a table by hour, each row once, and an abort is told."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -14,6 +14,7 @@ from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
 from ml_assets.extras.serving.entry import CHECK, served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER, Answered, PredictionLog
+from ml_assets.extras.serving.predictions.hour import typed_text
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import put_out_line, stages
@@ -166,3 +167,21 @@ def test_an_abort_is_a_line_and_told_once_and_the_model_stays_out(world: World) 
     assert "errors" in (evaluation.description or "")
     assert not served_tick(pipeline, told.cursor).asset_events
     assert (canary_tile(world).value, "errors" in canary_tile(world).below) == ("out", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "typed"),
+    [
+        (["7", "7.0", "1545.00", "7.5", "x"], pl.Int64, [7, 7, 1545, None, None]),
+        (["True", "true", "1", "False", "0"], pl.Boolean, [True, True, True, False, False]),
+        (["2024-05-01", "soon"], pl.Date, [date(2024, 5, 1), None]),
+        (["7", "7.5"], pl.Float64, [7.0, 7.5]),
+        (["7", "a"], pl.String, ["7", "a"]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, pl.DataType) else "",
+)
+def test_a_key_is_what_the_features_have_however_a_caller_wrote_it(
+    text: list[str], dtype: pl.DataType, typed: list[object]
+) -> None:
+    frame = pl.DataFrame({"key": text}).select(typed_text(pl.col("key"), dtype()))
+    assert frame["key"].to_list() == typed

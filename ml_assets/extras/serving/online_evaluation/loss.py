@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, labelled, period_loss
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Holdout
+from ml_assets.extras.serving.predictions.hour import typed_text
 from ml_assets.spec.base import Digest, Frozen
 from ml_assets.spec.gates import LOSS_OF, Target
 from ml_assets.spec.pipeline import PipelineSpec
@@ -125,8 +126,14 @@ def _answered(
         return None
     outputs = _outputs(state.spec)
     whole = pl.concat(tables, how="diagonal").sort("moment").unnest("key")
-    types = keys.schema.items()
-    whole = whole.with_columns(pl.col(name).cast(dtype, strict=False) for name, dtype in types)
+    there = whole.collect_schema()
+    typed = [
+        typed_text(pl.col(name), dtype)
+        if there[name] == pl.String
+        else pl.col(name).cast(dtype, strict=False)
+        for name, dtype in keys.schema.items()
+    ]
+    whole = whole.with_columns(typed)
     found = whole.join(keys.lazy(), on=keys.columns, how="semi").select(
         *keys.columns, "stage", "model", *outputs
     )

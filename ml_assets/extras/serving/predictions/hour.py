@@ -75,13 +75,21 @@ def _typed(frame: pl.DataFrame, types: Mapping[str, "PolarsDataType"]) -> pl.Dat
     if not types:
         return frame
     key = pl.col("key").struct
-    columns = [_cast(key.field(name), dtype).alias(name) for name, dtype in types.items()]
+    columns = [typed_text(key.field(name), dtype).alias(name) for name, dtype in types.items()]
     return frame.with_columns(pl.struct(columns).alias("key"))
 
 
-def _cast(text: pl.Expr, dtype: "PolarsDataType") -> pl.Expr:
+def typed_text(text: pl.Expr, dtype: "PolarsDataType") -> pl.Expr:
+    """The values of a column of text; null where one is none of the type.
+
+    Callers write numbers as they have them: 7, or 7.0 where their language knows only fractions.
+    """
     if isinstance(dtype, pl.Datetime):
         return text.str.to_datetime(strict=False, time_unit="us", time_zone="UTC").cast(dtype)
+    if isinstance(dtype, pl.Date):
+        return text.str.to_date(strict=False)
     if isinstance(dtype, pl.Boolean):
-        return text == "True"
+        return text.str.to_lowercase().is_in(["true", "1", "1.0"])
+    if dtype.is_integer():
+        return text.str.replace(r"\.0+$", "").cast(dtype, strict=False)
     return text.cast(dtype, strict=False)
