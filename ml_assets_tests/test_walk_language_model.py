@@ -33,6 +33,9 @@ def test_it_is_released_shown_compared_and_proved(world: World) -> None:
     for name in ("uniform", "unigram", "bigram", "gzip"):
         assert name in said
 
+    for command in (("predict", "code_lm", "-"), ("release", "export", "code_lm")):
+        assert "code_lm is a language model: nothing here" in world.cli(*command, code=1)
+
     proved = world.cli("release", "prove", "code_lm")
     for stage in ("training_set", "trained_model", "evaluation_report"):
         assert re.search(rf"equal +code_lm/{stage}", proved), proved

@@ -6,6 +6,7 @@ from pathlib import Path
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE
 from ml_assets.assets.released_model.bundle import HANDOVER_TYPE, Evidence, write_bundle
 from ml_assets.assets.released_model.handover import handover_of
+from ml_assets.assets.released_model.predict import require_rows_model
 from ml_assets.errors import StorageError
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of
@@ -31,12 +32,14 @@ def export_release(pipeline: Pipeline, to: Path | None) -> Exported:
     """Write the release of a pipeline to a folder; default: ``./<pipeline>-<model>``.
 
     Raises:
+        SpecError: it is a language model.
         NothingReleased: there is none.
         EvidenceError: its decision or certificate does not hold.
         StorageError: its files are not what its digest names.
         SettingsError: the folder holds something else, or cannot be written; or there is no key to
             sign with, where keys are trusted.
     """
+    require_rows_model(pipeline)
     release = find_release(pipeline)
     folder = (to or Path(f"{pipeline.name}-{release.model.digest[:12]}")).absolute()
     commit, said = pipeline.store.resolve(MAIN), release.override or release.line

@@ -1,5 +1,6 @@
 """Reports a pipeline's state as one JSON document: stages, versions, inputs and release."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ml_assets.assets.evaluation_report.last_release import read_report
@@ -9,6 +10,7 @@ from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.data_failures import failed_partitions
 from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import (
     decision_line,
@@ -122,7 +124,7 @@ def _release(
         "version": move.model,
         "stage": move.stage,
         "time": move.time.isoformat(),
-        "metrics": metrics_of(records) if _is_of(report, move.model) else {},
+        "metrics": _metrics(pipeline, records, move.model),
         "processes": _processes(records, move.model),
         "gates": [gate.model_dump(mode="json") for gate in decision.gates] if decision else [],
         "decision": "passed" if decision and decision.passed else "refused",
@@ -133,9 +135,18 @@ def _release(
     }
 
 
-def _is_of(report: StageRecord | None, model: str) -> bool:
-    """Whether a report judges this model: the newest may be of one that was refused."""
-    return report is not None and any(one.version == model for one in report.inputs)
+def _metrics(pipeline: Pipeline, records: list[StageRecord], model: str) -> dict[str, float]:
+    """What the model was judged by: the newest report may be of one that was refused."""
+    report = next((r for r in records if r.key.endswith("/evaluation_report")), None)
+    judged = (
+        (i.version for i in report.inputs if i.key.endswith("/trained_model")) if report else ()
+    )
+    if model in judged:
+        return metrics_of(records)
+    origin = find_origin(pipeline.store, pipeline.name, model)
+    if origin is None:
+        return {}
+    return metrics_of(read_records(pipeline.store, origin.commit, pipeline.name))
 
 
 def _simpler(pipeline: Pipeline, model: str) -> str | None:
@@ -185,7 +196,7 @@ def _processes(records: list[StageRecord], model: str) -> int | None:
     return record.attributes.get("processes") if record else None
 
 
-def metrics_of(records: list[StageRecord]) -> dict[str, float]:
+def metrics_of(records: Sequence[StageRecord]) -> dict[str, float]:
     """The holdout metrics of the newest report."""
     record = next((r for r in records if r.key.endswith("/evaluation_report")), None)
     return dict(record.attributes.get("metrics", {})) if record else {}

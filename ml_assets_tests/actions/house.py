@@ -310,11 +310,11 @@ class HouseOnS3(House):
     """
 
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    checkpoints: str = f"{URI}/sessions/{{session}}/checkpoints"
 
     @property
     def settings(self) -> Settings:
-        place = f"{URI}/sessions/{{session}}/checkpoints"
-        return replace(super().settings, objects=URI, checkpoints=place)
+        return replace(super().settings, objects=URI, checkpoints=self.checkpoints)
 
     def upload(self, bucket: S3Server) -> None:
         for file in self.objects.root.rglob("*"):

@@ -9,7 +9,7 @@ from ml_assets.spec.base import digest_of
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.actions.house import URI, HouseOnS3, there
-from ml_assets_tests.servers.s3 import S3Server
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 
 
 def test_what_nothing_reaches_goes_in_its_time_whoever_put_it_there(
@@ -44,6 +44,42 @@ def test_an_interrupted_session_keeps_its_checkpoints_and_its_data(
     house.collect()
     assert there(bucket, "sessions") == {interrupted} and there(bucket, "shards") == {data}
     assert any("/checkpoints/" in key for key in bucket.everything())
+
+
+@pytest.mark.parametrize("where", ["a folder", "another place on S3"])
+def test_checkpoints_in_a_place_of_their_own_go_in_their_time(
+    tmp_path: Path, bucket: S3Server, where: str
+) -> None:
+    house = HouseOnS3(tmp_path)
+    trained = house.train()
+    house.decide(passes=True)
+    house.train()
+    house.decide(passes=True)
+    house.upload(bucket)
+    moved = {key: key for key in bucket.everything() if f"{trained.session}/checkpoints/" in key}
+    assert moved
+    place = f"s3://{BUCKET}/apart" if where == "another place on S3" else str(tmp_path / "apart")
+    for key in moved:
+        content = bucket.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        bucket.client.delete_object(Bucket=BUCKET, Key=key)
+        name = f"{trained.session}/{key.partition('/checkpoints/')[2]}"
+        if where == "a folder":
+            file = tmp_path / "apart" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        else:
+            bucket.client.put_object(Bucket=BUCKET, Key=f"apart/{name}", Body=content)
+
+    def lying() -> bool:
+        on_s3 = any(key.startswith(f"apart/{trained.session}/") for key in bucket.everything())
+        return on_s3 or (tmp_path / "apart" / trained.session).is_dir()
+
+    house.checkpoints = place
+    house.collect()
+    assert lying()
+    house.pass_days(40)
+    assert house.collect().freed_bytes > 0
+    assert not lying()
 
 
 def test_a_shard_stays_as_long_as_a_set_that_is_kept_names_it(

@@ -235,6 +235,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("split", {"kind": "time"}, "a split by time counts partitions where there are any"),
         ("sources.orders.path", "o/{partition:%Y}.csv", "apart: it lacks %m, %d"),
         ("sources.orders.path", "o/{partition:%j}.csv", "as in {partition:%Y-%m}"),
+        ("sources.orders.columns._reason", "string", "['_reason'] have names that tables use"),
         ("label.ahead", "6h", "features.key must hold features.decision_at"),
         ("label.ahead", "soon", "is not a duration"),
         ("label.of", "late", "give 'column' and 'ahead'"),
@@ -811,3 +812,26 @@ def test_a_wrong_language_model_is_refused_with_its_reason(
     model = Gpt(family="gpt", preset="1m", width=128, depth=4, heads=4)
     assert PipelineSpec.model_validate(spec).model == model
     assert said in refusal(lambda: PipelineSpec.model_validate(changed(spec, path, value)))
+
+
+@pytest.mark.parametrize(
+    ("zone", "path", "fits"),
+    [
+        ("Europe/Berlin", "o/{partition:%Y-%m-%d-%H}.csv", False),
+        ("Europe/Berlin", "o/{partition}.csv", True),
+        ("UTC", "o/{partition:%Y-%m-%d-%H}.csv", True),
+    ],
+)
+def test_the_hour_that_comes_twice_has_a_file_for_each(zone: str, path: str, fits: bool) -> None:
+    raw = copy.deepcopy(SPEC)
+    raw["partitions"] = {"cadence": "hourly", "start": "2024-01-01", "timezone": zone}
+    for source in raw["sources"].values():
+        if source.get("partitioned", True) and "path" in source:
+            source["path"] = path
+    said = "names one file for the hour that comes twice in Europe/Berlin"
+    found = ""
+    try:
+        PipelineSpec.model_validate(raw)
+    except ValidationError as error:
+        found = str(error)
+    assert (said not in found) is fits

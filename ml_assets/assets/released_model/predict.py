@@ -27,7 +27,7 @@ from ml_assets.assets.released_model.rows_to_predict import (
 )
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON
-from ml_assets.errors import RowsRefused, counted, quoted
+from ml_assets.errors import RowsRefused, SpecError, counted, quoted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.ledger.origin import find_origin
@@ -70,7 +70,22 @@ def open_release(pipeline: str, settings: Settings | None = None) -> "Predictor"
         StorageError: the model is not what its digest names.
     """
     opened = open_pipeline(pipeline, settings or read_settings())
+    require_rows_model(opened)
     return Predictor(opened, find_release(opened))
+
+
+def require_rows_model(pipeline: Pipeline) -> None:
+    """Hold a pipeline to what can be predicted: rows.
+
+    Raises:
+        SpecError: its model continues texts.
+    """
+    if pipeline.spec.features.tokens:
+        raise SpecError(
+            f"{pipeline.name} is a language model: nothing here predicts, serves or exports it. Its"
+            f" files are read by your own program: ml-assets status {pipeline.name} --json names"
+            " them, and its report shows how it continues texts."
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import dataclasses
 import fcntl
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +26,7 @@ from ml_assets.automation.housekeeping.retention import (
     DeletionPlan,
     Kind,
     Thing,
+    checkpoints_of,
     commit_name,
     decide,
     run_name,
@@ -188,7 +189,7 @@ class Housekeeping:
 
     def _judged_here(self, store: S3Objects) -> list[Thing]:
         """What lies on S3, as far as this house can tell whether anybody needs it."""
-        found = objects_on_s3(store)
+        found = objects_on_s3(store, self.settings.checkpoints)
         told = other_stores(store, self.settings.snapshots)
         if not told:
             return found
@@ -254,7 +255,8 @@ class Housekeeping:
         """Bytes freed; None where it was taken up again, or somebody works with it now."""
         if thing.kind == "run_logs":
             return run_logs.delete(self.instance, thing.name.removeprefix(run_name("")))
-        if thing.address is not None and isinstance(self.objects, S3Objects):
+        store = self.objects.place.uri if isinstance(self.objects, S3Objects) else None
+        if thing.address is not None and store and thing.address.startswith(f"{store}/"):
             return self._drop_on_s3(thing, thing.address)
         if thing.address is not None:
             return self._drop_apart(thing, thing.address)
@@ -275,10 +277,12 @@ class Housekeeping:
 
     def _drop_apart(self, thing: Thing, address: str) -> int | None:
         """Checkpoints that lie in a place of their own, unless they were written to since."""
-        session = self.objects.path("sessions", address.rpartition("/")[2])
-        if not session.is_dir():
+        name = thing.name.removesuffix(checkpoints_of(""))
+        session = self.objects.path("sessions", name)
+        here = session.is_dir()
+        if not here and not isinstance(self.objects, S3Objects):
             return None
-        with SessionFolder(session).idle() as idle:
+        with SessionFolder(session).idle() if here else nullcontext(True) as idle:
             lying = lying_at(address) if idle else None
             if lying is None or lying.changed > thing.used:
                 return None

@@ -127,7 +127,7 @@ def _session(folder: Path, kept_at: str | None) -> list[Thing]:
     if kept_at:
         needs = needs if finished else (*needs, name)
         whole = Thing("sessions", folder.name, files, size, when, busy, needs, folder)
-        return [whole, *_apart(session, when, busy, finished)]
+        return [whole, *checkpoints_apart(session, when, busy, finished)]
     if not finished or not beside.is_dir():
         return [Thing("sessions", folder.name, files, size, when, busy, needs, folder)]
     of_checkpoints = measure(beside)
@@ -138,7 +138,9 @@ def _session(folder: Path, kept_at: str | None) -> list[Thing]:
     ]
 
 
-def _apart(session: SessionFolder, when: datetime, busy: str, finished: bool) -> list[Thing]:
+def checkpoints_apart(
+    session: SessionFolder, when: datetime, busy: str, finished: bool
+) -> list[Thing]:
     """The checkpoints of a session of this home that lie in another place, which others may share.
 
     Those of an unfinished session are kept with it, and go when it goes.

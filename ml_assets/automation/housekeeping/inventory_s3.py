@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.automation.housekeeping.inventory import (
+    checkpoints_apart,
     last_used,
     makers_of,
     measure,
@@ -28,8 +29,11 @@ _CHECKPOINTS = "checkpoints/"
 Items = Sequence[Item]
 
 
-def objects_on_s3(store: S3Objects) -> list[Thing]:
+def objects_on_s3(store: S3Objects, kept_at: str | None = None) -> list[Thing]:
     """Everything in the store, whoever put it there, and what only the cache here has still.
+
+    Args:
+        kept_at: where checkpoints lie; in the store itself they are found anyway.
 
     Raises:
         StoreAway: nobody can tell.
@@ -41,8 +45,11 @@ def objects_on_s3(store: S3Objects) -> list[Thing]:
             if len(parts) >= depth:
                 found.setdefault(parts[:depth], []).append(item)
     makers = makers_of(_results(store, found))
+    apart = None if kept_at is None or kept_at.startswith(f"{store.place.uri}/") else kept_at
     things = [
-        thing for place, items in found.items() for thing in _things(store, place, items, makers)
+        thing
+        for place, items in found.items()
+        for thing in _things(store, place, items, makers, apart)
     ]
     return [*things, *_cached(store, found)]
 
@@ -61,8 +68,11 @@ def _things(
     place: tuple[str, ...],
     items: Items,
     makers: Mapping[str, tuple[str, ...]],
+    kept_at: str | None,
 ) -> list[Thing]:
     match place[0]:
+        case "sessions" if kept_at:
+            return _session_apart(store, place, items, kept_at)
         case "sessions":
             return _session(store, place, items)
         case "models":
@@ -108,6 +118,16 @@ def _session(store: S3Objects, place: tuple[str, ...], items: Items) -> list[Thi
         apart, beside = checkpoints_of(name), (*place, _CHECKPOINTS.rstrip("/"))
         things.append(_thing(store, "checkpoints", apart, beside, saved, when, busy, (name,)))
     return things
+
+
+def _session_apart(store: S3Objects, place: tuple[str, ...], items: Items, at: str) -> list[Thing]:
+    """A session, and its checkpoints, which lie in a place of their own."""
+    name, when = place[1], _newest(items)
+    busy, finished = _busy(store, name), any(item.name.endswith(f"/{RESULT}") for item in items)
+    own = SessionFolder(store.path("sessions", name), at)
+    apart = checkpoints_apart(own, when, busy, finished)
+    needs = () if finished else (*_handed(store, items), *(one.name for one in apart))
+    return [_thing(store, "sessions", name, place, items, when, busy, needs), *apart]
 
 
 def _thing(

@@ -130,7 +130,7 @@ def _things(pipeline: Pipeline, kept_at: str | None) -> tuple[Sequence[Thing], s
     what this machine has fetched of it."""
     try:
         if isinstance(pipeline.objects, S3Objects):
-            return objects_on_s3(pipeline.objects), ""
+            return objects_on_s3(pipeline.objects, kept_at), ""
         return objects(pipeline.objects, pipeline.scratch, kept_at), ""
     except StoreAway as error:
         if isinstance(pipeline.objects, S3Objects):

@@ -145,6 +145,13 @@ def test_an_object_whose_name_leads_elsewhere_is_not_taken(server: S3Server):
     assert "leads elsewhere" in refusal(NOWHERE, deep, WEEKS[1])
 
 
+def test_a_folder_that_a_console_made_is_no_object(server: S3Server):
+    put_all(server, {"orders/2024-01-01/": "", "orders/2024-01-01/a": "order,shop\n1,north\n"})
+    found = files(path=f"{BASE}/orders/{{partition}}/*", columns=COLUMNS)
+    assert looked(NOWHERE, found).keys == ("2024-01-01",)
+    assert rows(NOWHERE, found, WEEKS[0]) == [(1, "north")]
+
+
 def test_an_object_that_was_replaced_after_it_was_listed_is_refused(server: S3Server):
     put_all(server, {"images/1.jpg": "abc"})
     from ml_assets.assets.raw_snapshot.readers.pattern import pattern_of
