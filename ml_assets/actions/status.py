@@ -138,10 +138,8 @@ def _release(
 def _metrics(pipeline: Pipeline, records: list[StageRecord], model: str) -> dict[str, float]:
     """What the model was judged by: the newest report may be of one that was refused."""
     report = next((r for r in records if r.key.endswith("/evaluation_report")), None)
-    judged = (
-        (i.version for i in report.inputs if i.key.endswith("/trained_model")) if report else ()
-    )
-    if model in judged:
+    inputs = report.inputs if report else ()
+    if model in (one.version for one in inputs if one.key.endswith("/trained_model")):
         return metrics_of(records)
     origin = find_origin(pipeline.store, pipeline.name, model)
     if origin is None:
