@@ -6,6 +6,7 @@ instance.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -69,7 +70,10 @@ def launch(
                 " Start it: ml-assets ui"
             ) from error
         if error.__cause__ is not None:
-            if begun := tagged_run(_LAUNCH_TAG, launched):
+            begun = None
+            with suppress(Exception):  # Dagster's database may be away, too
+                begun = tagged_run(_LAUNCH_TAG, launched)
+            if begun:
                 return begun[0]
             raise DagsterAway(
                 f"Dagster was asked at {ui_url} (ML_ASSETS_UI_URL), and no whole answer came: it"

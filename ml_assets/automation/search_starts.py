@@ -80,7 +80,7 @@ def _key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | No
     from ml_assets.automation.run_requests import ATTEMPTS, died, record_of
 
     for attempt in range(1, ATTEMPTS + 1):
-        key = digest_of([*what, attempt])[:32]
+        key = digest_of([*what, attempt] if attempt > 1 else what)[:32]
         record = record_of(instance, key)
         if record is None or not record.dagster_run.is_finished:
             return key

@@ -105,12 +105,12 @@ def _files(what: str) -> tuple[Path, list[Path]]:
         _format(path)
         return path.parent.resolve(), [path.resolve()]
     if path.is_dir():
-        root, found = path, [one for one in path.rglob("*") if _is_table(one)]
+        root, found = path, [one for one in path.rglob("*") if is_table(one)]
     else:
         fixed = [part for part in path.parts[: _first_wild(path)]]
         root = Path(*fixed) if fixed else Path()
         rest = str(Path(*path.parts[len(fixed) :])) if _first_wild(path) < len(path.parts) else ""
-        found = [one for one in root.glob(rest) if _is_table(one)] if rest else []
+        found = [one for one in root.glob(rest) if is_table(one)] if rest else []
     if not found:
         raise SpecError(
             f"{what}: there is no such file, and no folder or pattern with files that end in"
@@ -130,7 +130,8 @@ def _first_wild(path: Path) -> int:
     return wild[0] if wild else len(path.parts)
 
 
-def _is_table(path: Path) -> bool:
+def is_table(path: Path) -> bool:
+    """Return whether a file is one that a source can read, by its name."""
     hidden = path.name.startswith(".")
     return path.is_file() and not hidden and _suffix(path) in _FORMATS
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.errors import SpecError
+from ml_assets.scaffold.find_input import is_table
 from ml_assets.scaffold.function_text import features_py
 from ml_assets.scaffold.labelled_table import LabelledTable
 from ml_assets.scaffold.text import MODEL, OWN_MODEL, defs_yaml, network_py
@@ -126,10 +127,17 @@ def _write_rows(file: Path, frame: pl.DataFrame) -> None:
     draft = _made(file.parent) / f".{SOURCE}.{os.getpid()}"
     frame.write_parquet(draft)
     try:
-        _require_only(file.parent, {file: draft})
+        if file.is_file() and not cmp(file, draft, shallow=False):
+            raise SpecError(_OTHERS.format(file))
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
+
+
+_OTHERS = (
+    "{} is there already, with other rows, which another pipeline may read. Choose another name, or"
+    " move that file away."
+)
 
 
 def _require_only(folder: Path, expected: Mapping[Path, Path]) -> None:
@@ -139,16 +147,13 @@ def _require_only(folder: Path, expected: Mapping[Path, Path]) -> None:
         expected: file that is to be there -> a file with its bytes.
 
     Raises:
-        SpecError: the folder holds other files.
+        SpecError: the folder holds other tables.
     """
     for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if file.is_dir() or any(part.startswith(".") for part in file.relative_to(folder).parts):
             continue
-        if file not in expected or not cmp(file, expected[file], shallow=False):
-            raise SpecError(
-                f"{file} is there already, with other rows: a pipeline of this name read it. Choose"
-                f" another name; or, if nobody needs that data, delete {folder}."
-            )
+        if is_table(file) and not (file in expected and cmp(file, expected[file], shallow=False)):
+            raise SpecError(_OTHERS.format(file))
 
 
 def _copy(file: Path, place: Path) -> None:

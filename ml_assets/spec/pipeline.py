@@ -1,7 +1,7 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -127,7 +127,7 @@ def _path_problems(spec: PipelineSpec) -> Iterator[Misfit]:
                 f" apart: it lacks {', '.join(f'%{part}' for part in lost)}"
             )
             yield Misfit(("sources", name, "path"), said)
-        elif source.partitioned and path and _hour_comes_twice(spec, path):
+        elif source.partitioned and not source.versioned and path and _hour_comes_twice(spec, path):
             said = (
                 f"sources.{name}.path {path!r} names one file for the hour that comes twice in"
                 f" {spec.partitions.timezone} when the clocks go back: write {{partition}} without"
@@ -138,10 +138,13 @@ def _path_problems(spec: PipelineSpec) -> Iterator[Misfit]:
 
 def _hour_comes_twice(spec: PipelineSpec, path: str) -> bool:
     """Whether a path drops the offset by which the keys of such an hour are told apart."""
-    zone = ZoneInfo(spec.partitions.timezone)
-    year = [datetime(2024, month, 1, tzinfo=zone).utcoffset() for month in range(1, 13)]
-    written_out = "{partition}" in path
-    return spec.partitions.cadence == "hourly" and len({*year}) > 1 and not written_out
+    if spec.partitions.cadence != "hourly" or "{partition}" in path:
+        return False
+    calendar, now = spec.partitions, datetime.now(UTC).date()
+    zone = ZoneInfo(calendar.timezone)
+    first, last = (calendar.start or now).year, (calendar.end or now).year + 1
+    months = [(year, month) for year in range(first, last + 1) for month in range(1, 13)]
+    return len({datetime(*month, 1, tzinfo=zone).utcoffset() for month in months}) > 1
 
 
 def _partition_problems(spec: PipelineSpec) -> Iterator[Misfit]:

@@ -4,6 +4,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -123,7 +124,10 @@ def discard_all(uri: str) -> None:
 
 def _lying_in(folder: Path) -> Lying | None:
     """What lies in a folder, for house-keeping; None: nothing."""
-    stats = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    stats: list[os.stat_result] = []
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # whoever trains there deletes old ones
+            stats += [path.stat()] if path.is_file() else []
     if not stats:
         return None
     changed = datetime.fromtimestamp(max(stat.st_mtime for stat in stats), UTC)

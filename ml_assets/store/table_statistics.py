@@ -194,7 +194,10 @@ def finest_level(low: float, high: float) -> int:
 
 def merge_all(parts: Iterable[TableStatistics]) -> TableStatistics:
     """All of them added up; at least one."""
-    return _cut(reduce(_merge, parts))
+    left = [*parts]
+    while len(left) > 1:  # two and two: each group is added up a few times only
+        left = [reduce(_merge, left[place : place + 2]) for place in range(0, len(left), 2)]
+    return _cut(left[0])
 
 
 def merge(left: TableStatistics, right: TableStatistics) -> TableStatistics:

@@ -226,7 +226,8 @@ def _failed_runs(
 
 def _is_explained(instance: dg.DagsterInstance, run: dg.DagsterRun, steps: Collection[str]) -> bool:
     """Whether the steps that failed are all among these."""
-    return bool(steps) and {one.step_key for one in step_failures(instance, run)} <= {*steps}
+    failed = {one.step_key for one in step_failures(instance, run)} if steps else set()
+    return bool(failed) and failed <= {*steps}
 
 
 def _span_of(tags: Mapping[str, str]) -> Span:

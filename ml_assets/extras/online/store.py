@@ -169,7 +169,7 @@ def typed_entity(types: Mapping[str, str], entity: Mapping[str, Any]) -> dict[st
 
 def _as_held(name: str, value: Any, kind: str) -> Any:
     if kind == "Float64" and isinstance(value, int):
-        return float(value)
+        return _parsed(name, value, kind)
     if kind in ("Date", "Datetime") and isinstance(value, str):
         return _parsed(name, value, kind)
     return value
@@ -184,7 +184,7 @@ _PYTHON: Mapping[str, type | tuple[type, ...]] = {
 """What a value of JSON is, by the column's type."""
 
 
-def _parsed(name: str, text: str, kind: str) -> Any:
+def _parsed(name: str, text: Any, kind: str) -> Any:
     readers = {
         "Int64": int,
         "Float64": float,
@@ -195,8 +195,8 @@ def _parsed(name: str, text: str, kind: str) -> Any:
     }
     try:
         return readers[kind](text)
-    except (ValueError, KeyError) as error:
-        raise SpecError(f"{name} is {text!r}; a value of type {kind} is expected.") from error
+    except (ValueError, KeyError, OverflowError) as error:
+        raise SpecError(f"{name} is {text!r:.80}; a value of type {kind} is expected.") from error
 
 
 def _plain(value: Any) -> Any:

@@ -140,9 +140,12 @@ def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
 
 def _unseen(made: StageRecord, features: StageRecord, hours: Mapping[str, StageRecord]) -> set[str]:
     """What an evaluation was not made from: its features of now, and hours of answers that began
-    before it and were published after it."""
+    before these features were published, and were themselves published after the evaluation.
+
+    Not hours before the evaluation: that moves with each, and would never end.
+    """
     seen = {(one.key, one.partition, one.version) for one in made.inputs}
-    before = f"{made.time:%Y-%m-%dT%H}"
+    before = f"{features.time:%Y-%m-%dT%H}"
     asked = [features, *(record for hour, record in hours.items() if hour <= before)]
     found = ((one.key, one.partition, one.data_version) for one in asked)
     return {f"{key} {partition} {version}" for key, partition, version in set(found) - seen}

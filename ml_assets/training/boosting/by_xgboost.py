@@ -83,7 +83,7 @@ class XGBoostEngine:
         booster = Booster(chosen, [rows, held_out])
         if trees is not None:
             booster.load_model(bytearray(trees.read_bytes()))
-            booster.set_param(chosen)
+            booster.set_param({name: v for name, v in chosen.items() if name != "base_score"})
 
         label, expected = unseen.label, calibration.expected(training, schema.classes)
         outputs = outputs_of(schema.task, schema.classes)
