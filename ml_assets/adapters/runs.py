@@ -86,7 +86,7 @@ def name_of(run: dg.DagsterRun) -> str:
     return f"run {run.run_id[:8]} ({trigger}, {run.status.value.lower()})"
 
 
-def at_work(instance: dg.DagsterInstance, pipeline: str) -> list[dg.DagsterRun]:
+def runs_at_work(instance: dg.DagsterInstance, pipeline: str) -> list[dg.DagsterRun]:
     """Return the runs at work on the pipeline, newest first; none whose process is gone."""
     runs = [record.dagster_run for record in runs_on(instance, pipeline, AT_WORK)]
     return [run for run in runs if _lost_process(instance, run) is None]

@@ -21,7 +21,7 @@ _LAUNCH_TAG = "ml_assets/launch"
 
 
 class DagsterAway(MlAssetsError):
-    """The Dagster UI does not answer: nothing was launched."""
+    """The Dagster UI does not answer; the message says whether a run may have been launched."""
 
 
 class LaunchRefused(MlAssetsError):

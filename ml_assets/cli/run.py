@@ -108,12 +108,12 @@ def run(
 
 def _print_due(request: "Request") -> None:
     from ml_assets.actions.run.due import due_now
-    from ml_assets.adapters.runs import at_work, name_of, open_instance
+    from ml_assets.adapters.runs import name_of, open_instance, runs_at_work
     from ml_assets.store.pipeline_context import open_pipeline
 
     pipeline = open_pipeline(request.pipeline, prepared_settings())
     with open_instance() as instance:
-        others = [name_of(run) for run in at_work(instance, pipeline.name)]
+        others = [name_of(run) for run in runs_at_work(instance, pipeline.name)]
     for other in others:
         print(f"note  {other} is at work on {pipeline.name}: what it still makes is listed, too")
     print("\n".join(due_now(pipeline, request) or ["nothing is due"]))

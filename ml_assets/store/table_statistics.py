@@ -194,10 +194,15 @@ def finest_level(low: float, high: float) -> int:
 
 def merge_all(parts: Iterable[TableStatistics]) -> TableStatistics:
     """All of them added up; at least one."""
-    left = [*parts]
-    while len(left) > 1:  # two and two: each group is added up a few times only
-        left = [reduce(_merge, left[place : place + 2]) for place in range(0, len(left), 2)]
-    return _cut(left[0])
+    sums: list[
+        tuple[int, TableStatistics]
+    ] = []  # of 8, 4, 1 parts: few at a time, none added often
+    for part in parts:
+        whole, size = part, 1
+        while sums and sums[-1][0] == size:
+            whole, size = _merge(sums.pop()[1], whole), 2 * size
+        sums.append((size, whole))
+    return _cut(reduce(_merge, (whole for _, whole in sums)))
 
 
 def merge(left: TableStatistics, right: TableStatistics) -> TableStatistics:

@@ -295,8 +295,7 @@ def _foreign_numbers(schema: ShardSchema, train: SplitRows) -> dict[str, str]:
     wrong: dict[str, str] = {}
     for column in fitted:
         found = own_moments[column.name]
-        varies = found.low != found.high
-        own = found.mean or 0.0, (found.deviation if varies else None) or 1.0
+        own = found.mean or 0.0, (found.deviation if found.constant is None else None) or 1.0
         size = abs(own[0])  # a deviation is exact to the digits that its numbers have
         if not (_close(own[0], column.mean) and _close(own[1], column.std, size)):
             wrong[column.name] = (

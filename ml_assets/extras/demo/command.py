@@ -79,29 +79,28 @@ def demo(pipeline: str, plant: str | None) -> int:
 
 def _code() -> int:
     from ml_assets.actions.check.check import missing_here
-    from ml_assets.actions.run.run import Request
-    from ml_assets.extras.demo.outside_world import demo_world
     from ml_assets.extras.demo.python_sources import lay_out_code
 
-    settings = read_settings()
-    if missing := missing_here(SHOWN_AFTER_DEMO / CODE_WORLD / CODE, settings):
+    if missing := missing_here(SHOWN_AFTER_DEMO / CODE_WORLD / CODE, read_settings()):
         raise SettingsError("\n".join(missing))
-    tell(f"the outside world: {lay_out_code(demo_world(settings))}")
-    with working_session("demo", CODE) as session:
-        run_pipeline(session, Request(CODE))
-    print(_CODE_NEXT.format(first=_first()))
-    return DONE
+    return _smaller(CODE, lay_out_code, _CODE_NEXT)
 
 
 def _digits() -> int:
-    from ml_assets.actions.run.run import Request
     from ml_assets.extras.demo.digit_images import lay_out_images
+
+    return _smaller(DIGITS, lay_out_images, _DIGITS_NEXT)
+
+
+def _smaller(pipeline: str, lay_out: Callable[[Path], Path], then: str) -> int:
+    """Write what a pipeline reads below the demo's world, and run it."""
+    from ml_assets.actions.run.run import Request
     from ml_assets.extras.demo.outside_world import demo_world
 
-    tell(f"the outside world: {lay_out_images(demo_world(read_settings()))}")
-    with working_session("demo", DIGITS) as session:
-        run_pipeline(session, Request(DIGITS))
-    print(_DIGITS_NEXT.format(first=_first()))
+    tell(f"the outside world: {lay_out(demo_world(read_settings()))}")
+    with working_session("demo", pipeline) as session:
+        run_pipeline(session, Request(pipeline))
+    print(then.format(first=_first()))
     return DONE
 
 

@@ -125,12 +125,10 @@ class Features:
         if found is None:
             raise self._nothing()
         types = found.served.types
-        typed = [
-            typed_entity(types, one) if row is None else one
-            for one, row in zip(entities, found.rows, strict=True)
-        ]
-        if [entity_key([one[name] for name in names]) for one in typed] != asked:
-            return self.look_up_many(typed)
+        if None in found.rows:
+            typed = [typed_entity(types, one) for one in entities]
+            if [entity_key([one[name] for name in names]) for one in typed] != asked:
+                return self.look_up_many(typed)
         return [decode(row, types) if row is not None else None for row in found.rows]
 
     def served(self) -> Served:

@@ -95,8 +95,7 @@ def _is_recalled(before: Sequence[LedgerEntry], model: str | None) -> bool:
     holding: set[str] = set()
     for entry in before:
         if entry.model == model and entry.kind in ("recall", "lift"):
-            said = f"{entry.reason or ''} "
-            name = said.split()[1].rstrip(":") if said.startswith("recall ") else ""
+            name = entry.reason.partition(":")[0].removesuffix(" lifted")
             holding = holding | {name} if entry.kind == "recall" else holding - {name}
     return bool(holding)
 
