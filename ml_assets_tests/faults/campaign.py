@@ -335,8 +335,10 @@ class Round:
             return True
         young = work.command.begun + _YOUNG > (self._moments or [0.0])[-1]
         silent = signal.SIGKILL, *((signal.SIGTERM, signal.SIGINT) if young else ())
-        if not file.stat().st_size and -code in silent:
-            file.write_text(f"{SILENT}\n")
+        beside = () if others else (one.said for one in work.others)  # ended by us
+        for mute in (*beside, *((file,) if -code in silent else ())):
+            if not mute.stat().st_size:
+                mute.write_text(f"{SILENT}\n")
         self._look_midway()
         if others:
             rest = [one for one in work.others if one is not others[0]]
