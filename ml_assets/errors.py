@@ -190,6 +190,10 @@ class TrainingFailed(MlAssetsError):
     """The training program ended without a result; the message gives the reason it gave."""
 
 
+class TrainingHindered(TrainingFailed):
+    """A training failed for where it ran, not for what it trains: a disk is full."""
+
+
 class NotSane(MlAssetsError):
     """A training set and its model failed a check before training, which therefore never began."""
 

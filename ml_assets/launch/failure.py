@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted, quoted
+from ml_assets.errors import (
+    MlAssetsError,
+    TrainingFailed,
+    TrainingHindered,
+    TrainingInterrupted,
+    quoted,
+)
 from ml_assets.spec.training_program.events import EndKind, Event, Failed
 from ml_assets.spec.training_program.exit_codes import (
     EXIT_BAD_DATA,
@@ -47,6 +53,8 @@ KINDS: dict[Next, EndKind] = {
     "no_room": "start",
 }
 """Whose budget an end is."""
+_OF_THE_PLACE = {EXIT_NOT_SAVED, EXIT_NOT_INSTALLED, -signal.SIGBUS}
+"""Where it ran is at fault, and not what it trains."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,8 @@ class Ending:
 
     def error(self, attempt: str, log: Path) -> MlAssetsError:
         """The report as an error, and where the whole log is."""
-        kind = TrainingInterrupted if self.then == "interrupted" else TrainingFailed
+        kind = TrainingHindered if self.code in _OF_THE_PLACE else TrainingFailed
+        kind = TrainingInterrupted if self.then == "interrupted" else kind
         return kind(f"{self.report(attempt)}{_LOG}{log}")
 
 

@@ -146,10 +146,10 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
         return _judged(line, line.decision, entries)
     if story.digest is None and story.study is not None:
         told = story.study.attributes
-        best = "the spec's own setting" if told["trial"] is None else f"trial {told['trial']}"
-        return RunStatus(
-            "good", "searched", f"{counted(told['trials'], 'trial')}; the winner is {best}."
-        )
+        best = f"the winner is trial {told['trial']}"
+        if told["trial"] is None:
+            best = "none is known to be better than the spec's own setting"
+        return RunStatus("good", "searched", f"{counted(told['trials'], 'trial')}; {best}.")
     if story.digest is None:
         return RunStatus("wait", "no end told", "It is running, or its process was killed.")
     return RunStatus("wait", "not judged", "No decision on this model is in the ledger.")

@@ -64,7 +64,8 @@ class Study(Frozen):
     trials: tuple[Trial, ...] = Field(strict=False)
     """In the order of their numbers; the spec's own setting is one of them."""
     winner: int | None
-    """The number of the best trial; None: the spec's own setting is the best."""
+    """The number of the best trial; None: the spec's own setting is the best, or the budget was
+    spent before it was trained to its end."""
     seeds: tuple[float, ...] = Field(strict=False)
     """Losses of the best setting by seeds of its own, that of its trial first; of a population
     those of the spec's own setting."""

@@ -89,8 +89,7 @@ def fit_to_split(
 ) -> Calibration | str:
     """Fit a calibration to a split, or say why none can be."""
     spans = [np.arange(a, min(a + _CHUNK, len(rows))) for a in range(0, len(rows), _CHUNK)]
-    taken = [rows.take(span) for span in spans]
-    labels = np.concatenate([np.asarray(part.label) for part in taken]).astype(np.int64)
+    labels = np.concatenate([*rows.labels()])
     names = classes or ("false", "true")
     counts = np.bincount(labels, minlength=len(names))
     if counts.min() < FEWEST:
@@ -99,7 +98,7 @@ def fit_to_split(
             f"the validation split has {told} rows, and {FEWEST} of each class are needed. Its "
             "probabilities are not calibrated; make the validation split longer."
         )
-    predicted = np.concatenate([predict(part) for part in taken])
+    predicted = np.concatenate([predict(rows.take(span)) for span in spans])
     return fit(predicted, labels, start) or (
         "on the validation split a class gets rarer where its probability rises. The model is worse"
         " than knowing nothing; look at the features."

@@ -47,7 +47,7 @@ class BadData(Stopped):
 
 
 class NonFinite(Stopped):
-    """A loss or a gradient is no number: the step updated nothing."""
+    """A loss or a gradient is no number: the step updated nothing, an evaluation saved nothing."""
 
     exit_code = EXIT_NON_FINITE
 

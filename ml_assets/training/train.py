@@ -1,5 +1,6 @@
 """The ``train`` verb. Read it from top to bottom: set up, the loop, the best weights."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ from ml_assets.training.rows.batches import tensors
 from ml_assets.training.rows.tokens import split_arrays
 from ml_assets.training.step import Step, Stepper, StopFlags, assemble, initial_network
 from ml_assets.training.step_meter import Meter
-from ml_assets.training.stop import BadData, Notice, SavedAfterNotice
+from ml_assets.training.stop import BadData, NonFinite, Notice, SavedAfterNotice
 from ml_assets.training.telemetry import Tracer, progress_line
 from ml_assets.training.trainer_state import Best, StoppedBy, TrainerState, finish
 from ml_assets.training.validation_metrics import ValidationMetrics
@@ -261,6 +262,9 @@ def validate(
         expected: undoes what weights, draws or a focal loss are known to do, so that the loss is
             that of the model as it is calibrated at the end; None: they did nothing.
         alive: called now and then: a long validation is no standstill.
+
+    Raises:
+        NonFinite: a prediction is no number.
     """
     network.eval()
     size = rows.units_for(_CHUNK)
@@ -282,9 +286,17 @@ def validate(
             loss += float((prediction_losses(predicted, taken, task) * weights).sum())
             count += float(weights.sum())
             starts = None if taken.starts is None else taken.starts.numpy()
-            metrics.add(predicted.numpy(), taken.label.numpy(), starts)
+            if torch.isfinite(predicted).all():  # else the loss says so, on every rank
+                metrics.add(predicted.numpy(), taken.label.numpy(), starts)
     network.train()
     loss, count = total([loss, count])
+    if not math.isfinite(loss):
+        raise NonFinite(
+            f"the validation loss is {loss}: for some row of the validation split the network"
+            " predicts no number, or one that is far too large. Look in the network for a root, a"
+            " logarithm or a division that training's own rows do not break, or lower"
+            " training.learning_rate. Nothing of this evaluation was saved."
+        )
     return {"validation_loss": loss / count, **metrics.found(total)}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import TrainingFailed, TrainingInterrupted
+from ml_assets.errors import TrainingFailed, TrainingHindered, TrainingInterrupted
 from ml_assets.launch.failure import TABLE, judge
 from ml_assets.spec.training_program.events import Failed
 from ml_assets.spec.training_program.exit_codes import EXIT_BUG, PRECEDENCE, VERDICTS
@@ -57,6 +57,7 @@ def ended(tmp_path):
         (64, "stop", "request cannot be read"),
         (65, "stop", "Materialize that asset again"),
         (66, "stop", "learning_rate"),
+        (69, "stop", "Install"),
         (70, "stop", "traceback"),
         (71, "again", "connection"),
         (74, "stop", "Free space"),
@@ -79,8 +80,8 @@ def test_each_end_has_a_next_step_and_a_sentence(ended, code, then, says):
     assert says in str(error)
     assert str(error).startswith("attempt 1 stopped: ")
     assert str(error).endswith("\n  Log: log.txt")
-    kind = TrainingInterrupted if then == "interrupted" else TrainingFailed
-    assert type(error) is kind
+    kind = TrainingHindered if code in (69, 74) else TrainingFailed
+    assert type(error) is (TrainingInterrupted if then == "interrupted" else kind)
 
 
 @pytest.mark.parametrize("code", [64, 65, 66, 75])

@@ -92,6 +92,13 @@ NORMED = CONVOLUTION.replace(
     "        return self.last(torch.relu(self.flat(x.mean(dim=1))))",
 )
 """Batch norm of images [n, channels, length, channels], and of rows [n, channels]."""
+DROPPED = CONVOLUTION.replace(
+    "        self.last =",
+    "        drop = nn.Dropout(0.2)\n"
+    "        self.mixed = nn.Sequential(drop, nn.Linear(channels, channels), nn.ReLU(), drop)\n"
+    "        self.last =",
+).replace("self.last(x.mean(dim=1))", "self.last(self.mixed(x.mean(dim=1)))")
+"""One dropout at two places."""
 MODEL = Module(family="module", module="network.py:build", config={"channels": 8, "depth": 2})
 
 

@@ -32,9 +32,8 @@ from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.networks import MODEL, NORMED, code
 from ml_assets_tests.training.test_diagnosis import planted
 from ml_assets_tests.training.test_ensemble import manifest_of
-from ml_assets_tests.training.test_exactness import newest, wait_for_step
+from ml_assets_tests.training.test_exactness import left_at, newest, wait_for_step
 from ml_assets_tests.training.test_team_network import sanity_request
-from ml_assets_tests.training.test_world_change import left_at
 
 SMALL = SPEC.model_copy(
     update={"epochs": 2, "keep_last": 100, "betas": (0.85, 0.98), "eps": 1e-5}  # killed with these

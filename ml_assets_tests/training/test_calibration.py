@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from weakref import ReferenceType, ref
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from ml_assets.spec.training_program import (
     ScoreRequest,
     World,
 )
+from ml_assets.training import calibration
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
 from ml_assets.training.events import EventWriter
 from ml_assets.training.losses import row_losses, row_weights
@@ -257,6 +259,22 @@ def test_it_is_fitted_where_something_moved_the_probabilities_or_it_is_asked_for
     found = calibrator(tmp_path, data, spec)(lambda: constant)
     assert (found is not None) == fitted
     assert not (tmp_path / "events.jsonl").exists()
+
+
+def test_no_more_rows_are_held_than_are_predicted_at_once(
+    tmp_path: Path, data: Ref, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "_CHUNK", 100)  # of 300 rows
+    seen: list[ReferenceType[np.ndarray]] = []
+    held: list[int] = []
+
+    def predict(rows: Rows) -> np.ndarray:
+        seen.append(ref(rows.numeric))
+        held.append(sum(one() is not None for one in seen))
+        return constant(rows)
+
+    assert calibrator(tmp_path, data, TrainingSpec(recalibrate=True))(lambda: predict) is not None
+    assert held == [1, 1, 1]
 
 
 def constant(rows: Rows) -> np.ndarray:

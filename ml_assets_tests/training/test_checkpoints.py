@@ -171,6 +171,21 @@ def test_a_damaged_best_one_is_passed_by_for_the_next_best_that_is_whole(
     assert again.result().metrics["validation_loss"] == min(losses.values(), key=float)
 
 
+def test_a_damaged_one_that_is_written_anew_by_the_same_attempt_is_kept(
+    sessions: Sessions,
+) -> None:
+    """As where torchrun starts the processes again: a step has the name that it had."""
+    attempt = sessions.attempt("anew", procs=1)
+    best, weights = attempt.run_here().best_step, attempt.weights()
+    last = saved(attempt)[-1]
+    assert last.manifest.step == best
+    flip(attempt.folder / "checkpoints" / last.name)
+    assert attempt.run_here().best_step == best
+    assert any("is damaged" in said for said in warnings(attempt))
+    assert last.name in {found.name for found in saved(attempt)}
+    assert attempt.weights() == weights
+
+
 def flip(checkpoint: Path) -> None:
     file = sorted(checkpoint.glob("*.distcp"))[0]
     content = bytearray(file.read_bytes())

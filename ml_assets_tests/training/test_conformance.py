@@ -18,13 +18,14 @@ from ml_assets.training.sanity.conformance import conform
 from ml_assets.training.sanity.suite import admit
 from ml_assets_tests.training import texts
 from ml_assets_tests.training.conftest import SPEC, Attempt
-from ml_assets_tests.training.networks import CONVOLUTION, MODEL, NORMED, code
+from ml_assets_tests.training.networks import CONVOLUTION, DROPPED, MODEL, NORMED, code
 
 FAMILIES: dict[str, ModelSpec] = {
     "tabm": TabM(family="tabm", width=16, depth=2, members=4),
     "mlp": Mlp(family="mlp", width=16, depth=2),
     "module": MODEL,
     "normed": MODEL,
+    "dropped": MODEL,
     "gpt": texts.MODEL,
 }
 
@@ -76,7 +77,7 @@ def data_of(data: Ref, tmp_path: Path) -> Callable[[str], Ref]:
 
 
 def code_of(family: str, folder: Path) -> NetworkCode | None:
-    texts = {"module": CONVOLUTION, "normed": NORMED}
+    texts = {"module": CONVOLUTION, "normed": NORMED, "dropped": DROPPED}
     return code(folder / "pipeline", network=texts[family]) if family in texts else None
 
 

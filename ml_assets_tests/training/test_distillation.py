@@ -27,8 +27,8 @@ from ml_assets.training.teacher import Columns, load_teacher
 from ml_assets.training.weights import load_predictor, networks_of
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions, regression_set
 from ml_assets_tests.training.test_ensemble import manifest_of
+from ml_assets_tests.training.test_exactness import left_at
 from ml_assets_tests.training.test_warm_start import columns, network, released
-from ml_assets_tests.training.test_world_change import left_at
 
 CPU = torch.device("cpu")
 SMALL = Mlp(family="mlp", width=8, depth=1)

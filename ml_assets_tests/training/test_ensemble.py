@@ -16,7 +16,7 @@ from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.stop import BadData
 from ml_assets.training.weights import load_predictor, read_tensors
 from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
-from ml_assets_tests.training.test_world_change import left_at
+from ml_assets_tests.training.test_exactness import left_at
 
 THREE = SPEC.model_copy(
     update={

@@ -21,8 +21,8 @@ from ml_assets.training.models.team import RowDropout
 from ml_assets.training.stop import BadRequest
 from ml_assets_tests.training.conftest import Sessions
 from ml_assets_tests.training.gpt_cases import MEMORY, held_bytes
+from ml_assets_tests.training.test_exactness import left_at
 from ml_assets_tests.training.test_strategies import distance
-from ml_assets_tests.training.test_world_change import left_at
 from ml_assets_tests.training.texts import MODEL, SPEC, text_set
 
 pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")

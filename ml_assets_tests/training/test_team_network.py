@@ -26,14 +26,14 @@ from ml_assets.spec.training_program import (
 )
 from ml_assets.spec.training_program.events import Failed
 from ml_assets.training.models.team import Columns, Slices
+from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.sanity.subject import network_size
 from ml_assets.training.sanity.suite import admit
 from ml_assets.training.stop import TeamCodeFailed
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
 from ml_assets_tests.training.test_boosting import program
-from ml_assets_tests.training.test_exactness import newest, wait_for_step
-from ml_assets_tests.training.test_world_change import left_at
+from ml_assets_tests.training.test_exactness import left_at, newest, wait_for_step
 
 SMALL = SPEC.model_copy(update={"epochs": 2})
 
@@ -176,6 +176,18 @@ def test_its_own_loss_and_groups_are_what_is_trained(
 WEIGHTS = "weights.safetensors"
 
 
+def test_the_parameters_of_a_group_may_come_as_an_iterator(data: Ref, tmp_path: Path) -> None:
+    lazy = CONVOLUTION.replace('"params": tables', '"params": network.tables.parameters()')
+    model = MODEL.model_copy(update={"parameter_groups": "network.py:groups"})
+    own = code(tmp_path / "lazy", model, lazy)
+    request = sanity_request(data, own, tmp_path).model_copy(update={"model": model})
+    network = admit(request).network
+    trained = [
+        one for group in make_optimizer(network, SPEC).param_groups for one in group["params"]
+    ]
+    assert {id(one) for one in trained} == {id(one) for one in network.parameters()}
+
+
 def score(convolved: Attempt, folder: Path, own: NetworkCode | None) -> tuple[int, ScoreRequest]:
     request = ScoreRequest(
         session="score",
@@ -283,6 +295,19 @@ def test_what_it_raises_later_is_its_own_mistake_too(
     attempt = asked(sessions, "broken", broken, procs=1, model=MODEL.model_copy(update=update))
     assert attempt.run() == 67
     assert f"network.py, line {told}: it raised AttributeError" in said(attempt)
+
+
+def test_what_is_no_number_on_validation_alone_is_told_as_that(
+    sessions: Sessions, own: NetworkCode
+) -> None:
+    """One process has the rows of the split, and both end alike."""
+    change = ("return self.last(", "return (0 if self.training else torch.nan) + self.last(")
+    files = {**own.files, "network.py": own.files["network.py"].replace(*change)}
+    broken = own.model_copy(update={"files": files})
+    attempt = asked(sessions, "broken", broken)
+    assert attempt.run() != 0
+    assert {event.exit_code for event in attempt.events() if isinstance(event, Failed)} == {66}
+    assert "the validation loss is nan: for some row of the validation split" in said(attempt)
 
 
 TENSORS = """\

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from ml_assets.store.row_encoding import encoded_bytes
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame
-from ml_assets_tests.training.test_exactness import newest
+from ml_assets_tests.training.test_exactness import left_at
 from ml_assets_tests.worlds.shards import write_parts
 
 ROWS = 1000
@@ -54,15 +53,6 @@ class Recorded(Attempt):
         files = self.folder.glob(f"read-{self.request.attempt}.*")
         lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         return [row for line in lines if first <= line["step"] < last for row in line["units"]]
-
-
-def left_at(attempt: Attempt, step: int) -> Ref:
-    """Of a session killed after a checkpoint no later one is there."""
-    folder = attempt.folder / "checkpoints"
-    for checkpoint in sorted(folder.iterdir()):
-        if checkpoint.name > f"step-{step:06d}.a9":
-            shutil.rmtree(checkpoint)
-    return newest(folder)
 
 
 def test_what_powersgd_has_not_sent_lies_in_the_checkpoints(sessions: Sessions) -> None:

@@ -133,11 +133,10 @@ def study_is_over(state: PipelineState) -> str:
     """Return why the study that was published is not asked again."""
     record = state.record(state.address(SEARCH_STAGE))
     told = record.attributes if record else {}
-    best = "the spec's own setting" if told.get("trial") is None else f"trial {told['trial']}"
-    return (
-        f"study {told.get('study')} is over ({told.get('ended')}), and asks the same:"
-        f" {best} is its winner"
-    )
+    best = f"trial {told.get('trial')} is its winner"
+    if told.get("trial") is None:
+        best = "no trial is known to be better than the spec's own setting"
+    return f"study {told.get('study')} is over ({told.get('ended')}), and asks the same: {best}"
 
 
 def expected_cost(pipeline: Pipeline, tables: Container[str]) -> str:

@@ -187,10 +187,14 @@ def _attributes(study: Study) -> dict[str, object]:
 
 
 def _numbers(study: Study) -> dict[str, object]:
-    best = study.best
+    best, winner = study.best, "the spec's own setting"
+    if study.winner is not None:
+        winner = f"trial {study.winner}"
+    elif study.own.end == "stopped":
+        winner = "none: the spec's own setting was not trained to its end"
     return {
         "study": study.name,
-        "winner": "the spec's own setting" if study.winner is None else f"trial {study.winner}",
+        "winner": winner,
         "judged_by": study.judged_by,
         **numbers(
             {

@@ -101,7 +101,8 @@ class StudyRun:
 
         Raises:
             TrainingFailed: not one trial came to a result.
-            MlAssetsError: the machines or the store are away; what was trained stays.
+            MlAssetsError: the machines or the store are away, or a disk is full; what was trained
+                stays.
         """
         if isinstance(self._sampler, Population):
             self._go_through_rounds(self._sampler)
@@ -357,4 +358,6 @@ def outcome(plan: StudyPlan, run: StudyRun, why: str) -> Study:
         time=datetime.now(UTC),
     )
     best = found.best
-    return found if best.own else found.model_copy(update={"winner": best.number})
+    compared = found.own.end != "stopped"  # else nobody knows whether the best one is better
+    won = compared and not best.own
+    return found.model_copy(update={"winner": best.number}) if won else found

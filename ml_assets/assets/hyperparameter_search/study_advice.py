@@ -73,8 +73,15 @@ def verdict(study: Study) -> tuple[str, ...]:
     said: list[str] = []
     if all(one.own for one in study.finished):
         said.append("No trial was finished but the spec's own setting: nothing was learned.")
+    elif own.end == "stopped":
+        said.append(
+            "The budget was spent before the spec's own setting was trained to its end: no trial is"
+            " compared with it, and none wins. Allow more of it, and search again."
+        )
     elif study.winner is None:
         said.append("No trial is better than the spec's own setting.")
+    elif own.end != "finished":
+        said.append(f"The spec's own setting failed: trial {best.number} is compared with nothing.")
     elif own.loss is not None and best.loss is not None:
         gain = own.loss - best.loss
         named = f"The {study.judged_by} of trial {best.number} is {best.loss:.5f}"

@@ -6,7 +6,13 @@ from datetime import UTC, datetime
 from threading import Event as Flag
 
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
-from ml_assets.errors import DoesNotFit, MlAssetsError, TrainingFailed, TrainingInterrupted
+from ml_assets.errors import (
+    DoesNotFit,
+    MlAssetsError,
+    TrainingFailed,
+    TrainingHindered,
+    TrainingInterrupted,
+)
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.usage import keep_usage, session_usages
@@ -116,7 +122,9 @@ class Running:
         """Return how much of the training is done at an evaluation, above 0 and at most 1."""
         if isinstance(self.job.model, Boosted):
             return min(1.0, step / self.job.model.rounds)
-        done = min(1.0, told.get("epoch", 0.0) / self.job.training.epochs)
+        training = self.job.training
+        ends = step / training.max_steps if training.max_steps else 0.0  # whichever comes first
+        done = min(1.0, max(ends, told.get("epoch", 0.0) / training.epochs))
         part = self.proposal.part
         return done if part is None else (part.round + done) / self.rounds
 
@@ -157,7 +165,8 @@ def how(one: Running, outcome: Outcome, metric: str) -> tuple[TrialEnd, str, flo
         outcome = error
     if isinstance(outcome, TrainingInterrupted):
         return ("pruned" if one.pruned else "stopped"), "", None
-    if isinstance(outcome, TrainingFailed | DoesNotFit):
+    own_fault = isinstance(outcome, TrainingFailed) and not isinstance(outcome, TrainingHindered)
+    if own_fault or isinstance(outcome, DoesNotFit):
         return "failed", str(outcome), None
     raise outcome
 

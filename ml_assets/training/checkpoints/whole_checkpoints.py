@@ -140,6 +140,7 @@ class CheckpointFiles:
         self.hold()
         name = self.name(step)
         self.store.discard(name)  # of this very attempt: not whole
+        self.damaged.discard(name)  # what is written now is another one
         return self.store.draft(name)
 
     def put(self, step: int, names: Sequence[str]) -> tuple[File, ...]:

@@ -2,6 +2,7 @@
 
 The error stays on its rank and is added to the gradient of its next step, so it is state, and lies
 in the checkpoints. Another number of ranks divides the unsent parts anew: their sum is the same.
+One rank alone sends nothing, and goes on without them.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A network of the team's own: built by a function of the pipeline's folder, called like ours."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -231,7 +231,7 @@ class TeamNetwork(Network):
         if path is None:
             return None
         function = self._code.function(path)
-        groups = self._code.called(path, "it", lambda: list(function(self.network)))
+        groups = self._code.called(path, "it", lambda: [*map(_listed, function(self.network))])
         given = [id(one) for group in groups for one in group["params"]]
         for name, parameter in self.network.named_parameters():
             if given.count(id(parameter)) != 1:
@@ -268,6 +268,12 @@ class TeamNetwork(Network):
             )
 
 
+def _listed(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A group with its parameters in a list: an iterator of them can be read only once."""
+    given = group["params"]
+    return {**group, "params": [given] if isinstance(given, torch.Tensor) else list(given)}
+
+
 def _is_other(parameter: nn.Parameter) -> bool:
     lazy = isinstance(parameter, nn.UninitializedParameter)
     return not lazy and parameter.dtype != torch.float32
@@ -290,10 +296,13 @@ class RowDropout(nn.Module):
 
 
 def _replace_dropout(network: nn.Module) -> list[RowDropout]:
-    """Put ours in place of every ``nn.Dropout``: theirs draw what no two worlds share."""
+    """Put ours in place of every ``nn.Dropout``: theirs draw what no two worlds share.
+
+    One that is at two places becomes two: ``named_children`` would leave the second one out.
+    """
     drops: list[RowDropout] = []
     for owner in list(network.modules()):
-        for name, child in list(owner.named_children()):
+        for name, child in list(owner._modules.items()):
             if type(child) is nn.Dropout:
                 drops.append(RowDropout(child.p, len(drops)))
                 setattr(owner, name, drops[-1])

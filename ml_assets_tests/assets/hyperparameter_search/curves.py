@@ -57,6 +57,8 @@ class Curves:
     """What ``loss`` tells of."""
     placed: bool = False
     """Whether a cluster says first that it gave machines."""
+    epochs: float = 1.0
+    """The part of its epochs that a training has taken at its end: ``max_steps`` came before."""
     behind: Callable[[], bool] | None = None
     """Whether the study has yet to read what was told; None: nobody waits for it."""
 
@@ -96,7 +98,8 @@ class Curves:
 
     def _event(self, job: TrainJob, session: str, tenth: int) -> Metrics:
         share = tenth / TENTHS
-        told = {self.metric: self.loss(job, share), "epoch": share * job.training.epochs}
+        epoch = self.epochs * share * job.training.epochs
+        told = {self.metric: self.loss(job, share), "epoch": epoch}
         now = datetime.now(UTC)
         return Metrics(session=session, attempt=1, seq=tenth, time=now, step=tenth, metrics=told)
 

@@ -1,6 +1,7 @@
 """The loop of a study: side by side, pruned, within its budget, and never twice."""
 
 import random
+import time
 from dataclasses import replace
 from math import log10
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 
 from ml_assets.assets.hyperparameter_search.optuna_study import Proposal
 from ml_assets.assets.hyperparameter_search.page import study_page
-from ml_assets.errors import StoreAway, TrainingFailed
-from ml_assets.launch.launcher import TrainJob
+from ml_assets.assets.hyperparameter_search.study_advice import verdict
+from ml_assets.errors import StoreAway, TrainingFailed, TrainingHindered, TrainingInterrupted
+from ml_assets.launch.launcher import OnEvent, ShouldStop, TrainJob, never
 from ml_assets.launch.session_name import train_session
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.training_program import TrainResult, World
 from ml_assets_tests.assets.hyperparameter_search.curves import (
     TENTHS,
     Curves,
@@ -167,11 +170,16 @@ def test_a_study_whose_connections_are_killed_goes_on_from_what_is_whole(
     assert len(launcher.trained) == len(set(launcher.trained))
 
 
+@pytest.mark.parametrize("epochs", [1.0, 0.05])
 def test_a_trial_without_prospect_is_told_to_stop_and_counts_as_pruned(
-    tmp_path: Path, spec: PipelineSpec
+    tmp_path: Path, spec: PipelineSpec, epochs: float
 ) -> None:
+    """Also where max_steps ends a training in its first epochs."""
+    if epochs < 1:
+        training = spec.training.model_copy(update={"max_steps": TENTHS})
+        spec = spec.model_copy(update={"training": training})
     pruned = {"trials": 24, "prune": {"kind": "successive_halving", "min_share": 0.1}}
-    whole, cut = Curves(by_rate), Curves(by_rate)
+    whole, cut = Curves(by_rate, epochs=epochs), Curves(by_rate, epochs=epochs)
     every = studied(plan_of(spec, {"trials": 24}), whole, tmp_path / "whole")
     some = studied(plan_of(spec, pruned, parallel=1), cut, tmp_path / "cut", patient=True)
     assert some.best.values == every.best.values
@@ -179,7 +187,7 @@ def test_a_trial_without_prospect_is_told_to_stop_and_counts_as_pruned(
     ended = [one for one in some.trials if one.end == "pruned"]
     assert ended
     assert all(one.curve and one.curve[-1][0] < 1 for one in ended)
-    assert some.own.end == "finished"
+    assert some.own.end == "finished" and some.own.curve[-1][0] == 1
 
 
 def test_the_memory_of_what_was_pruned_survives(tmp_path: Path, spec: PipelineSpec) -> None:
@@ -218,17 +226,20 @@ def test_where_every_trial_fails_the_study_does(tmp_path: Path, spec: PipelineSp
         studied(plan_of(spec, {}), Curves(by_rate, before=before), tmp_path)
 
 
-def test_a_store_that_is_away_ends_the_study_and_blames_no_trial(
-    tmp_path: Path, spec: PipelineSpec
+@pytest.mark.parametrize(
+    "error", [StoreAway("the store does not answer"), TrainingHindered("the disk is full")]
+)
+def test_a_store_that_is_away_or_full_ends_the_study_and_blames_no_trial(
+    tmp_path: Path, spec: PipelineSpec, error: Exception
 ) -> None:
     away = True
 
     def before(job: TrainJob, tenth: int) -> None:
         if away and job.training.learning_rate != 0.01:
-            raise StoreAway("the store does not answer")
+            raise error
 
     launcher, plan = Curves(by_rate, before=before), plan_of(spec, {})
-    with pytest.raises(StoreAway):
+    with pytest.raises(type(error), match=str(error)):
         studied(plan, launcher, tmp_path)
     away = False
     assert all(one.end == "finished" for one in studied(plan, launcher, tmp_path).trials)
@@ -246,8 +257,6 @@ def test_a_memory_that_claims_a_result_is_not_believed(tmp_path: Path, spec: Pip
 def test_a_spent_budget_stops_what_runs_and_a_greater_one_goes_on(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:
-    import time
-
     def before(job: TrainJob, tenth: int) -> None:
         time.sleep(0.02)  # a second of the study is 3,600th of an hour
 
@@ -262,11 +271,38 @@ def test_a_spent_budget_stops_what_runs_and_a_greater_one_goes_on(
     assert all(one.end == "finished" for one in whole.trials)
 
 
+def test_a_budget_that_stops_the_own_setting_leaves_no_winner(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    class Slow(Curves):
+        """The spec's own setting is the best, and never ends."""
+
+        def world(self, job: TrainJob) -> World:
+            return World(nodes=10**9 if self.trained else 1)  # a trial is done: all is spent
+
+        def train(
+            self, job: TrainJob, on_event: OnEvent, should_stop: ShouldStop = never
+        ) -> TrainResult:
+            if job.training.learning_rate != spec.training.learning_rate:
+                return super().train(job, on_event, should_stop)
+            on_event(self._event(job, train_session(job), 1))
+            while not should_stop():
+                time.sleep(0.001)
+            raise TrainingInterrupted("it was told to stop")
+
+    def loss(job: TrainJob, share: float) -> float:
+        return 0.1 if job.training.learning_rate == spec.training.learning_rate else 0.9
+
+    plan = plan_of(spec, {"trials": 3, "budget": {"machine_hours": 1}})
+    study = studied(plan, Slow(loss), tmp_path)
+    assert (study.own.end, study.own.loss) == ("stopped", 0.1)
+    assert study.finished and study.winner is None
+    assert verdict(study)[0].startswith("The budget was spent before the spec's own setting")
+
+
 def test_the_wait_for_a_cluster_s_machines_spends_no_budget(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:
-    import time
-
     queued = Curves(by_rate, before=lambda job, tenth: time.sleep(0.02))  # nothing is placed
     asked = {"trials": 3, "budget": {"machine_hours": 0.1 / 3600}}
     plan = replace(plan_of(spec, asked), processes=None)

@@ -119,6 +119,17 @@ def test_a_study_of_which_nothing_was_finished_calls_nothing_best(
     assert boundaries(alone, search, spec) == ()
 
 
+def test_a_best_trial_beside_an_own_setting_that_failed_is_compared_with_nothing(
+    tmp_path: Path, spec: PipelineSpec
+) -> None:
+    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+    ends = [one.model_copy(update={"end": "failed"}) if one.own else one for one in study.trials]
+    said = verdict(study.model_copy(update={"trials": tuple(ends)}))
+    assert said[0] == (
+        f"The spec's own setting failed: trial {study.best.number} is compared with nothing."
+    )
+
+
 def test_a_scientific_value_has_its_best_over_the_nuisance_parameters(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:
