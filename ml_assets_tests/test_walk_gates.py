@@ -18,10 +18,10 @@ from ml_assets_tests.worlds.world import World
 
 GATES = """\
     - {kind: champion, margin: 10.0, seeds: 2}
-    - {kind: slices, columns: [species], metric: accuracy, at_least: -2.0, min_rows: 3}
+    - {kind: slices, columns: [species], metric: accuracy, at_least: 0.1, min_rows: 3}
     - {kind: slices, name: slices_against, columns: [species], margin: 10.0, min_rows: 3}
     - {kind: gap, column: species, at_most: 10.0, min_rows: 3}
-    - {kind: calibration, at_most: 1.0}
+    - {kind: calibration, at_most: 0.9}
     - {kind: robustness, at_most: 10.0}
     - {kind: latency, at_most_p99_ms: 60000}
     - {kind: throughput, at_least_rows_per_second: 1}

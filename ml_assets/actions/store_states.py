@@ -164,7 +164,7 @@ def check_out(
         The number of files.
 
     Raises:
-        SettingsError: something is at the folder already.
+        SettingsError: something is at the folder already, or a file is above it.
         StorageError: the state holds nothing of that key.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -175,7 +175,10 @@ def check_out(
     wanted = list(_files(store, commit, key))
     if not wanted:
         raise StorageError(f"{said} holds no tables of {key or 'any pipeline'}.")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise SettingsError(f"{target} cannot be a folder: a file is in its path.") from error
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".checkout-") as scratch:
         draft = LocalObjects(Path(scratch) / "state")
         for path in wanted:

@@ -134,7 +134,7 @@ _at = click.option(
 @_at
 @click.option(
     "--last",
-    type=int,
+    type=options.Whole(min=0),
     default=5,
     metavar="N",
     show_default=True,

@@ -171,7 +171,7 @@ class TableOptions:
         ahead = self.ahead
         if self.label is None and ahead is None:
             ahead = _ask("How much later (6h, 1d; empty: the value in the row itself)") or None
-        keys = self.key.split(",") if self.key else []
+        keys = [*dict.fromkeys(self.key.split(","))] if self.key else []
         try:
             return describe(given, label, keys, self.time, _duration(ahead), self.task)
         except SpecError as error:

@@ -52,7 +52,7 @@ def hand_out(frame: "pl.DataFrame", target: Path | None, kind: str) -> None:
     """Write the rows to a file, which appears whole, or to standard output.
 
     Raises:
-        SettingsError: the file cannot be written.
+        SettingsError: the file, or standard output, cannot be written.
     """
     if target is None:
         _to_stdout(frame, kind)
@@ -62,6 +62,7 @@ def hand_out(frame: "pl.DataFrame", target: Path | None, kind: str) -> None:
         draft.write_bytes(_bytes(frame, kind))
         draft.replace(target)
     except OSError as error:
+        draft.unlink(missing_ok=True)
         raise SettingsError(f"{target} cannot be written: {error.strerror}.") from error
     print(f"{counted(len(frame), 'row')} to {target}", file=sys.stderr)
 
@@ -80,11 +81,16 @@ def _format_of(target: Path | None, default: str) -> str:
 
 
 def _to_stdout(frame: "pl.DataFrame", kind: str) -> None:
-    if kind == "table":
-        print(_drawn(frame))
-        return
-    sys.stdout.buffer.write(_bytes(frame, kind))
-    sys.stdout.flush()
+    try:
+        if kind == "table":
+            print(_drawn(frame))
+        else:
+            sys.stdout.buffer.write(_bytes(frame, kind))
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        raise
+    except OSError as error:
+        raise SettingsError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
 def _bytes(frame: "pl.DataFrame", kind: str) -> bytes:
@@ -92,7 +98,7 @@ def _bytes(frame: "pl.DataFrame", kind: str) -> bytes:
         case "csv":
             return frame.write_csv().encode()
         case "jsonl":
-            return f"{frame.write_ndjson().rstrip()}\n".encode()
+            return frame.write_ndjson().encode() if len(frame) else b""
         case "parquet":
             buffer = io.BytesIO()
             frame.write_parquet(buffer)

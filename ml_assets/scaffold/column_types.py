@@ -1,11 +1,11 @@
 """Brings the columns of a table, whatever wrote it, to the types of a spec."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
 from ml_assets.errors import SpecError
-from ml_assets.spec.sources import DType
+from ml_assets.spec.sources import DType, patterns_among
 
 DTYPES: dict[pl.DataType, DType] = {
     pl.Int64(): "int64",
@@ -45,6 +45,19 @@ def typed_columns(
                 ) from None
             notes.append(f"{said}: it is left out")
     return pl.DataFrame(kept), tuple(notes)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Hold the names of a table's columns to those that mean one column.
+
+    Raises:
+        SpecError: one of them is a pattern.
+    """
+    if patterns := patterns_among(names):
+        raise SpecError(
+            f"The columns {patterns} have names that are patterns of several columns: rename them"
+            " in the table."
+        )
 
 
 def _check_name(name: str) -> None:

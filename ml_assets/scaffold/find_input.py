@@ -12,6 +12,7 @@ from ml_assets.assets.raw_snapshot.readers.places import unpacked
 from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows
 from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import SourceError, SpecError, counted
+from ml_assets.scaffold.column_types import check_names
 from ml_assets.scaffold.columns import typed_text, whole_or_not, with_times
 from ml_assets.scaffold.csv_dialect import (
     find_dates,
@@ -246,6 +247,7 @@ def _read(
         raise SpecError(f"The files hold columns of different types: {error}") from error
     if whole.is_empty():
         raise SpecError(f"The table {files[0]} has no rows: there is nothing to learn from.")
+    check_names(whole.columns)
     of_rows = None
     if keys:
         parts = [pl.Series([keys[f]] * len(frame)) for f, frame in zip(files, frames, strict=True)]
@@ -306,6 +308,7 @@ def _database(named: str, settings: Settings) -> Given:
         names, rows = first_rows(connection, table, settings.sql_url, _MOST_ROWS)
     except SourceError as error:
         raise SpecError(str(error)) from error
+    check_names(names)
     if not rows:
         raise SpecError(f"The table sql:{named} has no rows: there is nothing to learn from.")
     frame = pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)

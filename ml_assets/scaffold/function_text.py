@@ -1,10 +1,19 @@
 """The text of a new pipeline's feature function."""
 
 import json
+from datetime import timedelta
+from typing import Literal
 
 import polars as pl
 
-from ml_assets.scaffold.history import calendar_features, lags, short, spans
+from ml_assets.scaffold.history import (
+    calendar_features,
+    lags,
+    past_name,
+    short,
+    spans,
+    usual_name,
+)
 from ml_assets.scaffold.labelled_table import LabelledTable
 
 
@@ -38,11 +47,11 @@ def _of_rows(name: str, table: LabelledTable) -> str:
 
 def _of_series(name: str, table: LabelledTable) -> str:
     assert table.moments is not None
-    time, column = table.moments.time, table.label
+    time = table.moments.time
     entity = [key for key in table.key if key != time]
     past = [
-        *(f"lag({_quoted(column)}, {_quoted(short(back))})," for back in lags(table)),
-        *(f"trailing({_quoted(column)}, {_quoted(short(span))})," for span in spans(table)),
+        *(f"lag({_of_past(table, 'lag', back)})," for back in lags(table)),
+        *(f"trailing({_of_past(table, 'mean', span)})," for span in spans(table)),
     ]
     seen = "".join(f"    {line}\n" for line in past)
     by = f"by={json.dumps(entity, ensure_ascii=False)}, " if entity else ""
@@ -63,6 +72,13 @@ def _of_series(name: str, table: LabelledTable) -> str:
         f"PAST = (  # by time, never by rows: over a gap there is none\n{seen})\n\n\n"
         f'{_signature()}    rows = tables["rows"].collect()\n    return ({body}\n    )\n'
     )
+
+
+def _of_past(table: LabelledTable, of: Literal["lag", "mean"], back: timedelta) -> str:
+    """What such a column is made of; its name, where the usual one is taken."""
+    name = past_name(table, of, back)
+    own = f", name={_quoted(name)}" if name != usual_name(table, of, back) else ""
+    return f"{_quoted(table.label)}, {_quoted(short(back))}{own}"
 
 
 def _in_window(time: str) -> str:

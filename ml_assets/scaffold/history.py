@@ -1,6 +1,7 @@
 """The history features of a new time series: lags, trailing means, and its season."""
 
 from datetime import timedelta
+from typing import Literal
 
 import polars as pl
 
@@ -61,9 +62,19 @@ def partitions_ahead(table: LabelledTable) -> int:
 def numeric(table: LabelledTable) -> list[str]:
     """The numeric features: columns of the table, and those of its past."""
     own = [table.label] if table.ahead and table.task == "regression" else []
-    past = [f"{table.label}_lag_{short(back)}" for back in lags(table)]
-    past += [f"{table.label}_mean_{short(span)}" for span in spans(table)]
+    past = [past_name(table, "lag", back) for back in lags(table)]
+    past += [past_name(table, "mean", span) for span in spans(table)]
     return [*own, *table.names("numeric"), *past]
+
+
+def past_name(table: LabelledTable, of: Literal["lag", "mean"], back: timedelta) -> str:
+    """The name of a column of the past: a column of the table keeps its own."""
+    return free_name(usual_name(table, of, back), table.frame.columns)
+
+
+def usual_name(table: LabelledTable, of: Literal["lag", "mean"], back: timedelta) -> str:
+    """The name that ``lag`` and ``trailing`` give."""
+    return f"{table.label}_{of}_{short(back)}"
 
 
 def categorical(table: LabelledTable) -> list[str]:

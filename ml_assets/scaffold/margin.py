@@ -1,7 +1,7 @@
 """The champion's margin of a new pipeline: the difference that its holdout can detect."""
 
 from dataclasses import dataclass
-from math import floor, inf, log10, sqrt
+from math import floor, inf, isfinite, log10, sqrt
 
 import polars as pl
 
@@ -18,6 +18,8 @@ _ENOUGH = 10
 _SHOWN = 1.43
 """What is shown four times out of five, over half the width of the 95 % interval: see the gate."""
 _SMALLEST_RATE = 1e-6
+_LARGEST = 1e150
+"""The square of a larger number is none."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ def champion_margin(table: LabelledTable, partitions: int) -> Margin:
     known = held if blocks >= _ENOUGH else blocked  # of few days nobody knows how they differ
     losses = known.with_columns(_loss(table, known)).drop_nulls("__loss")
     found = _detectable(losses, blocks)
-    if table.task == "regression":  # the share of a root is half that of what is below it
+    if table.task == "regression" and isfinite(found):
+        # the share of a root is half that of what is below it
         mean = float(losses["__loss"].to_numpy().mean())
         found = found / (2 * mean) if mean > 0 else inf
     told, shows = f"the holdout's {counted(blocks, 'day')}", "shows" if blocks == 1 else "show"
@@ -118,6 +121,8 @@ def _detectable(losses: pl.DataFrame, blocks: int) -> float:
     if known < 2 or blocks < 2:
         return inf
     total, rows = sums["__loss"].to_numpy(), sums["rows"].to_numpy()
+    if not total.max() < _LARGEST:
+        return inf
     mean = total.sum() / rows.sum()
     spread = sqrt(float(((total - mean * rows) ** 2).sum()) / (known - 1)) / float(rows.mean())
     apart = spread * sqrt(2 * (1 - ALIKE) / blocks)

@@ -93,7 +93,10 @@ def find_key(
         for name, dtype in frame.schema.items()
         if name not in (label, time) and dtype in able and not frame[name].null_count()
     ]
-    for names in _candidates(columns, time, only_series=ahead is not None):
+    tried = [*_candidates(columns, time, only_series=ahead is not None)]
+    if time:  # a numbered store or station is what a series is of; a measured number is no key
+        tried += _candidates([*_numbered(frame, label), *columns], time, only_series=True)
+    for names in tried:
         if names == (time,) and len(repeated_rows(frame, names)) <= RARE * len(frame):
             return names
         if not frame.select(pl.struct(names).is_duplicated().any()).item():
@@ -125,6 +128,16 @@ def step_of(frame: pl.DataFrame, time: str, key: Sequence[str]) -> timedelta | N
     if not isinstance(found, timedelta) or found < timedelta(minutes=1):
         return None
     return None if found % timedelta(minutes=1) else found
+
+
+def _numbered(frame: pl.DataFrame, label: str) -> list[str]:
+    """The columns of whole numbers that come again and again, those of the fewest first."""
+    found = {
+        values.name: values.n_unique()
+        for values in frame.select(pl.col(pl.Float64))
+        if values.name != label and not values.null_count() and (values % 1 == 0).all()
+    }
+    return sorted((name for name in found if 2 * found[name] <= len(frame)), key=found.__getitem__)
 
 
 def _candidates(

@@ -27,6 +27,8 @@ _CRON_FIELDS = (
     ("month", 1, 12),
     ("day of the week", 0, 7),
 )
+_DAYS = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Month -> its last day, in some year."""
 
 Status = Literal["running", "stopped"]
 """What a sensor or schedule is until somebody switches it in the UI."""
@@ -108,7 +110,22 @@ def _checked(text: str) -> str:
                     f"cron {text!r}: {part!r} is not a {name}"
                     f" (a number from {low} to {high}, a range, '*', or '*/n')"
                 )
+    _, _, days, months, _ = fields
+    if min(_numbers(days, 31)) > max(_DAYS[n] for n in _numbers(months, 12)):
+        raise ValueError(f"cron {text!r} names a day that never comes: {days} of month {months}")
     return text
+
+
+def _numbers(field: str, high: int) -> set[int]:
+    """The days, or months, that a field of a cron expression stands for."""
+    found: set[int] = set()
+    for part in field.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = span.partition("-")
+        begin = 1 if span == "*" else int(first)
+        end = int(last) if last else (high if step or span == "*" else begin)
+        found.update(range(begin, end + 1, int(step or 1)))
+    return found
 
 
 class Timed(Frozen):

@@ -68,7 +68,7 @@ def check_timezone(value: str) -> str:
     """
     try:
         ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # "America" is a folder
         raise ValueError(f"{value!r} is not an IANA time zone") from error
     return value
 

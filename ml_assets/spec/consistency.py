@@ -104,6 +104,7 @@ def gate_problems(gates: Sequence[GateSpec], declared: Declared) -> Iterator[Mis
             yield Misfit((*at, "name"), f"gate name {gate.name!r} is used twice")
         for rule in (_metric, _baseline, _bound, _reach, _columns, _calibration, _shift):
             yield from (Misfit((*at, *path), said) for path, said in rule(gate, declared))
+    yield from _past_the_alarm(gates)
     if all(map(_only_records, gates)):
         said = "no gate can refuse a model: give one a bound, or add {kind: champion}"
         yield Misfit(("gates",), said)
@@ -157,8 +158,16 @@ def _baseline(gate: GateSpec, declared: Declared) -> _Found:
 
 
 def _bound(gate: GateSpec, declared: Declared) -> _Found:
-    if isinstance(gate, Bound) and gate.at_least is None and gate.at_most is None:
+    if not isinstance(gate, Bound):
+        return
+    if gate.at_least is None and gate.at_most is None:
         yield (), f"gate {gate.name!r} needs 'at_least' or 'at_most'"
+    elif gate.at_least is not None and gate.at_most is not None and gate.at_least > gate.at_most:
+        yield (
+            ("at_least",),
+            f"gate {gate.name!r} asks for at least {gate.at_least:g} and at most {gate.at_most:g}, "
+            "which no model meets: exchange them, or leave one out",
+        )
 
 
 def _reach(gate: GateSpec, declared: Declared) -> _Found:
@@ -173,6 +182,23 @@ def _reach(gate: GateSpec, declared: Declared) -> _Found:
             )
 
 
+def _past_the_alarm(gates: Sequence[GateSpec]) -> Iterator[Misfit]:
+    """A bound that only models meet which a leak alarm refuses."""
+    alarms = {gate.metric: gate for gate in gates if isinstance(gate, LeakAlarm)}
+    for number, gate in enumerate(gates):
+        alarm = alarms.get(gate.metric) if isinstance(gate, Bound) else None
+        if not isinstance(gate, Bound) or alarm is None:
+            continue
+        higher = HIGHER_IS_BETTER[gate.metric]
+        name, value = ("at_least", gate.at_least) if higher else ("at_most", gate.at_most)
+        if value is not None and (value >= alarm.bound if higher else value <= alarm.bound):
+            said = (
+                f"gate {gate.name!r} has {name}: {value:g}, and {alarm.name!r} refuses every model "
+                f"that meets it, by its bound of {alarm.bound:g}: move one of the two"
+            )
+            yield Misfit(("gates", number, name), said)
+
+
 def _rounded(limit: float) -> str:
     """A limit as a person writes it: the number next to 0 is 0."""
     return f"{round(limit, 9) + 0.0:g}"
@@ -181,12 +207,18 @@ def _rounded(limit: float) -> str:
 def _limits(gate: GateSpec, declared: Declared) -> Iterator[tuple[str, float, float, float]]:
     """(field, the greatest value that is too small, value, the least that is too large)."""
     match gate:
-        case Bound():
+        case Bound() | Slices() if gate.metric is not None:
             low, high = REACH[gate.metric]
             if gate.at_least is not None:
                 yield "at_least", low, gate.at_least, nextafter(high, inf)
             if gate.at_most is not None:
                 yield "at_most", nextafter(low, -inf), gate.at_most, high
+        case Gap() if gate.metric is not None:
+            low, high = REACH[gate.metric]
+            yield "at_most", 0.0, gate.at_most, high - low
+        case Calibrated(measure="ece"):
+            low, high = REACH["ece"]
+            yield "at_most", low, gate.at_most, high
         case LeakAlarm():
             low, high = REACH[gate.metric]
             if HIGHER_IS_BETTER[gate.metric]:

@@ -21,6 +21,9 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 HALF_A_SIGN = "a text has half a character: one of \\ud800 to \\udfff without its other half"
 YAML_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+_NO_VALUE = (ValueError, ArithmeticError, LookupError, AttributeError)
+"""What the loader raises for a text that looks like a date or a number, and is none."""
+
 
 class DocumentError(ValueError):
     """A document that is not read, and the line that shows why."""
@@ -32,6 +35,23 @@ class DocumentError(ValueError):
 
 class RepeatedKey(DocumentError):
     """A key stands twice; the last one would have won."""
+
+
+class _Loader(YAML_LOADER):
+    """Knows the line of a date or a number that there is not: 2023-02-29."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if not isinstance(node, yaml.ScalarNode):
+            return super().construct_object(node, deep)
+        try:
+            found = super().construct_object(node, deep)
+            if isinstance(found, int):
+                repr(found)  # Python writes no number of thousands of digits
+        except _NO_VALUE as error:
+            rule = f"{node.value[:60]!r} is read as a date or a number, and there is no such one"
+            remedy = "correct it; or put it in quotes, where it is text"
+            raise DocumentError(node.start_mark.line + 1, rule, remedy) from error
+        return found
 
 
 def line_and_node(root: yaml.Node, path: Sequence[str | int]) -> tuple[int, yaml.Node | None]:
@@ -53,11 +73,11 @@ def read_yaml(text: str) -> Any:
     """The values of a YAML document, by a safe loader: no tag makes anything but plain values.
 
     Raises:
-        DocumentError: it is no YAML, or has a key twice, or holds too much.
+        DocumentError: it is no YAML, has a key twice, holds too much, or a date that there is not.
     """
     try:
         _hold_to_rules(text)
-        loader = YAML_LOADER(text)
+        loader = _Loader(text)
         try:
             return loader.get_single_data()
         finally:

@@ -1,6 +1,6 @@
 """The spec of drift after a release: how far new data may be from the release's training data."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Annotated, Literal, Self
 
@@ -114,10 +114,16 @@ def in_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (len(name.partition("-")[0]), name))
 
 
-def period_problems(drift: DriftSpec | None, cadence: str) -> Iterator[Misfit]:
-    """Periods that there are not, or of two kinds at once."""
+def drift_problems(
+    drift: DriftSpec | None, cadence: str, features: Sequence[str]
+) -> Iterator[Misfit]:
+    """Periods that there are not, or of two kinds at once; and features that there are not."""
     if drift is None:
         return
+    unknown = [name for name in drift.leave_out if name not in features]
+    if unknown:
+        said = f"drift.leave_out: {unknown} are not features, so they are not judged anyway"
+        yield Misfit(("drift", "leave_out"), f"{said}: correct or remove them")
     cut = [name for name in ("every", "rows") if getattr(drift, name) is not None]
     if cadence != "none":
         for name in cut:

@@ -65,6 +65,9 @@ class LabelSpec(Frozen):
                 wrong = counted if self.classes else ""
             case _:
                 assert_never(self.task)
+        twice = sorted({name for name in self.classes if self.classes.count(name) > 1})
+        if twice:
+            wrong = f"classes {twice} are there more than once: name each once (1 is the text '1')"
         if self.query is not None and self.task != "ranking":
             wrong = f"'query' is for a ranking label, this one is {self.task}: remove it"
         if (self.of is None) != (self.ahead is None):

@@ -16,11 +16,11 @@ from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.settings import Settings
 from ml_assets.spec.base import NAME, Misfit, Misfits
 from ml_assets.spec.documents import YAML_LOADER, DocumentError, line_and_node, read_yaml
+from ml_assets.spec.json_schema import default_at, fields_at
 from ml_assets.spec.pipeline import PipelineSpec
 
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
-_Schemas = list[Mapping[str, Any]]
 Location = Sequence[str | int]
 SpecT = TypeVar("SpecT", bound=BaseModel)
 
@@ -153,12 +153,23 @@ def check_document(
         return model.model_validate(document[top], context=context), ()
     except ValidationError as error:
         place = _Place(file, yaml.compose(text, YAML_LOADER), top)  # knows the lines
-        wrong = error.errors()
+        wrong = _without_emptied(error.errors())
         found = [mistake for details in wrong for mistake in _mistakes(place, details, model)]
         if beside is not None and all(details["loc"] for details in wrong):
             rest = beside(document[top], [details["loc"] for details in wrong])
             found = sorted([*found, *map(place.misfit, rest)], key=lambda one: one.line)
         return None, tuple(found)
+
+
+def _without_emptied(wrong: list[ErrorDetails]) -> list[ErrorDetails]:
+    """A list whose items are all wrong is too short for pydantic: only the items are mistakes."""
+
+    def is_emptied(one: ErrorDetails) -> bool:
+        at = one["loc"]
+        inside = (other["loc"] for other in wrong if other is not one)
+        return one["type"] == "too_short" and any(loc[: len(at)] == at for loc in inside)
+
+    return [one for one in wrong if not is_emptied(one)]
 
 
 def _document_mistakes(file: Path, document: object, top: str) -> tuple[Mistake, ...]:
@@ -260,7 +271,7 @@ def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
                 f"write {float(details['input']):.1e}, or in full: YAML takes {details['input']}"
                 " for text (in YAML, a number with an exponent needs a dot and a sign)"
             )
-        case "model_type" | "model_attributes_type" if known := _fields_at(details["loc"], model):
+        case "model_type" | "model_attributes_type" if known := fields_at(details["loc"], model):
             return f"write {{key: value}}; the keys are {', '.join(sorted(known))}"
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
             return _bound_remedy(details, model)
@@ -282,7 +293,7 @@ def _bound_remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
         said = f"write a number {'above' if step > 0 else 'below'} {number}"
     else:
         said = f"write {number} or {side}"
-    default = _default_at(details["loc"], model)
+    default = default_at(details["loc"], model)
     return said if default is None else f"{said}; without the key it is {default}"
 
 
@@ -318,51 +329,13 @@ def _unknown_remedy(location: Sequence[str | int], model: type[BaseModel]) -> st
     name = str(location[-1])
     if model is PipelineSpec and tuple(location) == ("search",):
         return "write it into search.yaml, a file beside this one"
-    known = sorted(_fields_at(location[:-1], model) - {name})
+    known = sorted(fields_at(location[:-1], model) - {name})
     close = [*difflib.get_close_matches(name, known, n=1, cutoff=0.7)]
     if close or len(name) > 2:
         close += [one for one in known if name in one.split("_") and one not in close]
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     return f"remove it: no such field; there are {', '.join(known)}"
-
-
-def _fields_at(location: Sequence[str | int], model: type[BaseModel]) -> set[str]:
-    """The keys that a place of the spec may hold; ``location`` as pydantic gives it, with tags."""
-    return {name for one in _schemas_at(location, model) for name in one.get("properties", {})}
-
-
-def _default_at(location: Sequence[str | int], model: type[BaseModel]) -> object:
-    """What a field is that is left out; None: it is needed, or nothing."""
-    defaults = (one["default"] for one in _schemas_at(location, model) if "default" in one)
-    return next(defaults, None)
-
-
-def _schemas_at(location: Sequence[str | int], model: type[BaseModel]) -> _Schemas:
-    schema = model.model_json_schema(by_alias=True)
-    here: _Schemas = [schema]
-    for part in location:
-        here = [below for one in here for below in _below(one, part, schema.get("$defs", {}))]
-    return here
-
-
-def _below(one: Mapping[str, Any], part: str | int, defs: Mapping[str, Any]) -> _Schemas:
-    """The JSON schemas of what lies at a key, a place of a list, or under the tag of a union."""
-    tagged = one.get("discriminator", {}).get("mapping", {})
-    if part in tagged:
-        return _resolved({"$ref": tagged[part]}, defs)
-    found = one.get("items") if isinstance(part, int) else one.get("properties", {}).get(part)
-    named = one.get("patternProperties", {}).values()  # keys that people choose
-    found = found or next(iter(named), one.get("additionalProperties"))
-    return _resolved(found, defs) if isinstance(found, dict) else []
-
-
-def _resolved(one: Mapping[str, Any], defs: Mapping[str, Any]) -> _Schemas:
-    """A schema without references; of a union whose members have no tag, all of them."""
-    if "$ref" in one:
-        return _resolved(defs[one["$ref"].rpartition("/")[2]], defs)
-    members = one.get("anyOf", []) if "discriminator" not in one else []
-    return [one, *(found for member in members for found in _resolved(member, defs))]
 
 
 def _key(path: Sequence[str | int]) -> str:
@@ -393,7 +366,8 @@ def _without_tags(place: _Place, location: Sequence[str | int]) -> list[str | in
         node = line_and_node(place.root, [place.top, *path])[1]
         pairs = node.value if isinstance(node, yaml.MappingNode) else ()
         keys = {key.value: value.value for key, value in pairs}
-        own = keys.keys() - {keys.get("kind"), keys.get("family")}  # a key may be called like a tag
+        tags = [tag for tag in (keys.get("kind"), keys.get("family")) if isinstance(tag, str)]
+        own = keys.keys() - {*tags}  # a key may be called like a tag, and a source "kind"
         if number == last or isinstance(part, int) or part in own:
             path.append(part)
     return path

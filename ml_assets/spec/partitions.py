@@ -1,5 +1,6 @@
 """Time partitions: how a spec declares them, their keys, and the span of time each one covers."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -26,6 +27,11 @@ class PartitionsSpec(Frozen):
     def _cadence_needs_a_start(self) -> Self:
         if self.cadence != "none" and self.start is None:
             raise ValueError(f"partitions of cadence {self.cadence!r} need a 'start' date")
+        if self.start and self.end and self.end <= self.start:
+            raise ValueError(
+                f"partitions.end {self.end} is not after start {self.start}, so there would be no "
+                "partition: set a later 'end', or leave it out"
+            )
         return self
 
 
@@ -54,6 +60,12 @@ def windows(spec: PartitionsSpec, until: datetime) -> tuple[PartitionWindow, ...
         found.append(PartitionWindow(_key(spec, start), start.astimezone(UTC), end.astimezone(UTC)))
         start = end
     return tuple(found)
+
+
+def first_window(spec: PartitionsSpec) -> PartitionWindow:
+    """The partition that comes first, whether or not it is over; the cadence is not ``none``."""
+    start, end, *_ = itertools.islice(_edges(spec, ZoneInfo(spec.timezone)), 2)
+    return PartitionWindow(_key(spec, start), start.astimezone(UTC), end.astimezone(UTC))
 
 
 def _key(spec: PartitionsSpec, start: datetime) -> str:

@@ -26,7 +26,7 @@ from ml_assets.spec.consistency import (
     objective_problems,
     row_problems,
 )
-from ml_assets.spec.drift import DriftSpec, period_problems
+from ml_assets.spec.drift import DriftSpec, drift_problems
 from ml_assets.spec.evaluation import EvaluationSpec, origin_problems, simple_model_problems
 from ml_assets.spec.features import FeaturesSpec, OnlineSpec, TableSpec, online_problems
 from ml_assets.spec.gates import AgainstChampion, GateSpec, ReleaseSpec
@@ -96,7 +96,7 @@ class PipelineSpec(Frozen):
             *_evaluation_problems(self),
             *_gate_problems(self),
             *_canary_problems(self),
-            *period_problems(self.drift, self.partitions.cadence),
+            *drift_problems(self.drift, self.partitions.cadence, self.features.columns),
         ]
         if problems:
             raise Misfits(problems)

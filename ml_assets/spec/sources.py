@@ -1,5 +1,6 @@
 """The spec of sources: where tables come from, their schema, contract and bounds."""
 
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
@@ -34,6 +35,11 @@ Severity = Literal["critical", "warning"]
 
 _TAKEN = {"_reason", "__row"}
 """Columns that quarantine and predictions add."""
+
+
+def patterns_among(names: Iterable[str]) -> list[str]:
+    """Return the names that polars takes for several columns: ``*``, and ``^`` to ``$``."""
+    return [name for name in names if name == "*" or (name[:1] == "^" and name[-1:] == "$")]
 
 
 class VolumeSpec(Frozen):
@@ -89,9 +95,16 @@ class _Source(Frozen):
         taken = [column for column in self.columns if column in _TAKEN]
         if taken:
             raise ValueError(f"columns {taken} have names that tables use here: rename them")
+        if patterns := patterns_among(self.columns):
+            raise ValueError(f"columns {patterns} are patterns of several columns: rename them")
         missing = [column for column in named if column not in self.columns]
         if missing:
             raise ValueError(f"columns {missing} are named here but not declared in 'columns'")
+        if self.known_at and self.columns[self.known_at] not in ("datetime", "date"):
+            raise ValueError(
+                f"known_at {self.known_at!r} is declared as {self.columns[self.known_at]}: it must"
+                " be a 'datetime' (or 'date') column"
+            )
         early = sorted({*self.key, self.known_at}.intersection(self.after_event))
         if early:
             raise ValueError(f"after_event {early} identifies the rows or their times")

@@ -7,7 +7,7 @@ import pytest
 
 from ml_assets.launch.kubernetes.rights import NEEDED
 from ml_assets_tests.servers.kubernetes import ApiServer
-from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 
 
@@ -155,6 +155,28 @@ def test_a_column_that_the_function_does_not_return_is_a_mistake(tmp_path):
     assert "features.function is 'features.py:build'" in told and "hight" in told
     function.write_text(good.replace('tables["flowers"]', 'tables["flowers"].collect()[0].lazy()'))
     assert "good" in world.cli("check", "irises"), "a function that needs rows is not judged"
+
+
+def test_a_column_that_slices_or_groups_and_is_not_returned_is_a_mistake(tmp_path):
+    world = World(tmp_path)
+    deliveries.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "deliveries" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("[depot]\n    base", "[depto]\n    base"))
+    spec.write_text(spec.read_text().replace("by: [depot]", "by: [dep]"))
+    told = world.cli("check", "deliveries", code=1)
+    assert "evaluation.slices is 'depto'" in told and "Did you mean 'depot'?" in told
+    assert "evaluation.baselines[1].by is 'dep'" in told
+
+
+def test_columns_are_looked_at_before_the_first_partition_is_over(tmp_path):
+    world = World(tmp_path)
+    deliveries.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "deliveries" / "defs.yaml"
+    text = spec.read_text().replace("start: 2024-01-01, end: 2024-03-25", "start: 2999-01-01")
+    spec.write_text(text)
+    assert "good" in world.cli("check", "deliveries")
+    spec.write_text(text.replace("numeric: [load,", "numeric: [laod,"))
+    assert "features.numeric is 'laod'" in world.cli("check", "deliveries", code=1)
 
 
 def test_a_numeric_feature_that_comes_as_text_is_a_mistake(tmp_path):

@@ -104,6 +104,10 @@ def test_list_tells_the_tables_of_now_or_then_and_the_states_by_name(
     assert "nothing of that is made yet" in said("list", "harbour/feature_set", "--at", "main~2")
 
 
+def test_fewer_than_no_states_are_not_listed(said: Callable[..., str]) -> None:
+    assert "'-1' is not a number from 0 up" in said("list", "--last", "-1", code=2)
+
+
 def test_diff_names_what_changed_with_its_rows_and_nothing_that_did_not(
     said: Callable[..., str],
 ) -> None:
@@ -167,4 +171,6 @@ def test_checkout_writes_the_tables_of_then_and_nothing_over_anything(
     assert not (only / "tables" / "harbour" / "validated_table").exists()
     missing = said("checkout", "main", "lighthouse", "--into", str(tmp_path / "x"), code=1)
     assert "holds no tables of lighthouse" in missing
+    below = said("checkout", "main", "--into", str(target / "state.json" / "x"), code=1)
+    assert "x cannot be a folder: a file is in its path" in below
     assert sorted(p.name for p in (tmp_path / "deep").iterdir()) == ["then"], "no scratch stays"

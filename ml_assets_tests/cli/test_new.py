@@ -406,6 +406,7 @@ def test_an_index_without_a_name_gets_one(
         (["--label", "street"], "up to 50 classes"),
         (["--label", "garden", "--time", "rooms"], "read as float64, 0.0 for one"),
         (["--label", "garden", "--key", "garden"], "it cannot be a key"),
+        (["--label", "garden", "--key", "rooms,rooms"], "The key ['rooms'] is there more than"),
         ([], "Add --label COLUMN"),
     ],
 )
@@ -424,6 +425,15 @@ def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(
     file.write_text("a,b\n1,0\n1,1\n")
     assert main(["new", "twins", "--from", str(file), "--label", "b"]) == 1
     assert "--key" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("column", ["*", "^a.*$"])
+def test_a_column_whose_name_means_several_is_refused(
+    room: Path, houses: Path, capsys: pytest.CaptureFixture[str], column: str
+) -> None:
+    houses.write_text(houses.read_text().replace("rooms", column, 1))
+    assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 1
+    assert f"The columns ['{column}'] have names that are patterns" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["Orders", "../orders", "1st", "a b", "a" * 80])

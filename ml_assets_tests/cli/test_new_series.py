@@ -92,6 +92,24 @@ def test_what_lies_there_is_found_and_said(
     assert spec.gates[0].name == "beats_persistence"
 
 
+def test_numbered_stores_are_what_a_series_is_of(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["Sales,Customers,Date,Store,Sales_lag_1d"]
+    for day in range(60):
+        for store in range(1, 6):
+            at, sold = START + timedelta(days=day), (day * 7 + store) % 11 + 0.5
+            customers = (7 * day + 13 * store) % 101  # they tell the rows of a day apart as well
+            lines.append(f"{sold},{customers},{at:%Y-%m-%d},{store},{sold}")
+    file = tmp_path / "stores.csv"
+    file.write_text("\n".join(lines) + "\n")
+    assert main(["new", "air", "--from", str(file), "--label", "Sales", "--ahead", "7d"]) == 0
+    assert "key: Store, Date" in capsys.readouterr().out
+    features = load_spec(room / "air").features
+    assert features.key == ("Store", "Date")
+    assert {"Sales_lag_1d", "Sales_lag_1d_2"} <= {*features.numeric}, "the table's own stays"
+
+
 def test_the_contract_that_new_writes_is_the_one_that_is_proposed(
     room: Path, air: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

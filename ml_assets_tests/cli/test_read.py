@@ -2,11 +2,14 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from ml_assets.cli.output import hand_out
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
@@ -40,6 +43,27 @@ def test_the_extension_of_a_file_is_its_format(
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_no_row_is_no_line(tmp_path: Path) -> None:
+    hand_out(pl.DataFrame({"order": []}), tmp_path / "rows.jsonl", "jsonl")
+    assert (tmp_path / "rows.jsonl").read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="it is a device of Linux")
+def test_a_full_disk_behind_standard_output_is_not_that_of_the_state(released: World) -> None:
+    read = [sys.executable, "-m", "ml_assets.cli.main", "data", "read", KEY, "--format", "csv"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            read,
+            env=released.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: Standard output cannot be written: No space left")
+
+
 def test_what_cannot_be_read_or_written_exits_1_and_says_why(
     released: World, tmp_path: Path
 ) -> None:
@@ -48,6 +72,10 @@ def test_what_cannot_be_read_or_written_exits_1_and_says_why(
     assert "is not a known format; use .csv, .jsonl" in said
     lost = str(tmp_path / "no folder" / "rows.csv")
     assert "cannot be written" in released.cli("data", "read", KEY, "--output", lost, code=1)
+    taken = tmp_path / "taken.csv"
+    taken.mkdir()
+    released.cli("data", "read", KEY, "--output", str(taken), code=1)
+    assert list(tmp_path.iterdir()) == [taken], "no draft stays"
     assert "'0' is not a number from 1 up" in released.cli(
         "data", "read", KEY, "--limit", "0", code=2
     )

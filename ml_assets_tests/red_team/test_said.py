@@ -111,6 +111,11 @@ VACUOUS = {
     "leak, kind: leak_alarm, metric: log_loss, bound: -0.1": "bound",
     "lax, kind: baseline, metric: auc, baseline: constant, margin: -1000.0": "margin",
     "lax, kind: baseline, metric: log_loss, baseline: constant, margin: -1000.0": "margin",
+    "lax, kind: slices, columns: [species], metric: accuracy, at_least: -1.0": "at_least",
+    "lax, kind: slices, columns: [species], metric: accuracy, at_least: 1.5": "at_least",
+    "lax, kind: slices, columns: [species], metric: log_loss, at_most: 40.0": "at_most",
+    "lax, kind: gap, column: species, metric: auc, at_most: 1.0": "at_most",
+    "lax, kind: calibration, at_most: 5.0": "at_most",
     "lax, kind: champion, margin: 1.0e+300": "margin",
     "lax, kind: champion, metric: auc, margin: 1.0, relative: true": "margin",
 }
@@ -122,9 +127,8 @@ def test_a_bound_that_every_model_meets_is_a_mistake(tmp_path: Path, gate: str) 
     irises.plant(folder.parent, tmp_path / "sources")
     spec = folder / "defs.yaml"
     kind = "" if "kind:" in gate else "kind: bound, "
-    spec.write_text(
-        spec.read_text().replace("  gates:\n", f"  gates:\n    - {{{kind}name: {gate}}}\n")
-    )
+    added = f"    slices: [species]\n  gates:\n    - {{{kind}name: {gate}}}\n"
+    spec.write_text(spec.read_text().replace("  gates:\n", added))
     _, [mistake] = check_spec(folder)
     assert mistake.key == f"gates[0].{VACUOUS[gate]}"
     assert "decides nothing" in str(mistake) or "nan" in str(mistake)

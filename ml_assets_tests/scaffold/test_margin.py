@@ -1,6 +1,7 @@
 """The margin that a new pipeline begins with: what its holdout can show, said beside it."""
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -44,6 +45,13 @@ def test_a_holdout_that_shows_nothing_says_to_hold_out_more() -> None:
     found = champion_margin(prices(24 * 5), 0)
     assert found.value == 0.25
     assert "the holdout's 1 day shows no difference below 25%: hold out more" in found.said
+
+
+def test_numbers_too_large_to_be_squared_have_the_widest_margin() -> None:
+    given = prices(24 * 60).given
+    huge = given.frame.with_columns(pl.col("price") * 1e300)
+    table = describe(replace(given, frame=huge), label="price", key=["n"], time="at")
+    assert champion_margin(table, 0).value == 0.25
 
 
 def test_one_percent_is_the_smallest() -> None:

@@ -20,6 +20,9 @@ from ml_assets.spec.automation import AutomationSpec, RefreshSpec, cron_expressi
         ({"every": "week", "at": "Sunday 23:59"}, "59 23 * * 0"),
         ({"every": "month", "at": "28 00:00"}, "0 0 28 * *"),
         ({"cron": "*/10 6-18 1,15 * 1-5"}, "*/10 6-18 1,15 * 1-5"),
+        ({"cron": "0 0 29 2 *"}, "0 0 29 2 *"),
+        ({"cron": "0 0 31 2-4 *"}, "0 0 31 2-4 *"),
+        ({"cron": "0 0 31 4/2,*/6 *"}, "0 0 31 4/2,*/6 *"),
     ],
 )
 def test_a_declared_time_is_cron_that_dagster_takes(declared: dict[str, Any], cron: str) -> None:
@@ -39,6 +42,9 @@ def test_a_declared_time_is_cron_that_dagster_takes(declared: dict[str, Any], cr
         ({"every": "month", "at": "31 06:00"}, "write it as '1 06:00'"),
         ({"cron": "0 6 * *"}, "has 4 fields"),
         ({"cron": "0 24 * * *"}, "'24' is not a hour"),
+        ({"cron": "0 0 31 2 *"}, "cron '0 0 31 2 *' names a day that never comes: 31 of"),
+        ({"cron": "0 6 30,31 2 *"}, "never comes"),
+        ({"cron": "0 6 31 4-6/2,11 *"}, "never comes: 31 of month 4-6/2,11"),
         ({"cron": "0 18-6 * * *"}, "'18-6' is not a hour"),
         ({"every": "day", "timezone": "Europe/Pariss"}, "Europe/Pariss"),
     ],

@@ -103,6 +103,37 @@ def test_a_document_made_to_hurt_ends_in_a_sentence_at_once(folder: Path, text: 
     assert "more than" in done.stdout or "contains itself" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "2023-02-29",
+        "2023-13-01",
+        "0x_",
+        "!!timestamp abc",
+        "!!bool perhaps",
+        "!!int ''",
+        "9" * 5000,
+        "0x" + "f" * 5000,
+    ],
+    ids=lambda value: value[:20],
+)
+def test_a_date_or_a_number_that_there_is_not_is_an_error_with_its_line(value: str) -> None:
+    with pytest.raises(DocumentError, match=r"^line 3: .* is read as a date or a number") as told:
+        read_yaml(f"a:\n  - b: 2024-02-29\n    c: {value}\n")
+    assert "put it in quotes" in str(told.value)
+    assert len(str(told.value)) < 200
+
+
+def test_a_spec_with_such_a_date_has_one_mistake_with_its_line(folder: Path) -> None:
+    file = folder / "defs.yaml"
+    text = file.read_text()
+    file.write_text(text.replace("  sources:\n", "  partitions: {start: 2023-02-29}\n  sources:\n"))
+    spec, (mistake,) = check_spec(folder)
+    assert spec is None
+    assert "2023-02-29" in file.read_text().splitlines()[mistake.line - 1]
+    assert "'2023-02-29' is read as a date or a number" in mistake.rule
+
+
 def test_a_second_block_of_gates_is_refused_with_both_lines(folder: Path) -> None:
     file = folder / "defs.yaml"
     text = file.read_text()

@@ -104,6 +104,21 @@ def test_a_suggestion_is_of_the_place_that_it_is_made_for(
     assert not any(mistake.key.split(".")[-1] in mistake.remedy for mistake in mistakes)
 
 
+def test_a_source_may_be_called_like_a_tag(folder: Path) -> None:
+    edit(folder, ("    flowers:", "    kind:"), ("format: csv", "format: cvs"))
+    _, mistakes = check_spec(folder)
+    assert [one.key for one in mistakes] == ["sources.kind.format"]
+
+
+def test_a_list_whose_items_are_all_wrong_is_not_told_to_be_empty(folder: Path) -> None:
+    file = folder / "defs.yaml"
+    head = file.read_text().partition("  gates:\n")[0]
+    gate = "{kind: bound, name: floor, metric: accuracy, at_least: x}"
+    file.write_text(f"{head}  gates: [{gate}]\n")
+    _, mistakes = check_spec(folder)
+    assert [one.key for one in mistakes] == ["gates[0].at_least"]
+
+
 def test_a_missing_key_says_which(folder: Path) -> None:
     edit(folder, ("  owner: team:botany\n", ""))
     _, mistakes = check_spec(folder)

@@ -63,6 +63,7 @@ SQL: Raw = {
     "watermark": "counted",
 }
 CLOSED: Raw = {"reads": ["orders"], "function": "features.py:closed", "key": ["order"]}
+KINDS: Raw = {"column": "kind", "task": "multiclass"}
 RANKING: Raw = {"column": "rank", "task": "ranking", "query": "basket"}
 SPEC: Raw = {
     "schema": 1,
@@ -226,8 +227,10 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         # partitions
         ("partitions.start", ..., "partitions of cadence 'weekly' need a 'start' date"),
         ("partitions.start", "yesterday", "valid date"),
+        ("partitions.end", "2024-01-01", "is not after start 2024-01-01, so there would be no"),
         ("partitions.cadence", "yearly", "'hourly', 'daily', 'weekly' or 'monthly'"),
         ("partitions.timezone", "Europe/Atlantis", "is not an IANA time zone"),
+        ("partitions.timezone", "America", "is not an IANA time zone"),
         ("partitions.timezone", "../etc/passwd", "is not an IANA time zone"),
         ("partitions.day_offset", 7, "less than or equal to 6"),
         ("partitions", {}, "sources ['orders', 'returns', 'stock'] are partitioned"),
@@ -253,8 +256,10 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("label.column", "price", "label.column 'price' is also a feature"),
         ("label.column", "shop", "label.column 'shop' is also a feature"),
         ("label.classes", ["yes", "no"], "a binary label is true or false"),
-        ("label", {"column": "kind", "task": "multiclass"}, "needs 'classes', at least two"),
-        ("label", {"column": "kind", "task": "multiclass", "classes": ["a"]}, "at least two"),
+        ("label", KINDS, "needs 'classes', at least two"),
+        ("label", {**KINDS, "classes": ["a"]}, "at least two"),
+        ("label", {**KINDS, "classes": ["a", "b", "a"]}, "classes ['a'] are there more than once"),
+        ("label", {**KINDS, "classes": [1, "1", "b"]}, "classes ['1'] are there more than once"),
         ("label", {"column": "rent", "task": "regression", "classes": ["a"]}, "remove 'classes'"),
         ("label", {"column": "rank", "task": "ranking", "classes": ["a"]}, "needs 'query'"),
         ("label", {"column": "rank", "task": "ranking"}, "needs 'query': the column that says"),
@@ -332,6 +337,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ),
         ("training.activation_checkpointing", "block", "nothing to recompute: remove it, and"),
         ("training.activation_checkpointing", "all", "'none', 'block' or 'selective'"),
+        ("drift", {"leave_out": ["week"]}, "drift.leave_out: ['week'] are not features"),
         # evaluation and gates
         ("evaluation.baselines.1.by", [], "at least 1 item"),
         ("evaluation.baselines.0.kind", "magic", "'constant', 'group_rate', 'gradient_boosting'"),
@@ -368,6 +374,8 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("gates.1.baseline", "oracle", "names baseline 'oracle'; evaluation.baselines has"),
         ("gates.1.name", "quality", "gate name 'quality' is used twice"),
         ("gates.0.at_least", ..., "gate 'quality' needs 'at_least' or 'at_most'"),
+        ("gates.0.at_most", 0.1, "at least 0.6 and at most 0.1, which no model meets: exchange"),
+        ("gates.0.at_least", 0.95, "'leak_alarm' refuses every model that meets it"),
         ("gates.0.metric", "f1", "'auc'"),
         ("gates.2.kind", "vibes", "'leak_alarm'"),
         ("gates.2", SLICES | {"columns": ["shop", "hour"]}, "asks for shop, hour; evaluation"),
@@ -546,9 +554,16 @@ SOURCE: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
         (FILES, "kind", "ftp", "'files', 'events', 'sql'"),
         (FILES, "columns", {}, "at least 1 item"),
         (FILES, "columns.order", "int32", "'int64'"),
+        (FILES, "columns", {"order": "int64", "*": "int64"}, "['*'] are patterns of several"),
         (FILES, "key", [], "at least 1 item"),
         (FILES, "key", ["number"], "columns ['number'] are named here but not declared"),
         (FILES, "known_at", "seen", "columns ['seen'] are named here but not declared"),
+        (
+            FILES,
+            "known_at",
+            "shop",
+            "'shop' is declared as string: it must be a 'datetime'",
+        ),
         (FILES, "contract", "../other.json", "stays inside its folder"),
         (FILES, "contract", "/etc/contract.json", "stays inside its folder"),
         (FILES, "contract", " ", "stays inside its folder"),

@@ -13,8 +13,9 @@ from ml_assets.assets.raw_snapshot.text_values import TYPES
 from ml_assets.assets.validated_table.contract.suite import Expectation, contract_of
 from ml_assets.errors import MlAssetsError, did_you_mean, one_line
 from ml_assets.settings import Settings
+from ml_assets.spec.gates import GroupRateBaseline
 from ml_assets.spec.load import SPEC_FILE, Mistake, line_of
-from ml_assets.spec.partitions import windows
+from ml_assets.spec.partitions import first_window, windows
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import FilesSource
 from ml_assets.spec.split import groups_of
@@ -117,10 +118,14 @@ def _refused_by_engine(folder: Path, spec: PipelineSpec) -> str:
 
 
 def _empty(folder: Path, spec: PipelineSpec) -> tuple[dict[str, pl.LazyFrame], Window]:
-    """The tables that the feature function reads, without rows, and the newest window."""
+    """The tables that the feature function reads, without rows, and the newest window.
+
+    Where no partition is over yet it is the first one.
+    """
     window = Window(None, None, None)
     if spec.partitions.cadence != "none":
-        last = windows(spec.partitions, datetime.now(UTC))[-1]
+        over = windows(spec.partitions, datetime.now(UTC))
+        last = over[-1] if over else first_window(spec.partitions)
         window = Window(last.key, last.start, last.end)
     tables = {
         name: pl.LazyFrame(schema=schema_of(source.columns))
@@ -136,6 +141,11 @@ def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     """Key of the spec -> the columns that it asks of the feature function."""
     features, label, decode = spec.features, spec.label, spec.features.decode
     decoded = decode.columns if decode else ()
+    added = {*decoded, label.column}  # with 'ahead', the function returns another one
+    grouped = {"evaluation.slices": spec.evaluation.slices}
+    for number, one in enumerate(spec.evaluation.baselines):
+        if isinstance(one, GroupRateBaseline):
+            grouped[f"evaluation.baselines[{number}].by"] = one.by
     return {
         "features.key": features.key,
         "features.decision_at": (features.decision_at,),
@@ -146,6 +156,10 @@ def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
         "label.query": (label.query,) if label.query else (),
         "label": (label.of or label.column,),
         "split.groups": groups_of(spec.split),
+        **{
+            key: tuple(name for name in names if name not in added)
+            for key, names in grouped.items()
+        },
     }
 
 

@@ -101,6 +101,8 @@ def split_by_moment(moments: pl.Series, spec: TimeSharesSplit, gap: timedelta) -
     """
     ordered = moments.sort()
     rows = len(ordered)
+    if not rows:
+        return pl.Series("split", [], pl.String)
     holdout = ordered[min(rows - 1, round(rows * (1 - spec.holdout)))]
     validation = ordered[min(rows - 1, round(rows * (1 - spec.holdout - spec.validation)))]
     at = pl.lit(moments)

@@ -75,6 +75,12 @@ def test_rows_without_partitions_are_split_by_their_moments_and_a_gap() -> None:
     assert rows.group_by("at").agg(pl.col("split").n_unique())["split"].max() == 1
 
 
+def test_no_row_is_in_no_split() -> None:
+    none = pl.Series("at", [], pl.Datetime("us", "UTC"))
+    spec = TimeSharesSplit(kind="time_shares")
+    assert split_by_moment(none, spec, timedelta(0)).to_list() == []
+
+
 def test_holdouts_of_shares_follow_each_other_without_a_gap_or_a_row_twice() -> None:
     """Each is as long as the newest, and its training rows end before it begins."""
     begin, hour = datetime(2024, 1, 1, tzinfo=UTC), timedelta(hours=1)
