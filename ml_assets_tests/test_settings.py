@@ -247,6 +247,7 @@ def test_a_wrong_value_for_the_cluster_is_named_and_no_secret_told(
         ({}, "ML_ASSETS_OBJECTS"),
         ({"ML_ASSETS_TRAINING_IMAGE": IMAGE, "ML_ASSETS_OBJECTS": "/data"}, "ML_ASSETS_OBJECTS"),
         ({**POD, "ML_ASSETS_TRAINING_IMAGE": "training:1.2"}, "ML_ASSETS_TRAINING_IMAGE"),
+        ({**POD, "ML_ASSETS_CHECKPOINTS": "/fast"}, "ML_ASSETS_CHECKPOINTS is '/fast', a folder"),
     ],
 )
 def test_the_kubernetes_launcher_is_refused_without_what_its_pods_need(

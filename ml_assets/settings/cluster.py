@@ -73,6 +73,7 @@ def read_cluster(environment: Mapping[str, str] | None = None) -> Cluster:
             f"Training on Kubernetes takes {' and '.join(missing)}, which {verb} not set."
             " Set it, or train here: ML_ASSETS_LAUNCHER=local."
         )
+    _require_shared(env.get("ML_ASSETS_CHECKPOINTS", ""))
     region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or None
     return Cluster(
         objects=_objects(env["ML_ASSETS_OBJECTS"]),
@@ -96,6 +97,15 @@ def _objects(value: str) -> str:
             " ML_ASSETS_LAUNCHER=local."
         )
     return s3_address("ML_ASSETS_OBJECTS", value)
+
+
+def _require_shared(checkpoints: str) -> None:
+    if checkpoints and not checkpoints.startswith("s3://"):
+        raise SettingsError(
+            f"ML_ASSETS_CHECKPOINTS is {checkpoints!r}, a folder of this machine: pods of a cluster"
+            " would not find it. Set it to s3://bucket/prefix; or unset it, and they lie beside"
+            " each session."
+        )
 
 
 def _image(value: str) -> str:

@@ -12,8 +12,8 @@ import dagster as dg
 import polars as pl
 import pytest
 
-from ml_assets.adapters.execute import execute, interrupts_noted
-from ml_assets.adapters.runs import Selection
+from ml_assets.adapters.execute import execute, interrupts_noted, mark_dead_runs
+from ml_assets.adapters.runs import PID_TAG, Selection
 from ml_assets.cli.main import interrupts_kept
 from ml_assets.errors import Interrupted, RunFailed
 from ml_assets_tests.worlds import irises
@@ -62,6 +62,15 @@ def instance(interruptible: None) -> Iterator[dg.DagsterInstance]:
 def run(instance: dg.DagsterInstance, asset: dg.AssetsDefinition) -> None:
     selection = Selection(assets=(asset.key,))
     execute(dg.Definitions(assets=[asset]), instance, "tables", selection, tell=lambda _: None)
+
+
+def test_a_dead_run_whose_process_had_our_number_is_dead(instance: dg.DagsterInstance) -> None:
+    """In a container the command's number is 1 each time."""
+    tags = {PID_TAG: str(os.getpid())}
+    dead = dg.DagsterRun("__ASSET_JOB", status=dg.DagsterRunStatus.STARTED, tags=tags)
+    instance.add_run(dead)
+    assert mark_dead_runs(instance) == [dead.run_id]
+    assert mark_dead_runs(instance) == []
 
 
 @pytest.fixture

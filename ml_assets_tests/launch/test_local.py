@@ -11,6 +11,7 @@ import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingInterrupted
 from ml_assets.launch.launcher import ScoreJob
+from ml_assets.launch.local.process import environment
 from ml_assets.launch.session_folder import sign_result
 from ml_assets.launch.session_name import score_session
 from ml_assets.spec.training_program import Ref
@@ -192,6 +193,12 @@ def test_the_program_gets_the_threads_and_no_secret(stage, monkeypatch):
     assert environment["OMP_NUM_THREADS"] == "2"
     assert environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
     assert "hush" not in json.dumps(environment)
+
+
+def test_the_way_to_s3_is_passed_on_with_its_keys_and_not_without():
+    way = {"https_proxy": "http://proxy:3128", "NO_PROXY": "10.0.0.0/8", "SSL_CERT_FILE": "/ca"}
+    assert way.items() <= environment(1, way, s3=True).items()
+    assert not way.keys() & environment(1, way).keys()
 
 
 def test_the_folder_says_to_a_human_what_it_is(stage):

@@ -107,6 +107,8 @@ _NCCL = re.compile(
     r"|Watchdog caught collective operation timeout",
     re.IGNORECASE,
 )
+_ROOTS = {EXIT_BUG, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS}
+"""Ends of a rank that its peers report as a fault of NCCL."""
 _FAILED_WITH = re.compile(r"for pod \S+?/(\S+) failed with exit code (\d+)")
 """In the message of a Job that its pod failure policy failed."""
 _START_ERRORS = {"StartError", "ContainerCannotRun"}
@@ -197,7 +199,11 @@ def _pod_deleted(seen: PodObservations) -> Ending | None:
 
 def _nccl(seen: PodObservations) -> Ending | None:
     found = _by_words(seen, _NCCL, "NcclFault")
-    return replace(found, avoid=found.node) if found else None
+    if found is None:
+        return None
+    others = (signed(word.code) for word in seen.words if not _NCCL.search(word.reason))
+    root = next((code for code in others if code in _ROOTS), None)
+    return replace(found, avoid=found.node) if root is None else _of_program(seen, root)
 
 
 def _not_run(seen: PodObservations) -> Ending | None:

@@ -164,6 +164,8 @@ class Following:
         noticed = self._stall.noticed(self._follower.passed_on)
         if noticed:
             return Over(job, pods, noticed=noticed)
+        if job.suspended:  # time in a queue is not counted
+            self._began = self._clock()
         waits = self._start.look(job, pods)
         if isinstance(waits, Ending) and self._limits.reached(waits, self._clock() - self._began):
             return Over(job, pods, ending=waits)

@@ -157,7 +157,8 @@ class KubernetesRunner:
         jobs = [job for job in self._api.jobs(selector) if not job.deleting]
         self._require_ours(jobs)
         there = {job.labels.get(ATTEMPT_LABEL) for job in jobs}
-        if not numbers or str(numbers[-1]) not in there:
+        # one that this runner saw end may be there still: it is being cleared away
+        if not numbers or numbers[-1] in known or str(numbers[-1]) not in there:
             return None
         return _begun(work.folder, numbers[-1])
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import takewhile
 
 from ml_assets.errors import counted
 from ml_assets.launch.failure import Ending
@@ -51,6 +52,14 @@ _TOLD = {
 """Reasons that are causes of the table."""
 _STARTS = {"CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"}
 _MOUNTS = {"FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedMapVolume"}
+_PAST_MOUNTS = {"Pulling", "Pulled", "Created", "Started"}
+"""Events of a pod whose volumes and network are there."""
+_PASSING = re.compile(
+    r"failed calling webhook|Internal error occurred|timed? ?out|unable to return a response"
+    r"|object has been modified",
+    re.IGNORECASE,
+)
+"""What keeps a pod from being made for a while: the Job controller tries again."""
 _QUOTED = re.compile(r'"[^"]*"')
 """The image and addresses, in which any word may stand."""
 _DENIED = re.compile(
@@ -167,9 +176,10 @@ def stuck_on(
     if stuck is not None:
         return stuck
     quiet = next(iter(pending), None)
-    failing = [one for one in cluster_events if one.reason in _MOUNTS]
-    if failing and quiet is not None:
-        return Stuck("VolumeMount", one_line(failing[-1].message), quiet)
+    since = takewhile(lambda one: one.reason not in _PAST_MOUNTS, reversed(cluster_events))
+    failing = next((one for one in since if one.reason in _MOUNTS), None)
+    if failing is not None and quiet is not None:
+        return Stuck("VolumeMount", one_line(failing.message), quiet)
     reason = quiet.waiting.reason if quiet and quiet.waiting else ""
     return Stuck(
         "NotStarted", reason or f"{len(pods)} of {counted(job.parallelism, 'pod')} made", quiet
@@ -204,10 +214,11 @@ def _uncreated(
     failed = [one for one in cluster_events if one.reason == "FailedCreate"]
     if len(pods) >= job.parallelism or not failed:
         return None
-    words = one_line(failed[-1].message)
-    if "exceeded quota" not in words:
-        return Stuck("PodsForbidden", words)
-    small = too_small(words, job.parallelism)
+    said = failed[-1].message
+    words = one_line(said)
+    if "exceeded quota" not in said:
+        return Stuck("NotStarted" if _PASSING.search(said) else "PodsForbidden", words)
+    small = too_small(said, job.parallelism)
     return Stuck("QuotaTooSmall" if small else "QuotaExceeded", words, room=len(pods))
 
 

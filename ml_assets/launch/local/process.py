@@ -20,6 +20,9 @@ _PASSED_ON |= {"TORCH_CPP_LOG_LEVEL", "TORCH_DISTRIBUTED_DEBUG", "TORCH_LOGS"}
 _PASSED_ON_PREFIXES = ("LC_", "PYTHON", "CUDA", "NCCL", "GLOO", "DYLD_")
 S3_KEYS = "AWS_"
 """Passed on only where the checkpoints lie on S3: the program uploads them itself. Never logged."""
+_TO_S3 = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+_TO_S3 |= {"REQUESTS_CA_BUNDLE"}
+"""The way to S3, in either case of letters; passed on like its keys."""
 
 
 def environment(
@@ -31,7 +34,7 @@ def environment(
     passed = {
         name: value
         for name, value in env.items()
-        if name in _PASSED_ON or name.startswith(prefixes)
+        if name in _PASSED_ON or name.startswith(prefixes) or (s3 and name.upper() in _TO_S3)
     }
     return {**passed, **supervisor.safe_path(), **variables(threads)}
 

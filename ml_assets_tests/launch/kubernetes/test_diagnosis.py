@@ -251,6 +251,17 @@ def test_nodes_that_lose_each_other_are_left_for_others():
     assert found.words.startswith("[rank0]")
 
 
+@pytest.mark.parametrize(
+    ("code", "then", "cause"), [(70, "stop", "exit 70"), (137, "again", "SIGKILL")]
+)
+def test_what_ended_one_rank_is_the_cause_whatever_its_peers_take_it_for(code, then, cause):
+    own = said_by(0, code, "IndexError: index 7 is out of bounds")
+    peer = said_by(1, 134, "NCCL error: remote process exited or there was a network error")
+    pods = [failed(0, code, second=5), failed(1, 134, second=6)]
+    found = diagnose(PodObservations(a_job(), pods, words=[own, peer]))
+    assert (found.then, found.cause, found.pod) == (then, cause, pods[0].name)
+
+
 def test_a_container_that_never_was_is_told_from_a_program_that_ended():
     pods = [failed(0, 128, "StartError", 'exec: "python": executable file not found in $PATH')]
     found = diagnose(PodObservations(a_job(), pods))

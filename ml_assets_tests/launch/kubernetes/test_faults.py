@@ -79,13 +79,23 @@ def evict(index):
     return fault
 
 
+def while_jobs_stay(fault):
+    """The API server is being replaced: what is over is cleared away late."""
+
+    def both(stage):
+        stage.cluster.server.faults.refuse(503, times=2, verb="delete", resource="jobs")
+        fault(stage)
+
+    return both
+
+
 def cut_off(index):
     return lambda stage: stage.cluster.server.cut_off(stage.pod(index))
 
 
 def test_whichever_pod_is_taken_away_the_next_attempt_goes_on_in_the_same_bits(stage, undisturbed):
     job = stage.job()
-    with Saboteur(stage, delete(1), evict(0)):
+    with Saboteur(stage, while_jobs_stay(delete(1)), evict(0)):
         result = stage.launcher().train(job, stage.events.append)
     assert (result.attempt, result.step) == (3, STEPS)
     assert weights(result) == weights(undisturbed[1])

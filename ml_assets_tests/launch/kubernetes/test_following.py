@@ -1,15 +1,16 @@
 """Who follows an attempt and cannot hear it waits: real cluster and store, a clock of the test."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import repeat
+from itertools import count, repeat
 
 import pytest
 from pydantic_core import to_json
 
 from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import EVENTS_FILE, SessionReader
-from ml_assets.launch.kubernetes.following import Following, recovered
+from ml_assets.launch.kubernetes.following import Following, Limits, recovered
 from ml_assets.launch.kubernetes.manifest import HAND_OVER_SECONDS, JobOrder, job_manifest
+from ml_assets.launch.kubernetes.starting import StartUp
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
@@ -208,6 +209,26 @@ LOST = datetime(2026, 1, 5, 9, 59, 56, tzinfo=UTC)
 def told(second, kind, **more):
     own = {"session": "s", "attempt": 2, "seq": second, "step": 5}
     return kind(**own, **more, time=datetime(2026, 1, 5, 10, 0, second, tzinfo=UTC))
+
+
+def test_time_in_a_queue_is_not_counted_against_the_wait_for_nodes(followed):
+    words = condition("PodScheduled", "Unschedulable", "0/4 nodes are available", "False")
+    pod = a_pod(0, None, words, phase="Pending", node=None)
+    following, beats = followed._following, count(2)
+    following._limits = Limits(60, 600, fewest=2)
+    following._start = StartUp(following._api, 60, lambda: followed.now)
+
+    def waited(job, *pods):
+        for seconds in range(0, 1200, 30):
+            if following._over(job, pods) is not None:
+                return seconds
+            followed.beat(next(beats))  # so that nothing is taken for a stall
+            following._pull()
+            followed.after(30)
+        return None
+
+    assert waited(a_job(suspend=True)) is None
+    assert waited(a_job(), pod, pod) == 600  # since the last look at the queue
 
 
 def test_each_part_is_the_time_since_the_one_before():

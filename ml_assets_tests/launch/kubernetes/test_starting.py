@@ -223,6 +223,28 @@ def test_pods_that_a_rule_forbids_are_told_with_the_rule(start_up, clock):
     assert seconds <= 30 and "runAsNonRoot" in found.words
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        'Internal error occurred: failed calling webhook "mpod.kb.io": connection refused',
+        "etcdserver: request timed out",
+        'Operation cannot be fulfilled on resourcequotas "team": the object has been modified',
+    ],
+)
+def test_what_keeps_a_pod_from_being_made_for_a_while_is_waited_for(start_up, clock, words):
+    start = start_up(an_event("FailedCreate", f"Error creating: {words}"))
+    found, seconds = ended_after(start, clock, a_job(), [])
+    assert (found.cause, seconds) == ("NotStarted", 1800)
+    assert words in found.words
+
+
+def test_a_quota_is_told_from_a_rule_however_long_its_words_are(start_up, clock):
+    amounts = ",".join(f"requests.example.com/accelerator-{number}=1" for number in range(12))
+    words = f"exceeded quota: team, requested: {amounts}, used: {amounts}, limited: {amounts}"
+    start = start_up(an_event("FailedCreate", f"(combined from similar events): {words}"))
+    assert ended_after(start, clock, a_job(), [a_pod(0)])[0].cause.startswith("Quota")
+
+
 def test_an_old_refusal_does_not_count_once_the_pods_are_made(start_up, clock):
     start = start_up(an_event("FailedCreate", "exceeded quota: team, requested: cpu=2"))
     start.look(a_job(parallelism=1), [])
@@ -258,6 +280,14 @@ def test_a_volume_that_cannot_be_mounted_is_told_with_the_events_words(start_up,
     found, _ = ended_after(start_up(event), clock, a_job(parallelism=1), pods)
     assert (found.cause, found.then) == ("VolumeMount", "unstarted")
     assert 'secret "tls" not found' in found.words
+
+
+def test_a_network_that_came_late_is_not_what_a_pod_waits_for_now(start_up, clock):
+    late = an_event("FailedCreatePodSandBox", "plugin type aws-cni failed (add)")
+    pods = [pending(0, waiting("ContainerCreating"))]
+    start = start_up(late, an_event("Pulling", "Pulling image"))
+    found, seconds = ended_after(start, clock, a_job(parallelism=1), pods)
+    assert (found.cause, seconds) == ("NotStarted", 1800)
 
 
 def test_a_slow_pull_of_a_large_image_is_no_failure_for_half_an_hour(start_up, clock):
