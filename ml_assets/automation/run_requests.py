@@ -221,12 +221,13 @@ def _wait(
         if attempt < ATTEMPTS:
             return timedelta()
         doubled = min(attempt - ATTEMPTS, 6)
-        return _ended(record) + min(FIRST_WAIT * 2**doubled, LONGEST_WAIT) - datetime.now(UTC)
+        return ended_at(record) + min(FIRST_WAIT * 2**doubled, LONGEST_WAIT) - datetime.now(UTC)
     spared = attempt < ATTEMPTS and _spared(instance, run, candidate)
     return timedelta() if spared else None
 
 
-def _ended(record: dg.RunRecord) -> datetime:
+def ended_at(record: dg.RunRecord) -> datetime:
+    """When a run that is over ended."""
     if record.end_time is None:
         return record.update_timestamp.astimezone(UTC)
     return datetime.fromtimestamp(record.end_time, UTC)

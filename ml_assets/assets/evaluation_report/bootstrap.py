@@ -3,7 +3,7 @@
 A draw is a vector of how often each block was taken, so that all draws of a sum are one product.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from math import sqrt
@@ -56,8 +56,12 @@ class Resampler:
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """[samples, m] sums over the drawn rows of ``values`` [n, m]."""
+        return self.totals_of(values.T)
+
+    def totals_of(self, columns: Iterable[np.ndarray]) -> np.ndarray:
+        """The same of m columns [n] that come one by one, so that only one is held."""
         sums = np.stack(
-            [np.bincount(self.block, weights=v, minlength=self.blocks) for v in values.T], axis=1
+            [np.bincount(self.block, weights=v, minlength=self.blocks) for v in columns], axis=1
         )
         return np.concatenate([counts @ sums for counts in self._draws(self.blocks)])
 

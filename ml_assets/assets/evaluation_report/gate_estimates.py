@@ -7,7 +7,7 @@ two of them can be distinguished in spite of a bad day.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import isfinite, nan
+from math import comb, isfinite, nan
 
 import numpy as np
 import polars as pl
@@ -39,9 +39,10 @@ class HoldoutPart:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number that was seen on a part."""
+    """A number that was seen on a part, or on two of them."""
 
-    part: HoldoutPart
+    about: str
+    rows: int
     value: float
     """NaN where it is not defined."""
     draws: np.ndarray
@@ -99,8 +100,8 @@ def gaps(gate: Gap, holdout: Holdout, predictions: np.ndarray, seed: int) -> tup
         seen = _means(model.losses(), parts, masks, resampler)
     else:
         seen = _metrics(gate.metric, holdout, predictions, parts, seed)
-    pairs = [_pair(one, other) for one, other in combinations(seen, 2)]
-    found = [_estimate(pair, len(pairs)) for pair in pairs]
+    pairs = comb(len(seen), 2)
+    found = [_estimate(_pair(one, other), pairs) for one, other in combinations(seen, 2)]
     return tuple(sorted(found, key=_end, reverse=True)[:MOST])
 
 
@@ -113,14 +114,14 @@ def _means(
     """The mean of [units] values over each part."""
     if not parts:
         return []
-    inside = np.stack([mask * 1.0 for mask in masks], axis=1)
-    sums = resampler.totals(inside * values[:, None])
-    units = resampler.totals(inside)
+    sums = resampler.totals_of(mask * values for mask in masks)
+    units = resampler.totals_of(mask * 1.0 for mask in masks)
     with np.errstate(divide="ignore", invalid="ignore"):
         draws = sums / units
     return [
         Measurement(
-            part,
+            part.about,
+            int(part.rows.sum()),
             float(values[mask].mean()) if mask.any() else nan,
             draws[:, number],
             len(np.unique(resampler.block[mask])),
@@ -147,25 +148,27 @@ def _metrics(
         if isfinite(value):
             with np.errstate(divide="ignore", invalid="ignore"):  # a draw without rows of the part
                 draws = model.draws(whole.sharing(here))[metric]
-        found.append(Measurement(part, value, draws, len(np.unique(here))))
+        rows = int(part.rows.sum())
+        found.append(Measurement(part.about, rows, value, draws, len(np.unique(here))))
     return found
 
 
 def _pair(one: Measurement, other: Measurement) -> Measurement:
+    """What two values of a column differ by: no row has both."""
     less, more = sorted((one, other), key=lambda seen: seen.value)
-    about = f"{less.part.about} to {more.part.about}"
-    part = HoldoutPart(about, less.part.rows | more.part.rows)
+    about, rows = f"{less.about} to {more.about}", less.rows + more.rows
     known = less.draws.shape == more.draws.shape
     draws = more.draws - less.draws if known else np.empty(0)
-    return Measurement(part, more.value - less.value, draws, min(less.blocks, more.blocks))
+    blocks = min(less.blocks, more.blocks)
+    return Measurement(about, rows, more.value - less.value, draws, blocks)
 
 
 def _estimate(seen: Measurement, claims: int) -> Estimate:
     """None of an interval where the rows cannot tell one."""
     known = isfinite(seen.value) and seen.blocks > 1 and np.isfinite(seen.draws).sum() > 1
     return Estimate(
-        about=seen.part.about,
-        rows=int(seen.part.rows.sum()),
+        about=seen.about,
+        rows=seen.rows,
         interval=student(seen.value, seen.draws, seen.blocks, claims=claims) if known else None,
     )
 

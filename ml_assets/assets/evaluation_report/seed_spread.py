@@ -10,6 +10,7 @@ from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.assets.trained_model.training_job import data_ref, remember_session, teller
 from ml_assets.errors import counted
+from ml_assets.graph.code_version import file_digests
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, train_session
 from ml_assets.spec.base import digest_of
@@ -107,14 +108,20 @@ def spread_file(pipeline: Pipeline) -> str:
 
 
 def trained_alike(pipeline: Pipeline) -> str:
-    """Digest of what decides how much seeds matter; another training set is the same spec."""
+    """Digest of what decides how much seeds matter; other rows of the same data are the same spec,
+    other features of it are not."""
     spec, left_out = pipeline.spec, {*NOT_IN_THE_RESULT, "seed"}
     code = pipeline.network
+    functions = [
+        file_digests(pipeline, "feature_set", None),
+        *(file_digests(pipeline, "derived_table", table) for table in spec.tables),
+    ]
     return digest_of(
         {
             "model": spec.model.model_dump(mode="json"),
             **({"code": code.digest} if code else {}),
             "training": spec.training.model_dump(mode="json", exclude=left_out),
+            "functions": functions,
             "features": spec.features.model_dump(mode="json", exclude={"subject"}),
             "label": spec.label.model_dump(mode="json"),
             "split": spec.split.model_dump(mode="json"),

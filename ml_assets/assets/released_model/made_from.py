@@ -35,12 +35,30 @@ def require_made_here(origin: PipelineState) -> None:
     pipeline = origin.pipeline
     records = records_behind(origin.store, origin.commit, origin.name)
     require_own_sources(records, origin.spec.sources, pipeline.settings)
-    other = other_code(pipeline, origin.store, origin.commit, records)
+    _refuse(other_code(pipeline, origin.store, origin.commit, records), origin.name)
+
+
+def require_rows_made_here(state: PipelineState, inputs: Sequence[InputVersion]) -> None:
+    """Hold rows that decide on a model, and all behind them, to sources and code of here.
+
+    Args:
+        inputs: the rows, and what else the decision is made from.
+
+    Raises:
+        EvidenceError: something was read elsewhere, or made by other code or another spec.
+        StorageError: nothing says where or by what.
+    """
+    records = _behind(state.store, state.commit, inputs)
+    require_own_sources(records, state.spec.sources, state.pipeline.settings)
+    _refuse(_made_otherwise(state.pipeline, records, {}), state.name)
+
+
+def _refuse(other: Sequence[str], pipeline: str) -> None:
     if other:
         raise EvidenceError(
             f"{', '.join(other)}: made by other code or another spec than the present ones "
             "(functions, contracts, split, label, evaluation, the package's own). Make them with "
-            f"the present ones: ml-assets run {origin.name}"
+            f"the present ones: ml-assets run {pipeline}"
         )
 
 
@@ -102,9 +120,22 @@ def other_code(
     run = run_record_at(store, origin, name)
     trained = pipeline.with_asked_epochs(run.config["training"].get("epochs"))
     by = (MADE_ELSEWHERE,) if run.registered else _trained_by(trained, run.program)
-    here = {f"{name}/trained_model": by}
-    found: dict[str, None] = {}
-    for record in (*behind, *made):
+    return _made_otherwise(pipeline, (*behind, *made), {f"{name}/trained_model": by})
+
+
+_JUDGED = ("trained_model", "evaluation_report")
+
+
+def _made_otherwise(
+    pipeline: Pipeline, records: Iterable[StageRecord], known: Mapping[str, tuple[str, ...]]
+) -> Sequence[str]:
+    """The keys of what was not made by the code version that it would have now.
+
+    Args:
+        known: key -> the code versions that count for it.
+    """
+    here, found = dict(known), dict[str, None]()
+    for record in records:
         address = Address.of(record.key)
         if address.stage == "raw_snapshot":
             continue
@@ -115,9 +146,6 @@ def other_code(
     return [*found]
 
 
-_JUDGED = ("trained_model", "evaluation_report")
-
-
 def _trained_by(pipeline: Pipeline, program: Program | None) -> tuple[str, ...]:
     """The code versions of a training that counts: by what lies here, or the program it names."""
     here = trained_by(pipeline, None)
@@ -125,16 +153,25 @@ def _trained_by(pipeline: Pipeline, program: Program | None) -> tuple[str, ...]:
 
 
 def records_behind(store: SnapshotStore, origin: CommitId, pipeline: str) -> Sequence[StageRecord]:
-    """The records of the training set of a commit's model, and of all that it was made from.
+    """The records of the rows of a commit's model, and of all that they were made from: of its
+    training set, and of the earlier holdouts that the report on it is about.
 
     Each as it is now, where that has the same content: other code may have come to the same.
 
     Raises:
         StorageError: one is not kept.
     """
-    now, of_set = store.resolve(MAIN), Address(pipeline, "training_set").key
-    model = _made(store, origin, Address(pipeline, "trained_model"))
-    todo = [i for i in model.inputs if i.key == of_set]
+    of_set, of_rows = (Address(pipeline, stage).key for stage in ("training_set", "feature_set"))
+    model, report = (_made(store, origin, Address(pipeline, stage)) for stage in _JUDGED)
+    trained_on = [i for i in model.inputs if i.key == of_set]
+    return _behind(store, origin, [*trained_on, *(i for i in report.inputs if i.key == of_rows)])
+
+
+def _behind(
+    store: SnapshotStore, origin: CommitId, inputs: Sequence[InputVersion]
+) -> Sequence[StageRecord]:
+    """The records of inputs as of a commit, and of all that they were made from."""
+    now, todo = store.resolve(MAIN), [*inputs]
     seen = dict[tuple[str, str | None, str], StageRecord]()
     while todo:
         version = todo.pop()

@@ -104,7 +104,10 @@ def _source(uri: str, places: Sequence[str]) -> _Folder | _Bucket:
             f"This API registers no models, because {REGISTER_FROM} is not set where it runs. Set"
             " it to the folders, or to the s3://bucket/prefix, in which models are delivered."
         )
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise _Unusable(f"{uri[:200]!r} is not an address: {error}.") from error
     plain = unquote(parts.path) if parts.scheme == "file" else uri
     whole = plain.rstrip("/")
     for place in places:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ml_assets.errors import MlAssetsError, SettingsError
 from ml_assets.extras.api import lists
 from ml_assets.settings import Settings
+from ml_assets.settings.addresses import without_secrets
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
@@ -116,17 +118,26 @@ class DataModel:
                 return Renewed(counted, tuple(unread))
         except (SQLAlchemyError, ModuleNotFoundError) as error:
             raise SettingsError(
-                f"The data model cannot be written to {self.shown}: {_plain(error)}. Set"
+                f"The data model cannot be written to {self.shown}: {self._plain(error)}. Set"
                 " ML_ASSETS_DATA_MODEL to the URL of a database that answers, or unset it for a"
                 " file of the state folder."
             ) from error
 
     @property
     def shown(self) -> str:
-        """The address without its password."""
-        from sqlalchemy.engine import make_url
+        """The address without user, password and options; what is no address is not shown."""
+        known = without_secrets(self.url)
+        return known if known != self.url or "://" in known else "what is no address of a database"
 
-        return make_url(self.url).render_as_string(hide_password=True)
+    def _plain(self, error: BaseException) -> str:
+        """The driver's words, without the statement, its values and what is secret."""
+        words = str(getattr(error, "orig", None) or error).splitlines()[0]
+        parts = urlsplit(self.url)
+        secrets = [parts.password or "", *(value for _, value in parse_qsl(parts.query))]
+        for secret in filter(None, secrets):
+            for form in (secret, unquote(secret), quote(secret)):
+                words = words.replace(form, "***")
+        return words
 
     def keep_fresh(self, ended: threading.Event, tell: Callable[[str], None]) -> None:
         """Renew again and again, until it is ended; what fails is told once and tried again."""
@@ -252,8 +263,3 @@ def _stored(view: str, row: Row) -> Row:
         else row[name]
         for name, kind in kinds.items()
     }
-
-
-def _plain(error: BaseException) -> str:
-    """The driver's words, without the statement and its values."""
-    return str(getattr(error, "orig", None) or error).splitlines()[0]

@@ -91,7 +91,7 @@ def _as_the_spec(
         if name not in known:
             near = did_you_mean(name, [*known, _FREE] if group == "hyperparams" else known)
             yield Problem(field=field, said=f"There is no such setting.{near}")
-        elif value != known[name] or type(value) is not type(known[name]):
+        elif value != known[name] or isinstance(value, bool) != isinstance(known[name], bool):
             yield Problem(
                 field=field,
                 said=f"{name} is {known[name]!r} in the spec; {value!r:.80} was asked for. A run"

@@ -13,7 +13,7 @@ from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.assets.released_model.gate_results import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
 from ml_assets.assets.released_model.rollback import RollbackRequest, abort
-from ml_assets.errors import EvidenceError, one_line
+from ml_assets.errors import EvidenceError, answered, one_line
 from ml_assets.extras.api.artifact import take_model
 from ml_assets.extras.api.shapes import (
     ModelRegistered,
@@ -87,6 +87,8 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
 def _archive(
     pipeline: Pipeline, told: StageMoved, entries: Sequence[LedgerEntry], asked: RollbackRequest
 ) -> StageMoved:
+    if nobody := answered("Taking a model out", asked.author, asked.reason):
+        raise EvidenceError(nobody)
     stage = stage_of(entries, told.version)
     if stage == "archived":
         return told.model_copy(update={"status": "there already"})

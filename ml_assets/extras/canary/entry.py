@@ -9,9 +9,15 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.planner.candidate_runs import CANARY, CandidateRun, candidate_up_to
+from ml_assets.errors import EvidenceError, Recalled
 from ml_assets.extras.canary.canary_report.asset import canary_report
 from ml_assets.extras.canary.canary_report.checks import CHECK, canary
-from ml_assets.extras.canary.canary_report.evidence import CANARY_REPORT, Waiting, canary_rows
+from ml_assets.extras.canary.canary_report.evidence import (
+    CANARY_REPORT,
+    Waiting,
+    canary_rows,
+    require_rows_to_judge_by,
+)
 from ml_assets.extras.canary.promoted_model.asset import promoted_model
 from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read
@@ -79,6 +85,10 @@ def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
         same = (was.data, was.policy, was.champion) == (rows.digest, policy, rival)
         if same and not _served_otherwise(state, line.decision, model, rival):
             return f"the model in canary remains refused: {line.decision.reason}"
+    try:
+        require_rows_to_judge_by(state, rows)
+    except (EvidenceError, Recalled) as error:
+        return f"model {model[:12]} stays in canary: {error}"
     check = dg.AssetCheckKey(asset_key(pipeline, CANARY_REPORT), CHECK)
     selection = Selection(tuple(asset_key(pipeline, stage) for stage in CANARY_STAGES), (check,))
     reason = f"model {model[:12]} is in canary, and its rows are there"

@@ -47,7 +47,11 @@ def estimate(steps: int, before: Sequence[Job]) -> TimeEstimate | None:
     Returns:
         None where none of them trained.
     """
-    paces = [pace for job in before if (pace := _pace(job)) is not None][-LAST:]
+    return _at(steps, [pace for job in before if (pace := _pace(job)) is not None])
+
+
+def _at(steps: int, known: Sequence[_Pace]) -> TimeEstimate | None:
+    paces = known[-LAST:]
     if not paces:
         return None
     step = median_low(pace.step for pace in paces)
@@ -66,11 +70,15 @@ def estimated(jobs: Sequence[Job]) -> dict[str, TimeEstimate]:
     Args:
         jobs: of one pipeline, oldest first.
     """
+    paces = [
+        (job.uses[-1].usage.held.ended, pace) for job in jobs if (pace := _pace(job)) is not None
+    ]
     found: dict[str, TimeEstimate] = {}
     for job in jobs:
         steps = job.uses[0].usage.steps
-        before = [one for one in jobs if one.uses[-1].usage.held.ended <= job.created]
-        said = None if steps is None or job.verb != "train" else estimate(steps, before)
+        if steps is None or job.verb != "train":
+            continue
+        said = _at(steps, [pace for ended, pace in paces if ended <= job.created])
         if said is not None:
             found[job.name] = said
     return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ml_assets.cli import options
-from ml_assets.cli.output import DONE, REFUSED
+from ml_assets.cli.output import DONE, ERROR, REFUSED
 from ml_assets.errors import counted
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _MARKS = {"equal": "equal", "tolerated": "equal~", "differs": "DIFFERS", "not compared": "-"}
+_EXITS = {"differs": REFUSED, "not compared": ERROR}
 
 
 @click.command
@@ -62,8 +63,8 @@ def prove(
     Makes a run or a model again in a clean home from its run record: sources, tables, features,
     training set, weights, report, decision. Prints a verdict for each: equal (the same bytes),
     equal~ (another kind of device: every metric within 0.5 %, not bits), or the first that differs.
-    Exit code 0: equal; 3: it differs, or the present code is not the code that made it. The state
-    folder is only read.
+    Exit code 0: equal; 3: it differs, or the present code is not the code that made it; 1: it
+    cannot be proved, as where it was interrupted then. The state folder is only read.
 
     Name a pipeline (for its release); or the beginning of a run's id, of a session's name or of a
     model's digest, six characters or more; or latest.
@@ -99,7 +100,7 @@ def prove(
         print(json.dumps(_document(proof, found, first, seconds), indent=2))
     else:
         print(_summary(proof, found, first, seconds))
-    return REFUSED if first else DONE
+    return _EXITS.get(_verdict(found), DONE)
 
 
 def _prove_trial(pipeline: str, number: str | None, *, as_json: bool) -> int:
@@ -150,15 +151,21 @@ def _summary(
     return f"{what} is equal, byte by byte. {took}"
 
 
+def _verdict(found: "list[Reproduction]") -> str:
+    """Of all together: the worst one."""
+    outcomes = {one.outcome for one in found}
+    worst = ("differs", "not compared", "tolerated")
+    return next((one for one in worst if one in outcomes), "equal")
+
+
 def _document(
     proof: "Proof", found: "list[Reproduction]", first: "Reproduction | None", seconds: float
 ) -> dict[str, object]:
-    loose = any(v.outcome == "tolerated" for v in found)
     return {
         "schema": SCHEMA,
         "pipeline": proof.claim.pipeline,
         "what": proof.claim.said,
-        "verdict": "differs" if first else "tolerated" if loose else "equal",
+        "verdict": _verdict(found),
         "first_difference": asdict(first) if first else None,
         "verdicts": [asdict(one) for one in found],
         "code_differences": proof.differences(),

@@ -129,8 +129,7 @@ def _print_recall(found: "Extent", recall: str) -> None:
         )
     for way in found.ways:
         _print_way(way)
-    alone = {stage.pipeline for stage in found.recall.stages}
-    for pipeline in sorted(alone - {way.pipeline for way in found.ways if way.back_to}):
+    for pipeline in [way.pipeline for way in found.ways if way.stranded]:
         print(f"\n{pipeline}: no earlier model is sound. The champion gate has nothing to compare")
         print(f"with, and fails. Release the next model by: ml-assets release override {pipeline}")
 

@@ -11,10 +11,11 @@ from ml_assets.adapters.step import Instance
 from ml_assets.errors import EvidenceError, StorageError, answered, counted, one_line
 from ml_assets.records import recalls
 from ml_assets.records.ledger import chain as ledger
-from ml_assets.records.ledger.stages import stages
+from ml_assets.records.ledger.stages import ORDER, decided_move, moves, put_out_line, stages
 from ml_assets.records.recalls import derived_from
 from ml_assets.records.record_history import Made, Node, RunHistory, node_of, read_history
 from ml_assets.spec.base import digest_of
+from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.spec.stages import STAGES
@@ -80,7 +81,9 @@ class RecoveryPlan:
     command: str
     """Makes them again; empty where nothing is to be made."""
     back_to: str | None
-    """The model that was released before and that the recall does not reach."""
+    """The model that was released before and that no recall reaches."""
+    stranded: bool
+    """Whether the released model is reached, and there is none to go back to."""
 
 
 @dataclass(frozen=True)
@@ -262,11 +265,20 @@ def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Reco
         records = read_records(store, head, pipeline)
         there = {(r.key, r.partition, r.data_version): _step(r.key) for r in records}
         again = remake(bad, there)
-        back_to = _back_to(store, head, pipeline, bad)
-        if not again and back_to is None:
+        entries = ledger.read(store, pipeline, head)
+        stage, model = _released(entries)
+        reached = (f"{pipeline}/trained_model", None, model) in bad
+        if not again and not reached:
             continue
-        command = _command(pipeline, again)
-        yield RecoveryPlan(pipeline, tuple(again), len(there) - len(again), command, back_to)
+        back_to = _back_to(store, head, pipeline, entries, stage, bad) if reached else None
+        yield RecoveryPlan(
+            pipeline=pipeline,
+            again=tuple(again),
+            stays=len(there) - len(again),
+            command=_command(pipeline, again),
+            back_to=back_to,
+            stranded=reached and back_to is None,
+        )
 
 
 def _command(pipeline: str, again: Sequence[Node]) -> str:
@@ -279,14 +291,32 @@ def _command(pipeline: str, again: Sequence[Node]) -> str:
     return f"ml-assets run {pipeline}{through}"
 
 
-def _back_to(store: SnapshotStore, head: CommitId, pipeline: str, bad: set[Node]) -> str | None:
-    """The newest sound model that was ever moved to the stage that a bad one is in now."""
-    entries = ledger.read(store, pipeline, head)
-    key = f"{pipeline}/trained_model"
-    for stage, model in stages(entries).items():
-        if (key, None, model) in bad:
-            before = (e.model for e in reversed(entries) if e.kind == "stage" and e.stage == stage)
-            return next((m for m in before if (key, None, m) not in bad), None)
+def _released(entries: Sequence[LedgerEntry]) -> tuple[Target | None, str]:
+    """The last stage that holds a model, and the model; a canary on its way is not released."""
+    there = stages(entries)
+    for stage in reversed(ORDER):
+        model = there.get(stage, "")
+        move = decided_move(entries, model, stage)
+        if move and (stage != "canary" or move.canary == "none"):
+            return stage, model
+    return None, ""
+
+
+def _back_to(
+    store: SnapshotStore,
+    head: CommitId,
+    pipeline: str,
+    entries: Sequence[LedgerEntry],
+    stage: Target | None,
+    bad: set[Node],
+) -> str | None:
+    """The newest model that a rollback takes: released to the stage before, put out by nobody
+    since, and reached by no recall."""
+    key, held = f"{pipeline}/trained_model", recalls.quarantine(store, head)
+    for model in dict.fromkeys(move.model for move in reversed(moves(entries, stage))):
+        is_bad = (key, None, model) in bad or held.of(key, None, model)
+        if not is_bad and decided_move(entries, model, stage) and not put_out_line(entries, model):
+            return model
     return None
 
 

@@ -228,9 +228,9 @@ class Server:
         """Opened anew where a line or a recall has come: they may be recalled."""
         from ml_assets.extras.online.features import features_of  # where entities are asked for
 
-        seen = self.following.seen
-        if self._opened is None or self._opened[0] != seen:
-            self._opened = (seen, features_of(self.following.pipeline))
+        noticed = self.following.noticed
+        if self._opened is None or self._opened[0] != noticed:
+            self._opened = (noticed, features_of(self.following.pipeline))
         return self._opened[1]
 
     async def _by_row(self, request: str, rows: Sequence[dict[str, Any]]) -> list[AnsweredRows]:

@@ -9,14 +9,15 @@ import dagster as dg
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import Selection
+from ml_assets.automation.ask_again import key_to_ask_by
 from ml_assets.automation.jobs import AssetJob, run_tags
+from ml_assets.automation.run_requests import MAX_RETRIES_TAG
 from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
 from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
 from ml_assets.extras.serving.predictions.asset import hours, predictions
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import standing_abort
-from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import GateResult, StageRecord
 from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -77,7 +78,8 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
         tags={"pipeline": declared.name},
     )
     def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
-        return served_tick(stores.open(declared, keeps_objects=True), context.cursor)
+        pipeline = stores.open(declared, keeps_objects=True)
+        return served_tick(pipeline, context.cursor, context.instance)
 
     @dg.sensor(
         name=f"{declared.name}__labels",
@@ -87,8 +89,8 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
         default_status=dg.DefaultSensorStatus.RUNNING,
         tags={"pipeline": declared.name},
     )
-    def labels(stores: StoresResource) -> dg.SensorResult:
-        return labels_tick(stores.open(declared))
+    def labels(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
+        return labels_tick(stores.open(declared), context.instance)
 
     return [evaluate, labels]
 
@@ -107,7 +109,7 @@ def served_alarm(state: PipelineState, release: str) -> "Alarm | None":
     return verdict.served_alarm(state, release)
 
 
-def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
+def labels_tick(pipeline: Pipeline, instance: dg.DagsterInstance) -> dg.SensorResult:
     """One look: one run for the periods whose features are newer than their evaluation."""
     state = pipeline.now()
     hours = state.partitions(pipeline.address(PREDICTIONS_STAGE))
@@ -129,13 +131,13 @@ def labels_tick(pipeline: Pipeline) -> dg.SensorResult:
     span = (first, last) if first is not None and last is not None else None
     asked = Selection((asset_key(pipeline, ONLINE_STAGE),), partitions=span)
     said = {"why": f"features up to {last or 'now'} are new"}
-    request = dg.RunRequest(
-        run_key=digest_of(
-            [code, sorted(late), *([one.partition, one.data_version] for one in due)]
-        )[:32],
-        tags=run_tags(pipeline, "labels", {**said, **asked.tags}),
-    )
-    return dg.SensorResult(run_requests=[request])
+    what = [code, sorted(late), *([one.partition, one.data_version] for one in due)]
+    key = key_to_ask_by(instance, what)
+    if isinstance(key, dg.SkipReason):
+        why = f"{ONLINE_STAGE} up to {last or 'now'} {key.skip_message}"
+        return dg.SensorResult(skip_reason=why)
+    tags = run_tags(pipeline, "labels", {**said, **asked.tags, MAX_RETRIES_TAG: "0"})
+    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, tags=tags)])
 
 
 def _unseen(made: StageRecord, features: StageRecord, hours: Mapping[str, StageRecord]) -> set[str]:
@@ -151,7 +153,9 @@ def _unseen(made: StageRecord, features: StageRecord, hours: Mapping[str, StageR
     return {f"{key} {partition} {version}" for key, partition, version in set(found) - seen}
 
 
-def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
+def served_tick(
+    pipeline: Pipeline, cursor: str | None, instance: dg.DagsterInstance
+) -> dg.SensorResult:
     """One look: a run for each hour that is over, and an evaluation where the answer is new."""
     told = _told(pipeline) or _FINE
     new = told != cursor and not (cursor is None and told == _FINE)
@@ -164,10 +168,12 @@ def served_tick(pipeline: Pipeline, cursor: str | None) -> dg.SensorResult:
         description=told,
     )
     found = closed_hours(pipeline.objects, pipeline.name, datetime.now(UTC))
-    requests = [_request(pipeline, hour) for hour in found]
+    asked = [_request(pipeline, hour, instance) for hour in found]
+    requests = [one for one in asked if isinstance(one, dg.RunRequest)]
+    held = [one for one in asked if isinstance(one, str)] or ["No hour of predictions is due."]
     return dg.SensorResult(
         run_requests=requests or None,
-        skip_reason=None if requests else f"{told} No hour of predictions is due.",
+        skip_reason=None if requests else " ".join([told, *held]),
         dynamic_partitions_requests=[hours(pipeline).build_add_request(found)] if found else None,
         cursor=told,
         asset_events=[evaluation] if new else [],
@@ -187,10 +193,14 @@ def _told(pipeline: Pipeline) -> str | None:
     )
 
 
-def _request(pipeline: Pipeline, hour: str) -> dg.RunRequest:
+def _request(pipeline: Pipeline, hour: str, instance: dg.DagsterInstance) -> dg.RunRequest | str:
+    """The run that makes an hour, whose files lie there until it has; or why none is asked for."""
     parts = parts_of(pipeline.objects, pipeline.name, hour)
-    tags = run_tags(pipeline, "served", {"why": f"predictions [{hour}] were served"})
-    return dg.RunRequest(run_key=digest_of([hour, parts])[:32], partition_key=hour, tags=tags)
+    key = key_to_ask_by(instance, [hour, parts])
+    if isinstance(key, dg.SkipReason):
+        return f"{PREDICTIONS_STAGE} [{hour}] {key.skip_message}"
+    said = {"why": f"predictions [{hour}] were served", MAX_RETRIES_TAG: "0"}
+    return dg.RunRequest(run_key=key, partition_key=hour, tags=run_tags(pipeline, "served", said))
 
 
 def _job_name(pipeline: Pipeline, stage: str) -> str:

@@ -18,6 +18,7 @@ from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served_release import ServedModel
 from ml_assets.records.load_release import LoadedRelease, find_release, load_release
+from ml_assets.records.recalls import require_sound_model
 from ml_assets.store.pipeline_context import Pipeline
 
 _LONGEST_SECONDS = 60.0
@@ -49,6 +50,8 @@ class Following:
     _why_not: str = "the release is being verified and tried"
     seen: frozenset[tuple[str, str]] | None = None
     """The lines and recalls that were looked at; None: none yet."""
+    noticed: frozenset[tuple[str, str]] | None = None
+    """Those that are there, whether they could be taken up or not."""
     _commit: str = ""
     """The newest one of which it is known that it says what was seen."""
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
@@ -116,9 +119,36 @@ class Following:
                 self.metrics.refusals.inc()
                 known = isinstance(error, MlAssetsError)
                 self.tell(f"not loaded: {error if known else repr(error)}")
-                if isinstance(error, Recalled):
-                    self._withdraw_canary()
-                    self._withdraw(str(error))
+                await self._forbid(error)
+
+    async def _forbid(self, error: Exception) -> None:
+        """After a look that failed: silence what is recalled. The ledger may name a release that
+        cannot be loaded, and then nobody asked about the one that answers."""
+        if isinstance(error, Recalled):
+            self._withdraw_canary()
+            self._withdraw(str(error))
+            return
+        for served in filter(None, (self._served, self.canary)):
+            why = await asyncio.get_running_loop().run_in_executor(
+                self._store, self._recalled, served.digest
+            )
+            if not why:
+                continue
+            self._withdraw_canary()
+            if served is self._served:
+                self._withdraw(why)
+            self.tell(f"{self.pipeline.name}: model {served.version} is silenced: {why}")
+
+    def _recalled(self, model: str) -> str:
+        """Why a model may not be used; empty: it may, or the store does not say."""
+        store = self.pipeline.store
+        try:
+            require_sound_model(store, store.resolve(), self.pipeline.name, model)
+        except Recalled as error:
+            return str(error)
+        except Exception:  # a store that is away is no recall
+            return ""
+        return ""
 
     async def end(self) -> None:
         """Answer whoever waits, and end every process."""
@@ -136,6 +166,7 @@ class Following:
         folders = (f"ledger/{name}/", f"certificates/{name}/", "recalls/")
         files = (entry for folder in folders for entry in store.list(commit, folder))
         found = frozenset((entry.path, entry.digest) for entry in files)
+        self.noticed = found
         if found != self.seen:
             return find_release(self.pipeline), found
         self._commit = commit

@@ -165,6 +165,7 @@ class ServedModel:
     _computing: asyncio.Task[None] = field(init=False)
     _asking: int = 0
     """Requests that are encoded, wait or are computed."""
+    _closed: bool = False
 
     def __post_init__(self) -> None:
         self._computing = asyncio.create_task(self.batcher.run())
@@ -206,6 +207,10 @@ class ServedModel:
             QueueFull: too many rows wait.
             MlAssetsError: the model cannot say.
         """
+        if self._closed:  # nobody computes any more
+            raise MlAssetsError(
+                f"Model {self.version} was replaced or taken out while the request came. Ask again."
+            )
         self._asking += 1  # it is not ended between the encoding and the queue
         try:
             size = count * len(columns)
@@ -230,5 +235,6 @@ class ServedModel:
         """Answer whoever still waits, then end the process."""
         while self._asking or self.batcher.rows:
             await asyncio.sleep(_IDLE_SECONDS)
+        self._closed = True
         self._computing.cancel()
         await self.warm.end()

@@ -221,10 +221,11 @@ def draw(pipeline: str, entity: Sequence[object]) -> float:
     """Return where an entity stands between 0 and 1: always the same, whoever asks, and evenly
     spread.
 
-    A number is the same as 7 and as 7.0: protocols differ in how they send it.
+    A number is the same as 7 and as 7.0: protocols differ in how they send it. A time that the
+    server looked up is drawn by its text.
     """
     plain = [int(v) if isinstance(v, float) and v.is_integer() else v for v in entity]
-    digest = hashlib.sha256(json.dumps([pipeline, *plain]).encode()).digest()
+    digest = hashlib.sha256(json.dumps([pipeline, *plain], default=str).encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 

@@ -1,5 +1,7 @@
 """Slices and gaps: a part that is left behind is found, and chance alone rarely finds one."""
 
+import tracemalloc
+
 import numpy as np
 import polars as pl
 import pytest
@@ -119,6 +121,24 @@ def test_a_gap_between_two_groups_is_found_and_named(world, report, measured, me
     result = said(gate, report, measured, unfair)
     assert not result.passed and "shop d" in result.reason
     assert all(one.interval.value >= 0 for one in unfair)
+
+
+@pytest.mark.parametrize("metric", [None, "accuracy"])
+def test_many_groups_take_the_memory_of_each_and_not_of_each_pair(metric):
+    rng, groups, rows = np.random.default_rng(0), 60, 40_000
+    shop = pl.Series(rng.integers(0, groups, rows).astype(str))
+    truth, days = Truth("binary", rng.integers(0, 2, rows)), rng.integers(0, 30, rows)
+    holdout, scores = Holdout(truth, days, {"shop": shop}, ("", "")), rng.random((rows, 1))
+    tracemalloc.start()
+    found = gaps(gap(metric=metric, at_most=0.1), holdout, scores, 0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    pairs = groups * (groups - 1) // 2
+    assert len(found) == 60
+    assert peak < pairs * rows / 2, "no pair holds a byte for each row"
+    counts = dict(shop.value_counts().iter_rows())
+    about = found[0].about.replace("shop ", "").split(" to ")
+    assert found[0].rows == sum(counts[one] for one in about)
 
 
 def test_one_group_is_no_gap_and_nothing_to_judge_is_refused(world, report, measured):

@@ -21,7 +21,7 @@ RUN = {
     "config": {
         "data_source": "flowers",
         "model_type": "mlp",
-        "hyperparams": {"epochs": 31, "learning_rate": 0.01, "width": 32},
+        "hyperparams": {"epochs": 31, "learning_rate": 0.01, "clip_norm": 1, "width": 32.0},
         "resources": {"nodes": 1, "gpus_per_node": 0},
     },
 }
@@ -29,7 +29,7 @@ RUN = {
 
 @pytest.fixture(scope="module")
 def api(released: World) -> Iterator[Api]:
-    with api_of(released) as found:
+    with api_of(released, ML_ASSETS_REGISTER_FROM="/nowhere") as found:
         yield found
 
 
@@ -142,8 +142,8 @@ def test_every_mistake_is_named_with_its_remedy(api: Api) -> None:
             "config": {
                 "data_source": "flower",
                 "model_type": "lightgbm",
-                "hyperparams": {"epochs": 0, "learning_rat": 0.1, "batch_size": 48, "width": 32.0},
-                "resources": {"nodes": 2, "memory": {"env": "ML_ASSETS_SIGNING_KEY"}},
+                "hyperparams": {"epochs": 0, "learning_rat": 0.1, "batch_size": 48, "width": 33},
+                "resources": {"nodes": True, "memory": {"env": "ML_ASSETS_SIGNING_KEY"}},
             },
         }
     )
@@ -156,6 +156,13 @@ def test_every_mistake_is_named_with_its_remedy(api: Api) -> None:
     assert "change cluster in defs.yaml" in said["config.resources.nodes"]
     assert "memory is '4Gi' in the spec" in said["config.resources.memory"]
     assert len(said) == 8
+
+
+def test_what_is_no_address_of_a_model_is_told(api: Api) -> None:
+    asked = {"name": "irises", "version": "1", "artifact_uri": "http://[x"}
+    status, said = api.ask(f"{V1}/models/register", asked)
+    assert (status, said["problems"][0]["field"]) == (422, "body.artifact_uri")
+    assert "'http://[x' is not an address: Invalid IPv6 URL." in said["problems"][0]["said"]
 
 
 def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:

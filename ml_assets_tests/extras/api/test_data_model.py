@@ -97,8 +97,17 @@ def test_a_pipeline_that_cannot_be_read_stays_as_it_was_and_is_told(
     assert "deliveries stays as it was: " in said
 
 
-def test_a_database_that_does_not_answer_is_said_without_its_password(released: World) -> None:
-    url = f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:1/x"
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:1/x",
+        f"postgresql+psycopg://127.0.0.1:1/x?user=me&password={PASSWORD}",
+        f"no address {PASSWORD}",
+    ],
+)
+def test_a_database_that_does_not_answer_is_said_without_its_password(
+    released: World, url: str
+) -> None:
     with pytest.raises(SettingsError, match="ML_ASSETS_DATA_MODEL") as refused:
         DataModel.of(released.settings, url).renew()
     assert PASSWORD not in str(refused.value)

@@ -51,14 +51,16 @@ def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> No
     assert in_mlflow(world) == shown
     with TestClient(Api(world.settings).app({"t": Caller("olga", operator=True)})) as client:
 
-        def archive(model: str) -> tuple[int, dict[str, str]]:
+        def archive(model: str, reason: str = "complaints") -> tuple[int, dict[str, str]]:
             path = f"/api/v1/models/irises/versions/{model}/stage"
-            body = {"stage": "archived", "reason": "complaints"}
+            body = {"stage": "archived", "reason": reason}
             answer = client.put(path, json=body, headers={"Authorization": "Bearer t"})
             return answer.status_code, answer.json()
 
         status, said = archive(A)
         assert (status, "a model can leave only staging and canary" in said["error"]) == (409, True)
+        status, said = archive(B, "\u200b")
+        assert (status, "an author and a reason" in said["error"]) == (409, True)
         for model in (B, C):
             assert (archive(model)[1]["status"], archive(model)[1]["status"]) == (
                 "moved",

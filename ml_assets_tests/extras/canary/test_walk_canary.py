@@ -15,8 +15,10 @@ from ml_assets.graph.publish import Draft, Work
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
+from ml_assets.records.recalls import active
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import Interval, LedgerEntry
+from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import asked_for
 from ml_assets_tests.worlds import deliveries
@@ -55,17 +57,30 @@ def ledger(world: World) -> tuple[LedgerEntry, ...]:
     return entries
 
 
-def alone(world: World, *stages: str) -> str:
-    """Materialize assets as a click does, without checks; what the failure says."""
+def alone(world: World, *stages: str, checks: set[dg.AssetCheckKey] | None = None) -> str:
+    """Materialize assets as a click does, without checks but these; what the failure says."""
     with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
         world.enter(environment)
         defs = build(world.settings, only="deliveries")
         keys = {dg.AssetKey(["deliveries", stage]) for stage in stages}
         job = defs.resolve_implicit_global_asset_job_def().get_subset(
-            asset_selection=keys, asset_check_selection=set()
+            asset_selection=keys, asset_check_selection=checks or set()
         )
         result = job.execute_in_process(instance=instance, raise_on_error=False)
     return " ".join(str(e.step_failure_data.error) for e in result.all_events if e.is_step_failure)
+
+
+def head_of(world: World) -> str:
+    return open_pipeline("deliveries", world.settings).store.resolve()
+
+
+def version_of(world: World) -> str:
+    """The version of the canary's week."""
+    state = open_pipeline("deliveries", world.settings).now()
+    address = Address("deliveries", "raw_snapshot", "orders", "2024-04-01")
+    record = state.record(address)
+    assert record is not None
+    return record.data_version[:12]
 
 
 def landing(world: World) -> dg.SensorResult:
@@ -124,6 +139,19 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     said = alone(world, "promoted_model")
     features.write_text(honest)
     assert "deliveries/feature_set: made by other code" in said, "and the code"
+    features.write_text(honest.replace("return ", "pl.col('x')\n    return ", 1))
+    world.cli("run", "deliveries", "--through", "feature_set")
+    features.write_text(honest)
+    said = alone(world, "canary_report", "promoted_model")
+    assert "deliveries/feature_set: made by other code" in said, "and of the rows that decide"
+    world.cli("run", "deliveries", "--through", "feature_set")
+    week = ("data", "recall", f"deliveries/raw_snapshot/raw_orders/2024-04-01@{version_of(world)}")
+    who = ("--author", "ada", "--reason", "the week is garbage")
+    world.cli(*week, *who)
+    assert "is recalled by ada" in world.cli("release", "promote", "deliveries", code=3)
+    assert "is recalled by ada" in alone(world, "canary_report", "promoted_model")
+    (recall,) = active(open_pipeline("deliveries", world.settings).store, head_of(world))
+    world.cli("data", "recall", "--lift", recall.id, *who)
     (request,) = landing(world).run_requests or ()
     assert request.job_name == "deliveries__promote", "before the model that would replace it"
     assert request.tags["why"].startswith(f"canary [2024-04-01]: model {before['canary'][:12]}")
@@ -152,11 +180,16 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
 def served(world: World, canary: str, champion: str, worse: float) -> None:
     """What online evaluation publishes, of a canary that lost by so much."""
     pipeline = open_pipeline("deliveries", world.settings)
-    loss = PeriodLoss(period="", units=400, blocks=7, mean=0.4, error=0.01)
-    around = Interval(value=0.4, low=0.38, high=0.42)
+    did = (("canary", canary, 0.4 + worse), ("production", champion, 0.4))
     models = [
-        ServedLoss(stage=stage, model=model, units=400, loss=around, told=loss)
-        for stage, model in (("canary", canary), ("production", champion))
+        ServedLoss(
+            stage=stage,
+            model=model,
+            units=400,
+            loss=Interval(value=mean, low=mean - 0.02, high=mean + 0.02),
+            told=PeriodLoss(period="", units=400, blocks=7, mean=mean, error=0.01),
+        )
+        for stage, model, mean in did
     ]
     report = OnlineReport(
         pipeline="deliveries",
@@ -192,6 +225,14 @@ def test_a_canary_that_lost_on_what_it_was_served_stays_until_its_traffic_says_o
     assert line.decision.gates[0].passed, "the comparison alone would have let it through"
     assert stages(ledger(world)) == before
     assert "remains refused" in world.cli("release", "promote", "deliveries", code=3)
+    served(world, before["canary"], before["production"], worse=-0.01)
+    report = dg.AssetKey(["deliveries", "canary_report"])
+    alone(world, "canary_report", checks={dg.AssetCheckKey(report, "canary")})
+    line = ledger(world)[-1]
+    assert line.decision and line.decision.passed
+    served(world, before["canary"], before["production"], worse=0.2)
+    said = alone(world, "promoted_model")
+    assert "worse than chance explains" in said, "labels came after the decision"
     served(world, before["canary"], before["production"], worse=-0.01)
     world.cli("release", "promote", "deliveries")
     assert stages(ledger(world))["production"] == before["canary"]

@@ -1,5 +1,6 @@
 """What can be said before: a training by the pace of those before it, a year by its ticks."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -84,6 +85,19 @@ def test_each_training_is_held_against_what_was_known_before_it_began():
     assert found["irises-train-2"].node_time == 110 * SECOND
     beside = training(1, pace=2.0)
     assert estimated([training(1), beside]) == {}, "the one was not over when the other began"
+
+
+def test_the_pace_of_a_training_is_taken_once_however_many_come_after_it():
+    looked = Counter()
+
+    class Watched(Job):
+        @property
+        def paid(self):
+            looked[self.name] += 1
+            return super().paid
+
+    estimated([Watched(**vars(training(number))) for number in range(9)])
+    assert looked == {f"irises-train-{number}": 1 for number in range(9)}
 
 
 def test_the_next_training_has_the_steps_of_the_present_spec(spec):

@@ -2,17 +2,24 @@
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
 from ml_assets.extras.recall import recall
-from ml_assets.extras.recall.recall import extent
-from ml_assets.records.ledger.chain import read
-from ml_assets.records.recalls import active
+from ml_assets.extras.recall.recall import RecoveryPlan, extent
+from ml_assets.records.ledger.chain import Head, append, read
+from ml_assets.records.ledger.stages import stages
+from ml_assets.records.recalls import active, write
+from ml_assets.spec.gates import Target
+from ml_assets.spec.recalls import Recall
+from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import open_snapshots
+from ml_assets.store.snapshots import SnapshotStore
+from ml_assets_tests.records.conftest import A, B, C
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -126,3 +133,46 @@ def test_of_two_recalls_of_a_model_each_is_lifted_by_itself_and_a_killed_lift_is
     own.cli("data", "recall", "--lift", second.id, *answered)
     assert own.status("irises")["release"]["recalled"] is None
     own.cli("release", "history", "irises", "--check")
+
+
+def move(store: SnapshotStore, model: str, stage: Target, **more: str) -> None:
+    def line(head: Head) -> LedgerEntry:
+        said = {"author": "ann", "reason": "", "run": "", "time": datetime.now(UTC), **more}
+        place = {"seq": head.seq, "previous": head.previous, "kind": "stage"}
+        return LedgerEntry.model_validate({**place, "model": model, "stage": stage, **said})
+
+    append(store, "irises", line)
+
+
+def recall_model(store: SnapshotStore, model: str) -> None:
+    """By another recall, that stands."""
+    bad = InputVersion(key="irises/trained_model", partition=None, version=model, commit=None)
+    by = {"author": "ann", "reason": "bad", "time": datetime.now(UTC)}
+    whole = {"id": model[:12], "snapshot": "x", "seeds": (bad,), "reached": (), "stages": (), **by}
+    write(store, Recall.model_validate(whole))
+
+
+def test_the_way_back_is_one_that_a_rollback_takes(own: World) -> None:
+    store = open_snapshots(own.settings.snapshots)
+    bad = version_of(own, "irises", "feature_set", None)
+    model = stages(read(store, "irises"))["production"]
+
+    def way() -> RecoveryPlan:
+        (found,) = extent(store, bad).ways
+        return found
+
+    assert (way().back_to, way().stranded) == (None, True)
+    for one in (A, B, C, model):
+        move(store, one, "production")
+    assert (way().back_to, way().stranded) == (C, False)
+    recall_model(store, C)
+    assert way().back_to == B, "a recall of C stands"
+    move(store, model, "production", because="rollback", replaced=B)
+    assert way().back_to == A, "somebody rolled back from B"
+    move(store, A, "production")
+    move(store, B, "canary")
+    move(store, model, "canary")
+    assert (way().back_to, way().stranded) == (None, False), "what is released is sound"
+    said = own.cli("data", "recall", bad[:10], "--dry-run")
+    assert "canary of irises is model" in said
+    assert "release rollback" not in said and "no earlier model is sound" not in said

@@ -266,7 +266,8 @@ def test_versions_switch_a_canary_is_bad_and_no_request_fails_or_is_logged_twice
     first = [row for row in rows if row["model"] == bad]
     assert len({row["key"]["order"] for row in first}) == load.by_canary
     assert all(isinstance(row["key"]["order"], int) for row in rows)
-    told = served_tick(pipeline, None).asset_events
+    with world.instance() as instance:
+        told = served_tick(pipeline, None, instance).asset_events
     assert isinstance(told[0], dg.AssetCheckEvaluation) and not told[0].passed
 
 

@@ -75,7 +75,7 @@ async def serve(pipeline: Pipeline, model: str, *, right: bool) -> None:
 def judge_what_was_served(world: World) -> None:
     """As the daemon does: an hour's table, then the periods whose labels are there."""
     defs = world.defs
-    found = served_tick(open_pipeline("deliveries", read_settings()), None)
+    found = served_tick(open_pipeline("deliveries", read_settings()), None, world.instance)
     for one in found.dynamic_partitions_requests or ():
         world.instance.add_dynamic_partitions(one.partitions_def_name, [*one.partition_keys])
     [hour] = list(found.run_requests or ())

@@ -1,5 +1,6 @@
 """The server follows the ledger by itself: no request fails while releases come and go."""
 
+import signal
 import threading
 import time
 from collections import Counter
@@ -102,6 +103,32 @@ def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Pa
         assert answer.status == 503
         assert "recalled by ada" in answer.body["error"]
         assert not server.ready()
+
+
+def test_a_recalled_model_is_silent_though_its_successor_cannot_be_loaded(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
+    (world.pipelines / "irises" / "defs.yaml").write_text(lax)
+    world.cli("run", "irises")
+    first, data = in_production(world), world.data_version("irises", "raw_snapshot", "raw_flowers")
+    with serving(world, "irises") as server:
+        server.process.send_signal(signal.SIGSTOP)  # it looks once the successor is damaged
+        irises.write_flowers(world.sources, "virginica")
+        world.cli("run", "irises")
+        second = in_production(world)
+        assert second != first
+        (weights,) = (world.settings.home / "objects/models" / second).rglob("*.safetensors")
+        weights.chmod(0o644)
+        weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+        server.process.send_signal(signal.SIGCONT)
+        said = ("--author", "ada", "--reason", "the file was forged")
+        world.cli("data", "recall", f"irises/raw_snapshot/raw_flowers@{data[:12]}", *said)
+        end = time.monotonic() + 120
+        while (answer := server.ask("/predict", ROWS)).status == 200:
+            assert (answer.body["model"], time.monotonic() < end) == (first, True)
+            time.sleep(0.2)
+        assert (answer.status, "recalled by ada" in answer.body["error"]) == (503, True)
 
 
 def test_a_release_that_does_not_hold_is_not_served(tmp_path: Path) -> None:

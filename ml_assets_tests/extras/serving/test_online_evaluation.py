@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import dagster as dg
 import polars as pl
 import pytest
 
@@ -22,6 +23,12 @@ pytestmark = pytest.mark.daemon
 WEEK = "2024-03-18"
 THEN = datetime.now(UTC) - timedelta(hours=3)
 HOUR = f"{THEN:%Y-%m-%dT%H}"
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
 
 
 def log(
@@ -52,7 +59,9 @@ def make(world: World, job: str, partition: str) -> None:
         assert found.execute_in_process(instance=instance, partition_key=partition).success
 
 
-def test_what_was_served_is_held_to_what_came_true(tmp_path: Path) -> None:
+def test_what_was_served_is_held_to_what_came_true(
+    tmp_path: Path, instance: dg.DagsterInstance
+) -> None:
     world = World(tmp_path)
     deliveries.plant(world.pipelines, world.sources)
     spec = world.pipelines / "deliveries" / "defs.yaml"
@@ -71,7 +80,7 @@ def test_what_was_served_is_held_to_what_came_true(tmp_path: Path) -> None:
         ("canary", B, orders[half:], [1 - one for one in good[half:]]),  # always wrong
         ("production", A, orders[:5], [1 - one for one in good[:5]]),  # asked again: not counted
     )
-    assert not labels_tick(pipeline).run_requests, "no hour is published"
+    assert not labels_tick(pipeline, instance).run_requests, "no hour is published"
     make(world, "predictions", HOUR)
     make(world, "online_evaluation", WEEK)
     address = pipeline.address("online_evaluation", partition=WEEK)
@@ -94,7 +103,7 @@ def test_what_was_served_is_held_to_what_came_true(tmp_path: Path) -> None:
         "deliveries/predictions",
     }
     # features that were made since traffic began are due, that week's are looked at already
-    (request,) = labels_tick(pipeline).run_requests or ()
+    (request,) = labels_tick(pipeline, instance).run_requests or ()
     ends = [request.tags[f"dagster/asset_partition_range_{end}"] for end in ("start", "end")]
     assert ends == ["2024-01-08", "2024-03-11"]
 
@@ -103,8 +112,8 @@ def test_what_was_served_is_held_to_what_came_true(tmp_path: Path) -> None:
     assert late_hour != HOUR
     log(pipeline, ("production", A, orders[:5], good[:5]), at=record.time)
     make(world, "predictions", late_hour)
-    (request,) = labels_tick(pipeline).run_requests or ()
+    (request,) = labels_tick(pipeline, instance).run_requests or ()
     assert request.tags["dagster/asset_partition_range_end"] >= WEEK
     make(world, "online_evaluation", WEEK)
-    (request,) = labels_tick(pipeline).run_requests or ()
+    (request,) = labels_tick(pipeline, instance).run_requests or ()
     assert request.tags["dagster/asset_partition_range_end"] == "2024-03-11", "seen now"

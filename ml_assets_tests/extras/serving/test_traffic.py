@@ -1,5 +1,7 @@
 """An entity has its place in the traffic, whoever asks."""
 
+from datetime import UTC, datetime
+
 from ml_assets.extras.serving.traffic import draw
 
 
@@ -16,3 +18,8 @@ def test_another_pipeline_chooses_others() -> None:
 
 def test_a_number_is_the_same_in_every_protocol() -> None:
     assert draw("orders", [7, "x", None]) == draw("orders", [7.0, "x", None])
+
+
+def test_a_time_that_was_looked_up_is_drawn_by_its_text() -> None:
+    time = datetime(2024, 5, 1, 5, tzinfo=UTC)
+    assert draw("orders", [time]) == draw("orders", [str(time)])

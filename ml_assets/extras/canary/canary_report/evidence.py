@@ -14,16 +14,18 @@ from ml_assets.assets.evaluation_report.evaluator import folder_size
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import known_spread
 from ml_assets.assets.released_model.gates.decide import policy_digest
+from ml_assets.assets.released_model.made_from import require_rows_made_here
 from ml_assets.assets.training_set.shards import NotComparable
 from ml_assets.assets.training_set.window import feature_order
 from ml_assets.errors import EvidenceError
+from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.load_release import open_files
-from ml_assets.records.recalls import sound_champion
+from ml_assets.records.recalls import require_sound, sound_champion
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
@@ -144,7 +146,9 @@ def require_rows(state: PipelineState) -> CanaryRows:
     """The rows that the model in canary is to be scored on.
 
     Raises:
-        EvidenceError: no model is in canary, or its rows are not there yet.
+        EvidenceError: no model is in canary, or its rows are not there yet, or were read elsewhere
+            or made by other code.
+        Recalled: some of them are recalled.
     """
     model = champion(read(state.store, state.name, state.commit), "canary")
     if model is None:
@@ -155,7 +159,21 @@ def require_rows(state: PipelineState) -> CanaryRows:
     rows = canary_rows(state, model)
     if isinstance(rows, Waiting):
         raise EvidenceError(f"{state.name}: {rows.reason}. Until then the model stays in canary.")
+    require_rows_to_judge_by(state, rows)
     return rows
+
+
+def require_rows_to_judge_by(state: PipelineState, rows: CanaryRows) -> None:
+    """Hold the rows to the recalls, and all behind them to the sources and the code of here.
+
+    Raises:
+        Recalled: some of them are recalled.
+        EvidenceError: something was read elsewhere, or made by other code or another spec.
+        StorageError: nothing says where or by what.
+    """
+    for record in rows.partitions:
+        require_sound(state.store, state.commit, record)
+    require_rows_made_here(state, [input_version(one, rows.commit) for one in rows.partitions])
 
 
 def canary_gate(spec: PipelineSpec) -> AgainstChampion:
@@ -213,7 +231,9 @@ def canary_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evi
     """Return what a decision on the model in canary has to be about to count now.
 
     Raises:
-        EvidenceError: no model is in canary, its rows are not there, or the report is of others.
+        EvidenceError: no model is in canary, its rows are not there, or the report is of others, or
+            other code made it or them.
+        Recalled: some of the rows are recalled.
     """
     rows = require_rows(state)
     record = require_record(state, state.address(CANARY_REPORT))
@@ -225,6 +245,11 @@ def canary_evidence(state: PipelineState, entries: Sequence[LedgerEntry]) -> Evi
         raise EvidenceError(
             f"{record.key} is about another model or other rows: {said} is not in it. Materialize"
             f" it and its check: ml-assets release promote {state.name}"
+        )
+    if record.code_version != code_version_of(state.pipeline, CANARY_REPORT):
+        raise EvidenceError(
+            f"{record.key} was made by other code or another spec than the present ones. Make it"
+            f" again, and its check: ml-assets release promote {state.name}"
         )
     return Evidence(
         model=model.data_version,

@@ -1,5 +1,7 @@
 """promoted_model: the move from canary to production, refused unless the canary passed."""
 
+from collections.abc import Sequence
+
 import dagster as dg
 
 from ml_assets.adapters.declare_asset import asset_key, stage_asset
@@ -14,10 +16,17 @@ from ml_assets.extras.canary.canary_report.evidence import (
     canary_evidence,
     require_rows,
 )
+from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
-from ml_assets.records.ledger.stages import champion, stage_line
+from ml_assets.records.ledger.stages import (
+    champion,
+    decision_line,
+    override_line,
+    stage_line,
+)
 from ml_assets.records.load_release import open_files
+from ml_assets.records.recalls import sound_champion
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -71,6 +80,7 @@ def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
             return there, origin
     rows = require_rows(state)
     require_made_here(state.at(rows.model.commit))
+    _require_traffic(state, entries, rows.model.model.data_version)
     open_files(state.objects, state.name, rows.model.model.data_version)
     outcome = promote(
         state.store,
@@ -85,3 +95,21 @@ def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
         said = "\n".join(f"  {reason}" for reason in outcome.reasons)
         raise EvidenceError(f"{state.name}: model {model[:12]} stays in canary.\n{said}")
     return outcome.entry, rows.model
+
+
+def _require_traffic(state: PipelineState, entries: Sequence[LedgerEntry], model: str) -> None:
+    """Ask again what the traffic says: labels may have come since the decision.
+
+    Raises:
+        EvidenceError: the model lost, and nobody overrides the decision on the canary.
+    """
+    line = decision_line(entries, model, canary=True)
+    if state.spec.release.rollout is None or (line and override_line(entries, line)):
+        return
+    rival = sound_champion(state.store, state.commit, state.name, entries, state.spec.release.to)
+    served = load_extra("release.rollout").canary_gate(state, model, rival)
+    if not served.passed:
+        raise EvidenceError(
+            f"{state.name}: model {model[:12]} stays in canary: {served.reason}. Decide on it"
+            f" again: ml-assets release promote {state.name}"
+        )

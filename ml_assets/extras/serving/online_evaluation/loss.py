@@ -86,7 +86,7 @@ def served_loss(
         loss=LOSS_OF[spec.label.task],
         labelled=len(rows),
         models=tuple(one for one, _ in found),
-        difference=_difference(canary, against) if canary and against else None,
+        difference=difference(canary, against) if canary and against else None,
     )
 
 
@@ -125,7 +125,7 @@ def _answered(
     if not tables or keys.is_empty():
         return None
     outputs = _outputs(state.spec)
-    whole = pl.concat(tables, how="diagonal").sort("moment").unnest("key")
+    whole = pl.concat(tables, how="diagonal").unnest("key")
     there = whole.collect_schema()
     typed = [
         typed_text(pl.col(name), dtype)
@@ -133,11 +133,11 @@ def _answered(
         else pl.col(name).cast(dtype, strict=False)
         for name, dtype in keys.schema.items()
     ]
-    whole = whole.with_columns(typed)
-    found = whole.join(keys.lazy(), on=keys.columns, how="semi").select(
-        *keys.columns, "stage", "model", *outputs
-    )
-    return found.unique([*keys.columns, "stage", "model"], keep="first").collect()
+    # the whole log is never sorted; and a join promises no order
+    found = whole.with_columns(typed).join(keys.lazy(), on=keys.columns, how="semi").sort("moment")
+    of = [*keys.columns, "stage", "model"]
+    first = found.select(*of, *outputs).unique(of, keep="first", maintain_order=True)
+    return first.collect()
 
 
 def _outputs(spec: PipelineSpec) -> list[str]:
@@ -182,7 +182,7 @@ def _interval(loss: PeriodLoss) -> Interval:
     return Interval(value=loss.mean, low=loss.mean - wide, high=loss.mean + wide)
 
 
-def _difference(canary: PeriodLoss, champion: PeriodLoss) -> Interval:
+def difference(canary: PeriodLoss, champion: PeriodLoss) -> Interval:
     """The difference of two independent means; the fewer blocks count for both."""
     value = canary.mean - champion.mean
     wide = _t(min(canary.blocks, champion.blocks) - 1) * sqrt(canary.error**2 + champion.error**2)

@@ -8,7 +8,7 @@ from ml_assets.assets.drift_report.compare import judge_loss
 from ml_assets.assets.drift_report.findings import Alarm
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, read_baseline
 from ml_assets.errors import counted
-from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
+from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss, difference
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.spec.drift import DriftSpec
@@ -37,20 +37,18 @@ def online_reports(state: PipelineState) -> list[OnlineReport]:
 def canary_verdict(reports: Sequence[OnlineReport], model: str, champion: str | None) -> GateResult:
     """Return whether a model lost on the rows that it was served in canary; labels that are not
     there yet refuse nothing."""
-    seen = [one for one in reports if _is(one, "canary", model) and one.difference is not None]
-    seen = [one for one in seen if champion is None or _is(one, "production", champion)]
-    differences = [one.difference for one in seen if one.difference is not None]
-    if not differences:
+    seen = [pair for one in reports if (pair := _pair(one, model, champion)) is not None]
+    if not seen:
         said = (
             "it and the champion have served no labelled rows side by side yet, so only the"
             " comparison on newer partitions decides"
         )
         return GateResult(name=GATE, passed=True, value=None, bound=0.0, reason=said)
-    found = _together(differences)
+    found = _together([difference(canary.told, rival.told) for canary, rival in seen])
     lost = found.low > 0
-    units = sum(_of(one, "canary").units for one in seen)
+    units = sum(canary.units for canary, _ in seen)
     reason = (
-        f"on {counted(units, 'labelled row')} that it was served, its {seen[0].loss} minus the"
+        f"on {counted(units, 'labelled row')} that it was served, its {reports[0].loss} minus the"
         f" champion's is {found.value:.4f} ({found.low:.4f} to {found.high:.4f}): "
         + ("worse than chance explains" if lost else "not worse beyond chance")
     )
@@ -66,38 +64,44 @@ def served_alarm(state: PipelineState, release: str) -> Alarm | None:
     baseline = read_baseline(state.store, origin) if origin else None
     if drift is None or baseline is None:
         return None
-    served = [one for one in online_reports(state) if _is(one, "production", release)]
-    return loss_alarm(served, baseline.losses, drift)
+    return loss_alarm(online_reports(state), release, baseline.losses, drift)
 
 
 def loss_alarm(
-    served: Sequence[OnlineReport], held: Sequence[PeriodLoss], drift: DriftSpec
+    reports: Sequence[OnlineReport], release: str, held: Sequence[PeriodLoss], drift: DriftSpec
 ) -> Alarm | None:
     """See ``served_alarm``.
 
     Args:
-        served: reports on the release, oldest first.
+        reports: oldest first; those of periods in which it was not served say nothing.
         held: its losses on the holdout's periods.
     """
     risen: list[str] = []
-    for one in served[-drift.windows :]:
-        loss = _of(one, "production").told
-        found = judge_loss(held, loss, drift.false_alarms, drift.bounds.loss_rise)
+    served = [(one, did) for one in reports if (did := _did(one, "production", release))]
+    for one, did in served[-drift.windows :]:
+        found = judge_loss(held, did.told, drift.false_alarms, drift.bounds.loss_rise)
         if found is not None and found.worst.ratio > 1:
             risen.append(f"{one.period}: {found.worst.value:+.0%}, bound {found.worst.bound:.0%}")
     if len(risen) < drift.alarm_at:
         return None
-    said = f"the {served[-1].loss} of what was served rose ({'; '.join(risen)})"
-    return Alarm(period=served[-1].period or "", kinds=("performance",), reason=said)
+    newest, _ = served[-1]
+    said = f"the {newest.loss} of what was served rose ({'; '.join(risen)})"
+    return Alarm(period=newest.period or "", kinds=("performance",), reason=said)
 
 
-def _is(report: OnlineReport, stage: Target, model: str) -> bool:
-    return any(one.stage == stage for one in report.models) and _of(report, stage).model == model
+def _pair(
+    report: OnlineReport, model: str, champion: str | None
+) -> tuple[ServedLoss, ServedLoss] | None:
+    """The canary and the champion as they did in a period; None where it did not serve both."""
+    mine, rival = _did(report, "canary", model), _did(report, "production", champion)
+    return (mine, rival) if mine and rival else None
 
 
-def _of(report: OnlineReport, stage: Target) -> ServedLoss:
-    """The model that answered most in a stage."""
-    return next(one for one in report.models if one.stage == stage)
+def _did(report: OnlineReport, stage: Target, model: str | None) -> ServedLoss | None:
+    """How a model did in a period, however many others served in it; of no name: the one that
+    answered most."""
+    of_stage = (one for one in report.models if one.stage == stage)
+    return next((one for one in of_stage if model in (None, one.model)), None)
 
 
 def _together(differences: Sequence[Interval]) -> Interval:

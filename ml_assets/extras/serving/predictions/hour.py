@@ -83,9 +83,12 @@ def typed_text(text: pl.Expr, dtype: "PolarsDataType") -> pl.Expr:
     """The values of a column of text; null where one is none of the type.
 
     Callers write numbers as they have them: 7, or 7.0 where their language knows only fractions.
+    Some write a time with its zone, some without, which is UTC: polars takes one form for all.
     """
     if isinstance(dtype, pl.Datetime):
-        return text.str.to_datetime(strict=False, time_unit="us", time_zone="UTC").cast(dtype)
+        timed = text.str.replace(" ", "T").str.replace("^([^T]*)$", "${1}T00:00")
+        zoned = timed.str.replace(r"(T[\d:.]+)$", "${1}Z")
+        return zoned.str.to_datetime(strict=False, time_unit="us", time_zone="UTC").cast(dtype)
     if isinstance(dtype, pl.Date):
         return text.str.to_date(strict=False)
     if isinstance(dtype, pl.Boolean):
