@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from ml_assets.adapters.runs import mark_dead, name_of
-from ml_assets.automation.run_requests import FIRST_WAIT, LONGEST_WAIT, ended_at, record_of
+from ml_assets.automation.run_requests import FIRST_WAIT, LONGEST_WAIT, ended_at, records_of
 from ml_assets.errors import counted
 from ml_assets.spec.base import digest_of
 
 ATTEMPTS = 8
 """Two hours, together with the waits of 1, 2, 4 ... 60 minutes between them."""
+_BY_HAND = "materialize it by hand in the UI."
 
 
 def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.SkipReason:
@@ -22,23 +23,30 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
     Args:
         what: the run is to be made from; where that changes, the attempts begin again.
     """
-    failed: dg.RunRecord | None = None
-    for attempt in range(ATTEMPTS):
-        key = digest_of([*what, attempt + 1] if attempt else what)[:32]
-        record = record_of(instance, key)
-        if record and mark_dead(instance, [record]):
-            record = record_of(instance, key)
-        if record is None:
-            wait = _wait(failed, attempt) if failed else timedelta()
-            return key if wait <= timedelta() else _waits(failed, wait)
-        if record.dagster_run.status != dg.DagsterRunStatus.FAILURE:
-            return key
-        failed = record
-    assert failed is not None
-    return dg.SkipReason(
-        f"failed {ATTEMPTS} times, last in {name_of(failed.dagster_run)}, whose log says why. Mend"
-        " that; then materialize it by hand in the UI."
-    )
+    keys = [
+        digest_of([*what, attempt + 1] if attempt else what)[:32] for attempt in range(ATTEMPTS)
+    ]
+    asked = records_of(instance, keys)
+    if mark_dead(instance, [*asked.values()]):
+        asked = records_of(instance, keys)
+    attempts = max((n for n, key in enumerate(keys, start=1) if key in asked), default=0)
+    if not attempts:
+        return keys[0]
+    newest = asked[keys[attempts - 1]]
+    match newest.dagster_run.status:
+        case dg.DagsterRunStatus.FAILURE if attempts == ATTEMPTS:
+            return dg.SkipReason(
+                f"failed {ATTEMPTS} times, last in {name_of(newest.dagster_run)}, whose log says"
+                f" why. Mend that; then {_BY_HAND}"
+            )
+        case dg.DagsterRunStatus.FAILURE:
+            wait = _wait(newest, attempts)
+            return keys[attempts] if wait <= timedelta() else _waits(newest, wait)
+        case dg.DagsterRunStatus.CANCELED:
+            said = f"was cancelled in {name_of(newest.dagster_run)}: {_BY_HAND}"
+            return dg.SkipReason(said)
+        case _:
+            return keys[attempts - 1]
 
 
 def _wait(failed: dg.RunRecord, attempt: int) -> timedelta:
@@ -47,7 +55,7 @@ def _wait(failed: dg.RunRecord, attempt: int) -> timedelta:
     return due - datetime.now(UTC)
 
 
-def _waits(failed: dg.RunRecord | None, wait: timedelta) -> dg.SkipReason:
-    run = f" in {name_of(failed.dagster_run)}" if failed else ""
+def _waits(failed: dg.RunRecord, wait: timedelta) -> dg.SkipReason:
     minutes = counted(-(wait // -timedelta(minutes=1)), "minute")
-    return dg.SkipReason(f"failed{run} and is asked for again in {minutes}.")
+    run = name_of(failed.dagster_run)
+    return dg.SkipReason(f"failed in {run} and is asked for again in {minutes}.")

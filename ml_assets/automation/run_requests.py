@@ -208,8 +208,14 @@ def _partitions(selection: Selection, order: Sequence[str]) -> Sequence[str | No
 
 def record_of(instance: dg.DagsterInstance, run_key: str) -> dg.RunRecord | None:
     """The run that was asked for with this key; None: it never began."""
-    asked = dg.RunsFilter(tags={RUN_KEY_TAG: run_key})
-    return next(iter(instance.get_run_records(filters=asked, limit=1)), None)
+    return records_of(instance, [run_key]).get(run_key)
+
+
+def records_of(instance: dg.DagsterInstance, run_keys: list[str]) -> dict[str, dg.RunRecord]:
+    """Key -> the newest run that was asked for with it, of those that began; in one question."""
+    asked = dg.RunsFilter(tags={RUN_KEY_TAG: run_keys})
+    records = instance.get_run_records(filters=asked, ascending=True)
+    return {record.dagster_run.tags[RUN_KEY_TAG]: record for record in records}
 
 
 def _wait(

@@ -5,6 +5,7 @@ import io
 import os
 import sys
 import webbrowser
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,8 @@ def hand_out(frame: "pl.DataFrame", target: Path | None, kind: str) -> None:
         draft.write_bytes(_bytes(frame, kind))
         draft.replace(target)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
         raise SettingsError(f"{target} cannot be written: {error.strerror}.") from error
     print(f"{counted(len(frame), 'row')} to {target}", file=sys.stderr)
 

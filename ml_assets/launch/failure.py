@@ -55,6 +55,8 @@ KINDS: dict[Next, EndKind] = {
 """Whose budget an end is."""
 _OF_THE_PLACE = {EXIT_NOT_SAVED, EXIT_NOT_INSTALLED, -signal.SIGBUS}
 """Where it ran is at fault, and not what it trains."""
+_OF_THE_TRAINING = {"DeadlineExceeded", "CudaOutOfMemory", "ScratchFull"}
+"""Causes that a cluster tells and another training may not have."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +121,18 @@ class Ending:
 
     def error(self, attempt: str, log: Path) -> MlAssetsError:
         """The report as an error, and where the whole log is."""
-        kind = TrainingHindered if self.code in _OF_THE_PLACE else TrainingFailed
-        kind = TrainingInterrupted if self.then == "interrupted" else kind
+        kind = TrainingFailed
+        if self.then == "interrupted":
+            kind = TrainingInterrupted
+        elif self.code in _OF_THE_PLACE or self._of_the_cluster:
+            kind = TrainingHindered
         return kind(f"{self.report(attempt)}{_LOG}{log}")
+
+    @property
+    def _of_the_cluster(self) -> bool:
+        """Whether a cluster kept it from running, or took it away: any other would end so, too."""
+        own = self.then == "again" or self.cause in _OF_THE_TRAINING
+        return not (own or self.code or self.cause.startswith("exit "))
 
 
 _LOG, _END, _SAID = "\n  Log: ", "  The end of its ", "  It said: "

@@ -146,8 +146,8 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
         return _judged(line, line.decision, entries)
     if story.digest is None and story.study is not None:
         told = story.study.attributes
-        best = f"the winner is trial {told['trial']}"
-        if told["trial"] is None:
+        best = f"the winner is trial {told.get('winner')}"
+        if told.get("winner") is None:
             best = "none is known to be better than the spec's own setting"
         return RunStatus("good", "searched", f"{counted(told['trials'], 'trial')}; {best}.")
     if story.digest is None:

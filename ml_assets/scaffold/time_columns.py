@@ -95,7 +95,7 @@ def find_key(
     ]
     tried = [*_candidates(columns, time, only_series=ahead is not None)]
     if time:  # a numbered store or station is what a series is of; a measured number is no key
-        tried += _candidates([*_numbered(frame, label), *columns], time, only_series=True)
+        tried += _candidates([*_numbered(frame, label, time), *columns], time, only_series=True)
     for names in tried:
         if names == (time,) and len(repeated_rows(frame, names)) <= RARE * len(frame):
             return names
@@ -130,14 +130,16 @@ def step_of(frame: pl.DataFrame, time: str, key: Sequence[str]) -> timedelta | N
     return None if found % timedelta(minutes=1) else found
 
 
-def _numbered(frame: pl.DataFrame, label: str) -> list[str]:
-    """The columns of whole numbers that come again and again, those of the fewest first."""
+def _numbered(frame: pl.DataFrame, label: str, time: str) -> list[str]:
+    """The columns of whole numbers each of which is there at most times, the fewest first."""
+    times = frame[time].n_unique()
     found = {
         values.name: values.n_unique()
         for values in frame.select(pl.col(pl.Float64))
         if values.name != label and not values.null_count() and (values % 1 == 0).all()
     }
-    return sorted((name for name in found if 2 * found[name] <= len(frame)), key=found.__getitem__)
+    there = (name for name in found if found[name] * times <= 2 * len(frame))
+    return sorted(there, key=found.__getitem__)
 
 
 def _candidates(

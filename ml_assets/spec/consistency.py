@@ -186,8 +186,7 @@ def _past_the_alarm(gates: Sequence[GateSpec]) -> Iterator[Misfit]:
     """A bound that only models meet which a leak alarm refuses."""
     alarms = {gate.metric: gate for gate in gates if isinstance(gate, LeakAlarm)}
     for number, gate in enumerate(gates):
-        alarm = alarms.get(gate.metric) if isinstance(gate, Bound) else None
-        if not isinstance(gate, Bound) or alarm is None:
+        if not isinstance(gate, Bound) or (alarm := alarms.get(gate.metric)) is None:
             continue
         higher = HIGHER_IS_BETTER[gate.metric]
         name, value = ("at_least", gate.at_least) if higher else ("at_most", gate.at_most)

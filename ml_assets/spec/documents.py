@@ -48,7 +48,7 @@ class _Loader(YAML_LOADER):
             if isinstance(found, int):
                 repr(found)  # Python writes no number of thousands of digits
         except _NO_VALUE as error:
-            rule = f"{node.value[:60]!r} is read as a date or a number, and there is no such one"
+            rule = f"{node.value[:60]!r} is read as a date or a number, but is not a valid one"
             remedy = "correct it; or put it in quotes, where it is text"
             raise DocumentError(node.start_mark.line + 1, rule, remedy) from error
         return found

@@ -110,6 +110,20 @@ def test_numbered_stores_are_what_a_series_is_of(
     assert {"Sales_lag_1d", "Sales_lag_1d_2"} <= {*features.numeric}, "the table's own stays"
 
 
+def test_measured_numbers_are_not_what_a_series_is_of(tmp_path: Path) -> None:
+    draws = random.Random(7)
+    lines = ["day,temperature,humidity,power"]
+    for day in range(60):
+        for _ in range(3):
+            at = START + timedelta(days=day)
+            measured = draws.randrange(-5, 30), draws.randrange(30, 90), draws.random()
+            lines.append(f"{at:%Y-%m-%d},{','.join(map(str, measured))}")
+    file = tmp_path / "plant.csv"
+    file.write_text("\n".join(lines) + "\n")
+    new = ["new", "air", "--from", str(file), "--label", "power", "--ahead", "7d"]
+    assert main(new) == 1, "whoever knows the rows says --key"
+
+
 def test_the_contract_that_new_writes_is_the_one_that_is_proposed(
     room: Path, air: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

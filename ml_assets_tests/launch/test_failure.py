@@ -8,6 +8,7 @@ import pytest
 
 from ml_assets.errors import TrainingFailed, TrainingHindered, TrainingInterrupted
 from ml_assets.launch.failure import TABLE, judge
+from ml_assets.launch.kubernetes.pod_failures import of_cause
 from ml_assets.spec.training_program.events import Failed
 from ml_assets.spec.training_program.exit_codes import EXIT_BUG, PRECEDENCE, VERDICTS
 
@@ -82,6 +83,20 @@ def test_each_end_has_a_next_step_and_a_sentence(ended, code, then, says):
     assert str(error).endswith("\n  Log: log.txt")
     kind = TrainingHindered if code in (69, 74) else TrainingFailed
     assert type(error) is (TrainingInterrupted if then == "interrupted" else kind)
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        ("ImagePull", TrainingHindered),
+        ("QuotaExceeded", TrainingHindered),
+        ("NodeLost", TrainingHindered),
+        ("ScratchFull", TrainingFailed),
+        ("OOMKilled", TrainingFailed),
+    ],
+)
+def test_what_a_cluster_keeps_from_running_is_not_at_fault(cause, kind):
+    assert type(of_cause(cause).error("attempt 1", Path(LOG))) is kind
 
 
 @pytest.mark.parametrize("code", [64, 65, 66, 75])

@@ -1,7 +1,7 @@
 """Checks a spec's columns without data: the team's functions are called on empty tables."""
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -142,25 +142,26 @@ def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
     features, label, decode = spec.features, spec.label, spec.features.decode
     decoded = decode.columns if decode else ()
     added = {*decoded, label.column}  # with 'ahead', the function returns another one
-    grouped = {"evaluation.slices": spec.evaluation.slices}
+    grouped = {"evaluation.slices": _without(spec.evaluation.slices, added)}
     for number, one in enumerate(spec.evaluation.baselines):
         if isinstance(one, GroupRateBaseline):
-            grouped[f"evaluation.baselines[{number}].by"] = one.by
+            grouped[f"evaluation.baselines[{number}].by"] = _without(one.by, added)
     return {
         "features.key": features.key,
         "features.decision_at": (features.decision_at,),
-        "features.numeric": tuple(name for name in features.numeric if name not in decoded),
+        "features.numeric": _without(features.numeric, decoded),
         "features.decode": (decode.path, decode.etag) if decode else (),
         "features.categorical": features.categorical,
         "features.tokens": (features.tokens.column,) if features.tokens else (),
         "label.query": (label.query,) if label.query else (),
         "label": (label.of or label.column,),
         "split.groups": groups_of(spec.split),
-        **{
-            key: tuple(name for name in names if name not in added)
-            for key, names in grouped.items()
-        },
+        **grouped,
     }
+
+
+def _without(names: Iterable[str], others: Container[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in others)
 
 
 def _text_as_numbers(folder: Path, spec: PipelineSpec, found: pl.Schema) -> Iterator[Mistake]:

@@ -133,8 +133,8 @@ def study_is_over(state: PipelineState) -> str:
     """Return why the study that was published is not asked again."""
     record = state.record(state.address(SEARCH_STAGE))
     told = record.attributes if record else {}
-    best = f"trial {told.get('trial')} is its winner"
-    if told.get("trial") is None:
+    best = f"trial {told.get('winner')} is its winner"
+    if told.get("winner") is None:
         best = "no trial is known to be better than the spec's own setting"
     return f"study {told.get('study')} is over ({told.get('ended')}), and asks the same: {best}"
 

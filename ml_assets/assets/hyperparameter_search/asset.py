@@ -177,6 +177,7 @@ def _attributes(study: Study) -> dict[str, object]:
         "study": study.name,
         "space": study.space,
         "trial": study.winner if best.round is None else None,  # a schedule is adopted by nobody
+        "winner": study.winner,
         "values": best.values,
         "session": best.session,
         "loss": best.loss,

@@ -73,7 +73,7 @@ def verdict(study: Study) -> tuple[str, ...]:
     said: list[str] = []
     if all(one.own for one in study.finished):
         said.append("No trial was finished but the spec's own setting: nothing was learned.")
-    elif own.end == "stopped":
+    elif own.end == "stopped" and study.winner is None:
         said.append(
             "The budget was spent before the spec's own setting was trained to its end: no trial is"
             " compared with it, and none wins. Allow more of it, and search again."

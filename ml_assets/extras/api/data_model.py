@@ -6,6 +6,7 @@ only be read; ``renew`` refreshes their data.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -126,15 +127,20 @@ class DataModel:
     @property
     def shown(self) -> str:
         """The address without user, password and options; what is no address is not shown."""
-        known = without_secrets(self.url)
-        return known if known != self.url or "://" in known else "what is no address of a database"
+        with suppress(ValueError):
+            if "://" in self.url:
+                return without_secrets(self.url)
+        return "what is no address of a database"
 
     def _plain(self, error: BaseException) -> str:
         """The driver's words, without the statement, its values and what is secret."""
         words = str(getattr(error, "orig", None) or error).splitlines()[0]
-        parts = urlsplit(self.url)
-        secrets = [parts.password or "", *(value for _, value in parse_qsl(parts.query))]
-        for secret in filter(None, secrets):
+        try:
+            parts = urlsplit(self.url)
+        except ValueError:
+            return "it is no URL"
+        options = [value for _, value in parse_qsl(parts.query) if not value.isdigit()]
+        for secret in filter(None, [parts.password, *options]):
             for form in (secret, unquote(secret), quote(secret)):
                 words = words.replace(form, "***")
         return words

@@ -9,7 +9,7 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.planner.candidate_runs import CANARY, CandidateRun, candidate_up_to
-from ml_assets.errors import EvidenceError, Recalled
+from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.extras.canary.canary_report.asset import canary_report
 from ml_assets.extras.canary.canary_report.checks import CHECK, canary
 from ml_assets.extras.canary.canary_report.evidence import (
@@ -87,7 +87,7 @@ def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
             return f"the model in canary remains refused: {line.decision.reason}"
     try:
         require_rows_to_judge_by(state, rows)
-    except (EvidenceError, Recalled) as error:
+    except (EvidenceError, StorageError) as error:  # what is recalled is a StorageError, too
         return f"model {model[:12]} stays in canary: {error}"
     check = dg.AssetCheckKey(asset_key(pipeline, CANARY_REPORT), CHECK)
     selection = Selection(tuple(asset_key(pipeline, stage) for stage in CANARY_STAGES), (check,))

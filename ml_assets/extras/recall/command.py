@@ -130,8 +130,10 @@ def _print_recall(found: "Extent", recall: str) -> None:
     for way in found.ways:
         _print_way(way)
     for pipeline in [way.pipeline for way in found.ways if way.stranded]:
-        print(f"\n{pipeline}: no earlier model is sound. The champion gate has nothing to compare")
-        print(f"with, and fails. Release the next model by: ml-assets release override {pipeline}")
+        print(f"\n{pipeline}: no earlier model is sound, but for those that somebody rolled back")
+        print(f"from: ml-assets release rollback {pipeline} --to MODEL. Otherwise the champion")
+        print("gate has nothing to compare with, and fails. Release the next model by:")
+        print(f"ml-assets release override {pipeline}")
 
 
 def _print_way(way: "RecoveryPlan") -> None:

@@ -170,7 +170,9 @@ def served_tick(
     found = closed_hours(pipeline.objects, pipeline.name, datetime.now(UTC))
     asked = [_request(pipeline, hour, instance) for hour in found]
     requests = [one for one in asked if isinstance(one, dg.RunRequest)]
-    held = [one for one in asked if isinstance(one, str)] or ["No hour of predictions is due."]
+    held = [one for one in asked if isinstance(one, str)]
+    more = [f"And {len(held) - _SHOWN} more."] if len(held) > _SHOWN else []
+    held = [*held[:_SHOWN], *more] or ["No hour of predictions is due."]
     return dg.SensorResult(
         run_requests=requests or None,
         skip_reason=None if requests else " ".join([told, *held]),
@@ -181,6 +183,8 @@ def served_tick(
 
 
 _FINE = "No model was taken out of canary."
+_SHOWN = 3
+"""Hours of which a tick says why they wait."""
 
 
 def _told(pipeline: Pipeline) -> str | None:

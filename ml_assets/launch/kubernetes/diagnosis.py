@@ -108,7 +108,7 @@ _NCCL = re.compile(
     re.IGNORECASE,
 )
 _ROOTS = {EXIT_BUG, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGBUS}
-"""Ends of a rank that its peers report as a fault of NCCL."""
+"""Ends of a rank that its peers, which end after it, report as a fault of NCCL."""
 _FAILED_WITH = re.compile(r"for pod \S+?/(\S+) failed with exit code (\d+)")
 """In the message of a Job that its pod failure policy failed."""
 _START_ERRORS = {"StartError", "ContainerCannotRun"}
@@ -201,9 +201,10 @@ def _nccl(seen: PodObservations) -> Ending | None:
     found = _by_words(seen, _NCCL, "NcclFault")
     if found is None:
         return None
-    others = (signed(word.code) for word in seen.words if not _NCCL.search(word.reason))
-    root = next((code for code in others if code in _ROOTS), None)
-    return replace(found, avoid=found.node) if root is None else _of_program(seen, root)
+    first = min(seen.words, key=lambda word: word.time, default=None)
+    if first and signed(first.code) in _ROOTS and not _NCCL.search(first.reason):
+        return _of_program(seen, signed(first.code))
+    return replace(found, avoid=found.node)
 
 
 def _not_run(seen: PodObservations) -> Ending | None:

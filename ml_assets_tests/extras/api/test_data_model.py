@@ -103,6 +103,8 @@ def test_a_pipeline_that_cannot_be_read_stays_as_it_was_and_is_told(
         f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:1/x",
         f"postgresql+psycopg://127.0.0.1:1/x?user=me&password={PASSWORD}",
         f"no address {PASSWORD}",
+        f"me:{PASSWORD}@127.0.0.1/x",
+        f"postgresql://[x/db?password={PASSWORD}",
     ],
 )
 def test_a_database_that_does_not_answer_is_said_without_its_password(

@@ -146,6 +146,13 @@ def test_an_hour_whose_run_failed_is_asked_for_again_after_a_wait_and_not_for_ev
     assert f"failed {ask_again.ATTEMPTS} times" in said()
     log(pipeline, "late")
     assert tick().run_requests, "it has other files"
+    (newest,) = instance.get_runs(limit=1)
+    instance.add_run(
+        dg.DagsterRun(newest.job_name, str(uuid4()), tags=newest.tags).with_status(
+            dg.DagsterRunStatus.CANCELED
+        )
+    )
+    assert "was cancelled in run" in said()
 
 
 def test_what_waits_too_long_is_counted_and_what_failed_to_be_written_waits(world: World) -> None:

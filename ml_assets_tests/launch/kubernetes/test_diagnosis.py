@@ -31,7 +31,7 @@ def failed(index, exit_code, reason="Error", message="", second=8, **how):
     return a_pod(index, state, phase="Failed", **how)
 
 
-def said_by(index, code, reason):
+def said_by(index, code, reason, second=0):
     """The termination message of a pod."""
     return TerminationMessage(
         session="flights-train-1a2b",
@@ -41,7 +41,7 @@ def said_by(index, code, reason):
         code=code,
         reason=reason,
         log="",
-        time=datetime(2026, 1, 5, tzinfo=UTC),
+        time=datetime(2026, 1, 5, second=second, tzinfo=UTC),
     )
 
 
@@ -260,6 +260,15 @@ def test_what_ended_one_rank_is_the_cause_whatever_its_peers_take_it_for(code, t
     pods = [failed(0, code, second=5), failed(1, 134, second=6)]
     found = diagnose(PodObservations(a_job(), pods, words=[own, peer]))
     assert (found.then, found.cause, found.pod) == (then, cause, pods[0].name)
+
+
+@pytest.mark.parametrize("code", [70, 137])
+def test_what_ends_after_a_fault_of_nccl_is_not_its_cause(code):
+    lost = said_by(0, 134, "Watchdog caught collective operation timeout", second=5)
+    after = said_by(1, code, "", second=6)
+    pods = [failed(0, 134, second=5), failed(1, code, second=6)]
+    found = diagnose(PodObservations(a_job(), pods, words=[after, lost]))
+    assert (found.cause, found.then) == ("NcclFault", "lost")
 
 
 def test_a_container_that_never_was_is_told_from_a_program_that_ended():

@@ -88,7 +88,11 @@ def typed_text(text: pl.Expr, dtype: "PolarsDataType") -> pl.Expr:
     if isinstance(dtype, pl.Datetime):
         timed = text.str.replace(" ", "T").str.replace("^([^T]*)$", "${1}T00:00")
         zoned = timed.str.replace(r"(T[\d:.]+)$", "${1}Z")
-        return zoned.str.to_datetime(strict=False, time_unit="us", time_zone="UTC").cast(dtype)
+        known = (zoned, text)  # in ISO's form; else in the one that polars finds for all
+        times = [
+            one.str.to_datetime(strict=False, time_unit="us", time_zone="UTC") for one in known
+        ]
+        return pl.coalesce(times).cast(dtype)
     if isinstance(dtype, pl.Date):
         return text.str.to_date(strict=False)
     if isinstance(dtype, pl.Boolean):
