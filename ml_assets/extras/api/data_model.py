@@ -130,7 +130,7 @@ class DataModel:
         with suppress(ValueError):
             if "://" in self.url:
                 return without_secrets(self.url)
-        return "what is no address of a database"
+        return "an address that is not one of a database"
 
     def _plain(self, error: BaseException) -> str:
         """The driver's words, without the statement, its values and what is secret."""
