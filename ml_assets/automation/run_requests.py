@@ -226,17 +226,17 @@ def _wait(
     if died(instance, run):
         if attempt < ATTEMPTS:
             return timedelta()
-        doubled = min(attempt - ATTEMPTS, 6)
-        return ended_at(record) + min(FIRST_WAIT * 2**doubled, LONGEST_WAIT) - datetime.now(UTC)
+        return wait_after(record, attempt - ATTEMPTS)
     spared = attempt < ATTEMPTS and _spared(instance, run, candidate)
     return timedelta() if spared else None
 
 
-def ended_at(record: dg.RunRecord) -> datetime:
-    """When a run that is over ended."""
-    if record.end_time is None:
-        return record.update_timestamp.astimezone(UTC)
-    return datetime.fromtimestamp(record.end_time, UTC)
+def wait_after(record: dg.RunRecord, waits: int) -> timedelta:
+    """How long until what a run failed in is asked for again, after so many waits before."""
+    ended = record.update_timestamp.astimezone(UTC)
+    if record.end_time is not None:
+        ended = datetime.fromtimestamp(record.end_time, UTC)
+    return ended + min(FIRST_WAIT * 2 ** min(waits, 6), LONGEST_WAIT) - datetime.now(UTC)
 
 
 def died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

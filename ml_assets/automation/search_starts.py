@@ -13,7 +13,6 @@ from ml_assets.automation.jobs import AssetJob, PipelineJobs, run_tags
 from ml_assets.automation.schedules import timed_schedules
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
-from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline
@@ -77,16 +76,14 @@ def _key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | No
 
     A run whose process died is asked for again, under another key.
     """
-    from ml_assets.automation.run_requests import ATTEMPTS, died, record_of
+    from ml_assets.automation.run_requests import ATTEMPTS, died
+    from ml_assets.automation.run_retries import asked_before
 
-    for attempt in range(1, ATTEMPTS + 1):
-        key = digest_of([*what, attempt] if attempt > 1 else what)[:32]
-        record = record_of(instance, key)
-        if record is None or not record.dagster_run.is_finished:
-            return key
-        if not died(instance, record.dagster_run):
-            return None
-    return None
+    keys, attempts, newest = asked_before(instance, what, ATTEMPTS)
+    if newest is None or not newest.dagster_run.is_finished:
+        return keys[max(attempts, 1) - 1]
+    again = attempts < ATTEMPTS and died(instance, newest.dagster_run)
+    return keys[attempts] if again else None
 
 
 def refused_in_a_row(

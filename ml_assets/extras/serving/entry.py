@@ -9,9 +9,9 @@ import dagster as dg
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import Selection
-from ml_assets.automation.ask_again import key_to_ask_by
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.run_requests import MAX_RETRIES_TAG
+from ml_assets.automation.run_retries import key_to_ask_by
 from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
 from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
 from ml_assets.extras.serving.predictions.asset import hours, predictions

@@ -13,7 +13,7 @@ import pytest
 from ml_assets.actions.home_page import Tile, states
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.assets.released_model.rollback import abort
-from ml_assets.automation import ask_again
+from ml_assets.automation import run_requests, run_retries
 from ml_assets.definitions import build
 from ml_assets.extras.serving.entry import CHECK, served_tick
 from ml_assets.extras.serving.prediction_log import FOLDER, Answered, PredictionLog
@@ -140,10 +140,10 @@ def test_an_hour_whose_run_failed_is_asked_for_again_after_a_wait_and_not_for_ev
     assert tick().run_requests
     assert f"predictions [{HOUR}] failed in run" in said()
     assert "and is asked for again in 1 minute." in said()
-    monkeypatch.setattr(ask_again, "FIRST_WAIT", timedelta())
-    again = [len(tick().run_requests or ()) for _ in range(ask_again.ATTEMPTS)]
-    assert again == [1] * (ask_again.ATTEMPTS - 1) + [0]
-    assert f"failed {ask_again.ATTEMPTS} times" in said()
+    monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())
+    again = [len(tick().run_requests or ()) for _ in range(run_retries.ATTEMPTS)]
+    assert again == [1] * (run_retries.ATTEMPTS - 1) + [0]
+    assert f"failed {run_retries.ATTEMPTS} times" in said()
     log(pipeline, "late")
     assert tick().run_requests, "it has other files"
     (newest,) = instance.get_runs(limit=1)

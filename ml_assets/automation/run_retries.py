@@ -1,12 +1,12 @@
 """Finds the key to ask for a run by; one that failed is asked for again, after a longer wait each
 time: its store may have been away, or its process was killed."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import dagster as dg
 
 from ml_assets.adapters.runs import mark_dead, name_of
-from ml_assets.automation.run_requests import FIRST_WAIT, LONGEST_WAIT, ended_at, records_of
+from ml_assets.automation.run_requests import records_of, wait_after
 from ml_assets.errors import counted
 from ml_assets.spec.base import digest_of
 
@@ -23,16 +23,11 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
     Args:
         what: the run is to be made from; where that changes, the attempts begin again.
     """
-    keys = [
-        digest_of([*what, attempt + 1] if attempt else what)[:32] for attempt in range(ATTEMPTS)
-    ]
-    asked = records_of(instance, keys)
-    if mark_dead(instance, [*asked.values()]):
-        asked = records_of(instance, keys)
-    attempts = max((n for n, key in enumerate(keys, start=1) if key in asked), default=0)
-    if not attempts:
+    keys, attempts, newest = asked_before(instance, what, ATTEMPTS)
+    if newest is not None and mark_dead(instance, [newest]):
+        keys, attempts, newest = asked_before(instance, what, ATTEMPTS)
+    if newest is None:
         return keys[0]
-    newest = asked[keys[attempts - 1]]
     match newest.dagster_run.status:
         case dg.DagsterRunStatus.FAILURE if attempts == ATTEMPTS:
             return dg.SkipReason(
@@ -40,7 +35,7 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
                 f" why. Mend that; then {_BY_HAND}"
             )
         case dg.DagsterRunStatus.FAILURE:
-            wait = _wait(newest, attempts)
+            wait = wait_after(newest, attempts - 1)
             return keys[attempts] if wait <= timedelta() else _waits(newest, wait)
         case dg.DagsterRunStatus.CANCELED:
             said = f"was cancelled in {name_of(newest.dagster_run)}: {_BY_HAND}"
@@ -49,10 +44,16 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
             return keys[attempts - 1]
 
 
-def _wait(failed: dg.RunRecord, attempt: int) -> timedelta:
-    """How long until it is asked for again, after so many attempts."""
-    due = ended_at(failed) + min(FIRST_WAIT * 2 ** (attempt - 1), LONGEST_WAIT)
-    return due - datetime.now(UTC)
+def asked_before(
+    instance: dg.DagsterInstance, what: list[object], most: int
+) -> tuple[list[str], int, dg.RunRecord | None]:
+    """The keys of so many attempts, how many of them were asked for, and the run of the last."""
+    keys = [
+        digest_of([*what, attempt] if attempt > 1 else what)[:32] for attempt in range(1, most + 1)
+    ]
+    asked = records_of(instance, keys)
+    attempts = max((n for n, key in enumerate(keys, start=1) if key in asked), default=0)
+    return keys, attempts, asked[keys[attempts - 1]] if attempts else None
 
 
 def _waits(failed: dg.RunRecord, wait: timedelta) -> dg.SkipReason:
