@@ -46,7 +46,7 @@ def _state(settings: Settings, name: str) -> HomePageEntry:
         tiles = (*found, *_cost(pipeline))
         verdict = _verdict(pipeline, lines)
     except MlAssetsError as error:
-        broken = Verdict("bad", "It cannot be read", (outside(str(error)),))
+        broken = Verdict("bad", "It cannot be read", tuple(outside(str(error)).splitlines()))
         return HomePageEntry("", broken, (), {})
     links = Links.of(settings)
     ways = {
