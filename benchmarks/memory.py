@@ -58,6 +58,8 @@ KEPT = (
 TIMES = 10
 MEBIBYTE = 1024  # the kernel counts in KiB
 _BETWEEN_LOOKS = 0.03
+_BETWEEN_SAMPLES = 0.002
+"""Seconds: the kernel keeps no peak of a process without its mapped files; a peak may be brief."""
 
 
 def main() -> None:
@@ -132,10 +134,15 @@ def _command(root: Path, *arguments: str) -> tuple[float, float]:
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             own = max(own, _mebibytes(process.pid, "VmHWM"))
-            for child in descendants(process.pid):
-                if b"ml_assets.training" in _command_line(child):
-                    program = max(program, _mebibytes(child, "RssAnon"))
-            time.sleep(_BETWEEN_LOOKS)
+            programs = [
+                child
+                for child in descendants(process.pid)
+                if b"ml_assets.training" in _command_line(child)
+            ]
+            until = time.monotonic() + _BETWEEN_LOOKS
+            while time.monotonic() < until:
+                program = max([program, *(_mebibytes(one, "RssAnon") for one in programs)])
+                time.sleep(_BETWEEN_SAMPLES)
     if process.returncode not in (0, REFUSED):
         raise SystemExit(f"{' '.join(arguments)} ended with exit code {process.returncode}")
     return own, program

@@ -52,8 +52,7 @@ API_AND_STORE: dict[str, Fault] = {
         lambda c: c.faults.refuse(401, times=3)
     ),
 }
-PODS: dict[str, Fault] = {
-    **EVERYWHERE,
+OF_PODS: dict[str, Fault] = {
     "a pod's wrapper is killed": servers.to_a_pod(servers.kill_wrapper),
     "a pod's wrapper stands still for 10 s": servers.to_a_pod(servers.stop_wrapper),
     "a rank in a pod is killed": servers.to_a_pod(servers.to_rank_in_pod(signal.SIGKILL)),
@@ -64,8 +63,8 @@ PODS: dict[str, Fault] = {
     "a pod runs out of memory": servers.to_a_pod(ApiServer.run_out_of_memory),
     "a node is cut off": servers.to_a_pod(ApiServer.cut_off),
     "a pod runs twice": servers.to_a_pod(ApiServer.double),
-    **API_AND_STORE,
 }
+PODS: dict[str, Fault] = {**EVERYWHERE, **OF_PODS, **API_AND_STORE}
 LAKE: dict[str, Fault] = {
     "lakeFS is away for 4 s": servers.lake_away,
     "lakeFS answers 500": servers.to_the_lake(status=500, times=5),
@@ -91,7 +90,6 @@ MOVES: dict[str, Fault] = {
 }
 BY_SENSORS: dict[str, Fault] = {
     **ALONE,
-    "a rank is killed": harm.to_a_rank(signal.SIGKILL),
     "a run's worker is killed": servers.kill_server("spawn_main"),
     "a run's worker stands still for 10 s": harm.stands_still("spawn_main"),
     "the code location is killed": servers.kill_server("dagster", "grpc"),
@@ -99,19 +97,25 @@ BY_SENSORS: dict[str, Fault] = {
 }
 SERVED: dict[str, Fault] = {
     **BY_SENSORS,
+    "a rank is killed": harm.to_a_rank(signal.SIGKILL),
     "the daemon is killed": servers.kill_server("dagster-daemon"),
     "the daemon stands still for 10 s": harm.stands_still("dagster-daemon", "run"),
     "the web server is killed": servers.kill_server("ml_assets.adapters.webserver"),
     "a second daemon is begun": servers.second_daemon,
     "a second UI is begun": servers.second_ui,
 }
-POSTGRES: dict[str, Fault] = {
-    **BY_SENSORS,
+OF_POSTGRES: dict[str, Fault] = {
     "another daemon works beside it for 30 s": servers.daemon_beside,
     "Postgres restarts": servers.database_restarts("fast"),
     "Postgres dies and recovers": servers.database_restarts("immediate"),
     "Postgres is away for 6 s": servers.database_away,
 }
+POSTGRES: dict[str, Fault] = {
+    **BY_SENSORS,
+    "a rank is killed": harm.to_a_rank(signal.SIGKILL),
+    **OF_POSTGRES,
+}
+CLUSTER: dict[str, Fault] = {**BY_SENSORS, **OF_PODS, **API_AND_STORE, **OF_POSTGRES}
 OFTEN = API_AND_STORE.keys() | LAKE.keys()
 """Faults that end no process: the work gets over one soon."""
 DURING_TRAINING = {
@@ -129,6 +133,7 @@ ARENAS = {
     "moves": MOVES,
     "served": SERVED,
     "postgres": POSTGRES,
+    "cluster": CLUSTER,
 }
 WHERE = {
     "laptop": "`ml-assets run`, with processes of this machine",
@@ -139,9 +144,13 @@ WHERE = {
     " trains then, the other by a schedule, each minute;"
     " what it prints of Dagster's own log is not held to sentences",
     "postgres": "`dagster-daemon` with a cluster's settings, its history on a real Postgres",
+    "cluster": "the same daemon, with pods of the tests' API server and objects on S3",
 }
 """Place -> what works there."""
-TURNS = ("laptop", "pods", "lakefs", "pods", "laptop", "moves", "served", "pods", "postgres")
+TURNS = (
+    *("laptop", "pods", "lakefs", "cluster", "laptop", "moves"),
+    *("served", "pods", "postgres", "cluster"),
+)
 """The places in the order in which a campaign visits them, again and again: often where there are
 many faults."""
 WANTED = {

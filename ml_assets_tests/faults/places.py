@@ -277,13 +277,8 @@ def moves(folder: Path) -> Iterator[Place]:
     yield Place("moves", world)
 
 
-def _by_itself(
-    folder: Path, extra: dict[str, str], training: dict[str, Any], **automation: dict[str, Any]
-) -> World:
+def _by_itself(world: World, **automation: dict[str, Any]) -> World:
     """A world whose pipelines have these automations; all are of the same flowers."""
-    world = World(folder, extra)
-    irises.plant(world.pipelines, world.sources)
-    over_two_pods(world, **HERE, **training)
     first = world.pipelines / "irises"
     for name, what in automation.items():
         if name != first.name:
@@ -299,10 +294,11 @@ def _by_itself(
 def served(folder: Path) -> Iterator[Place]:
     """The UI of a home with two pipelines: what lands is learned at once, or by a schedule."""
     urls = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
-    world = _by_itself(
-        folder,
-        dict(zip(ADDRESSES, urls, strict=True)),
-        training={},
+    world = World(folder, dict(zip(ADDRESSES, urls, strict=True)))
+    irises.plant(world.pipelines, world.sources)
+    over_two_pods(world, **HERE)
+    _by_itself(
+        world,
         lilies={"landing": {"retrain": True}},
         irises={"landing": {}, "refresh": {"cron": "* * * * *"}},
     )
@@ -313,20 +309,36 @@ def served(folder: Path) -> Iterator[Place]:
 def on_postgres(folder: Path) -> Iterator[Place]:
     """Dagster's daemon with its history on Postgres, as it is set up for a cluster."""
     with postgres_server() as server:
-        dagster = folder / "dagster"
-        dagster.mkdir(parents=True)
-        configuration = yaml.safe_load(PRODUCTION.read_text())
-        for of_a_cluster in ("run_launcher", "compute_logs"):
-            del configuration[of_a_cluster]
-        (dagster / "dagster.yaml").write_text(yaml.safe_dump(configuration))
-        names = ("HOST", "PORT", "DB", "USERNAME", "PASSWORD")
-        place = server.place
-        given = {f"DAGSTER_PG_{n}": str(v) for n, v in zip(names, place, strict=True)}
-        extra = {"DAGSTER_HOME": str(dagster), **given}
-        world = _by_itself(folder, extra, LONG, irises={"landing": {"retrain": True}})
+        world = World(folder, _daemon_of_a_cluster(folder, server))
+        irises.plant(world.pipelines, world.sources)
+        over_two_pods(world, **HERE, **LONG)
+        _by_itself(world, irises=AS_IT_LANDS)
         yield Place("postgres", world, database=server, serves=True)
 
 
+@contextmanager
+def cluster(folder: Path) -> Iterator[Place]:
+    """That daemon, whose training runs in two pods, with its objects on S3."""
+    with postgres_server() as server, pods(folder) as place:
+        extra = {**place.world.extra, **_daemon_of_a_cluster(folder, server)}
+        world = _by_itself(World(folder, extra), irises=AS_IT_LANDS)
+        yield replace(place, arena="cluster", world=world, database=server, serves=True)
+
+
+def _daemon_of_a_cluster(folder: Path, server: PostgresServer) -> dict[str, str]:
+    """The environment of a daemon with the settings of a cluster, but for what starts its runs."""
+    dagster = folder / "dagster"
+    dagster.mkdir(parents=True)
+    configuration = yaml.safe_load(PRODUCTION.read_text())
+    for of_a_cluster in ("run_launcher", "compute_logs"):
+        del configuration[of_a_cluster]
+    (dagster / "dagster.yaml").write_text(yaml.safe_dump(configuration))
+    names = ("HOST", "PORT", "DB", "USERNAME", "PASSWORD")
+    given = {f"DAGSTER_PG_{n}": str(v) for n, v in zip(names, server.place, strict=True)}
+    return {"DAGSTER_HOME": str(dagster), **given}
+
+
+AS_IT_LANDS = {"landing": {"retrain": True}}
 PRODUCTION = Path(__file__).parents[2] / "deploy" / "dagster" / "dagster.yaml"
 ADDRESSES = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
 DAGSTERS_LOG = " - dagster"
@@ -338,4 +350,5 @@ PLACES = {
     "moves": moves,
     "served": served,
     "postgres": on_postgres,
+    "cluster": cluster,
 }

@@ -97,5 +97,9 @@ def test_a_round_holds_whose_postgres_restarts(tmp_path: Path) -> None:
     only_strike(play("postgres", 1, tmp_path, "Postgres restarts"))
 
 
+def test_a_round_of_a_clusters_daemon_holds_whose_pod_is_drained(tmp_path: Path) -> None:
+    only_strike(play("cluster", 1, tmp_path, "a pod is drained"))
+
+
 def test_a_round_holds_in_which_a_rollback_and_a_recall_race_the_release(tmp_path: Path) -> None:
     only_strike(play("moves", 7, tmp_path, "a rollback and a recall race the release"))
