@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ml_assets.errors import counted
 from ml_assets.spec.training_program.events import (
     Began,
     Checkpoint,
+    DrawnRows,
+    EpochEnded,
     Event,
     FirstRows,
     FixedBatch,
@@ -28,6 +31,8 @@ class TrainingStory:
     """Step -> when it was first told of: the same at every replay."""
     batches: dict[int, FixedBatch] = field(default_factory=dict)
     first_rows: FirstRows | None = None
+    epochs: dict[int, DrawnRows] = field(default_factory=dict)
+    """Each epoch that ended -> what its steps drew."""
     trace: Trace | None = None
     lost: list[Lost] = field(default_factory=list)
     """Attempts that ended without a result, oldest first."""
@@ -52,6 +57,8 @@ class TrainingStory:
                 self.batches[event.step] = event
             case FirstRows():
                 self.first_rows = event
+            case EpochEnded():
+                self.epochs[event.epoch] = event.drawn
             case Checkpoint():
                 took = {n: v for n, v in event.metrics.items() if n.startswith("checkpoint_")}
                 self._measured(event, took)
@@ -61,6 +68,16 @@ class TrainingStory:
                 self.lost.append(lost)
             case _:
                 pass
+
+    @property
+    def rows_counted(self) -> str:
+        """A sentence on what whole epochs drew; empty where none ended."""
+        if not self.epochs:
+            return ""
+        drawn = self.epochs[max(self.epochs)]
+        once = drawn == DrawnRows.all_of(drawn.rows)
+        each = "each once" if once else "as training.oversample asks"
+        return f"{counted(len(self.epochs), 'whole epoch')} drew {drawn.rows:,} rows, {each}"
 
     @property
     def nodes(self) -> tuple[Node, ...]:

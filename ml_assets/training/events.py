@@ -20,6 +20,8 @@ from ml_assets.spec.training_program import Ref, Result
 from ml_assets.spec.training_program.events import (
     Began,
     Checkpoint,
+    DrawnRows,
+    EpochEnded,
     Event,
     Failed,
     Finished,
@@ -96,6 +98,9 @@ class EventWriter:
                 labels=tuple(float(label) for label in rows.label.tolist()),
             )
         )
+
+    def epoch_ended(self, epoch: int, drawn: DrawnRows) -> None:
+        self._write(EpochEnded(**self._head(), epoch=epoch, drawn=drawn))
 
     def fixed_batch(
         self, step: int, labels: NDArray[np.generic], predictions: NDArray[np.generic]

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.spec.training_program import MeasureRequest, ShardSchema, TrainRequest
+from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.training.distributed.ranks import Ranks, total
 from ml_assets.training.distributed.running_statistics import RunningStatistics
 from ml_assets.training.distributed.step_checks import (
@@ -33,7 +34,7 @@ from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
 from ml_assets.training.rows.batches import Batches, Tensors
 from ml_assets.training.rows.loader import Changes, Lane, Loader, Share
-from ml_assets.training.rows.order import oversample_index
+from ml_assets.training.rows.order import count_rows, oversample_index
 from ml_assets.training.rows.training_split import open_training_split
 from ml_assets.training.stop import NonFinite
 from ml_assets.training.teacher import Teacher, load_teacher
@@ -64,6 +65,8 @@ class Step(NamedTuple):
     checkpoint_due: bool
     loss_scale: LossScale | None
     """For the next step; None but for fp16."""
+    drawn: DrawnRows
+    """By all ranks."""
 
 
 @dataclass
@@ -102,7 +105,7 @@ class Stepper:
         lane = Lane(self.lanes.rank, self.lanes.world, self.ranks.device)
         self.loader = Loader(self.batches, self.changes, lane, self.steps, ahead=ahead)
         if isinstance(self.forward, Replica):
-            self._backward(0, 1.0)
+            self._backward(0, 1.0)  # its rows are nobody's
             self.optimizer.zero_grad(set_to_none=True)
             self.forward.begin()
             self.times.of(0.0)  # nobody's step
@@ -127,15 +130,18 @@ class Stepper:
             scale = LossScale()
         # a power of two, and about a mean: fp16 has no room for a sum over the rows of a step
         factor = 1.0 if scale is None else scale.scale / 2 ** self.spec.batch_size.bit_length()
-        sums = self._backward(step, factor)
+        sums, drawn = self._backward(step, factor)
         gradients = local_gradients(self.network.parameters())
         square = _square(self.network, self.ranks.world)
-        sums = sums if self._counts else torch.zeros_like(sums)
+        if not self._counts:
+            sums, drawn = torch.zeros_like(sums), DrawnRows()
         mine = torch.cat([sums, square.reshape(1).to(sums.device)]).tolist()
+        counted = map(float, drawn.sums)
         notice, due = flags()
         due = due and self.ranks.rank == 0
         with self.times.communication:
-            loss, weight, rows, square, notices, dues = total([*mine, float(notice), float(due)])
+            found = total([*mine, float(notice), float(due), *counted])
+        loss, weight, rows, square, notices, dues, *of_all = found
         mean, norm = loss / weight, math.sqrt(square) / (weight * factor)
         overflowed = scale is not None and math.isfinite(mean) and not math.isfinite(norm)
         if overflowed:
@@ -149,16 +155,19 @@ class Stepper:
             scale = scale.after(overflowed=overflowed)
             if scale.skipped_in_a_row >= MOST_SKIPS:
                 raise self._non_finite(mean, norm, step)
-        return Step(mean, 0.0 if overflowed else norm, rows, notices > 0, dues > 0, scale)
+        drawn = DrawnRows.of(*map(int, of_all))
+        return Step(mean, 0.0 if overflowed else norm, rows, notices > 0, dues > 0, scale, drawn)
 
-    def _backward(self, step: int, factor: float) -> torch.Tensor:
+    def _backward(self, step: int, factor: float) -> tuple[torch.Tensor, DrawnRows]:
         """Gradients of this rank's share, times ``factor``, summed over all ranks.
 
-        Returns [loss, weight, rows] float64 of the share; rows are those that count.
+        Returns [loss, weight, rows] float64 of the share, and what it drew; rows are those that
+        count.
         """
         self.optimizer.zero_grad(set_to_none=True)
         self.statistics.begin()
         sums = torch.zeros(3, dtype=torch.float64, device=self.ranks.device)
+        drawn = DrawnRows()
         for number in range(self.spec.accumulate):
             with self.times.data:
                 share = self.loader.take(step, number)
@@ -173,7 +182,9 @@ class Stepper:
             self.times.communication.answered()
             count = loss.new_tensor(float(share.counted))
             sums += torch.stack([loss.detach(), weights.sum(), count])
-        return sums
+            if share.counted and share.rows.numbers is not None:
+                drawn = drawn.plus(count_rows(share.rows.numbers))
+        return sums, drawn
 
     def _losses(self, share: Share) -> tuple[torch.Tensor, torch.Tensor]:
         """The weighted losses of the rows, and the weights; both [n]."""

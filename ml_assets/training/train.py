@@ -15,6 +15,7 @@ from ml_assets.errors import counted
 from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.training import Task
 from ml_assets.spec.training_program import Calibration, ShardSchema, TrainRequest
+from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.training import calibration
 from ml_assets.training.calibration import calibrated
 from ml_assets.training.checkpoints.save import Checkpoints
@@ -133,7 +134,7 @@ class Trainer:
                 self.checkpoints.close()
                 return state, "patience"
             done = self._take(state)
-            state = state.model_copy(update={"step": state.step + 1, "loss_scale": done.loss_scale})
+            state = self._stepped(state, done)
             self.watch.step_taken(state.step)
             if self._evaluation_is_due(state.step):
                 state = self._evaluate(state, done)
@@ -171,6 +172,27 @@ class Trainer:
             lambda: self.stepper.take(state.step, state.loss_scale, self._stop_flags), weigh
         )
 
+    def _stepped(self, state: TrainerState, done: Step) -> TrainerState:
+        """The state after a step; at the end of an epoch what was drawn is held to what was due."""
+        step, each = state.step + 1, self.stepper.batches.steps_per_epoch
+        drawn = state.drawn and state.drawn.plus(done.drawn)
+        if step % each == 0:
+            if drawn is not None:
+                self._epoch_ended(step // each, drawn)
+            drawn = DrawnRows()
+        changed = {"step": step, "loss_scale": done.loss_scale, "drawn": drawn}
+        return state.model_copy(update=changed)
+
+    def _epoch_ended(self, epoch: int, drawn: DrawnRows) -> None:
+        due = self.stepper.batches.rows_of_epoch(epoch - 1)
+        if drawn != due:
+            raise AssertionError(
+                f"epoch {epoch} drew other rows than it was to draw, each once: {drawn} instead of"
+                f" {due}. That is a fault of this program, and nothing of it was saved since the"
+                " last checkpoint. Please report it with the spec."
+            )
+        self.events.epoch_ended(epoch, drawn)
+
     def _stop_flags(self) -> StopFlags:
         return StopFlags(self.notice.given, self.clock.due)
 
@@ -193,7 +215,7 @@ class Trainer:
             if begun_with:
                 self.events.progress(0, self.steps, begun_with)
             self.events.first_rows(self.stepper.loader.first(FIRST_ROWS))
-            return TrainerState()
+            return TrainerState(drawn=DrawnRows())
         self.events.progress(
             state.step, self.steps, f"resumed at step {state.step} of {self.steps}"
         )

@@ -10,6 +10,7 @@ from typing import Literal
 
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.training_program import Ref, TrainRequest, TrainResult
+from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.store.checkpoint_store import (
     FoundCheckpoint,
 )
@@ -78,6 +79,8 @@ class TrainerState(Frozen):
     """The scale of fp16; the other precisions have none."""
     judged_at: int | None = None
     """Step of the last evaluation; a checkpoint between two, or after a notice, is not judged."""
+    drawn: DrawnRows | None = None
+    """Since the epoch began; None: a version of before saved this, which counted none."""
     history: tuple[Evaluated, ...] = ()
     """Every evaluation so far, for the diagnosis at the end."""
 

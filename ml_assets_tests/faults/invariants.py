@@ -8,7 +8,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ml_assets_tests.faults.history import History, Json
 
@@ -46,12 +46,13 @@ def published_once(history: History) -> Iterator[str]:
 def rows_once(history: History) -> Iterator[str]:
     """A training leaves no step out, and a step that is taken again has the same rows.
 
-    Which rows it took shows in the loss of its weights on the validation split; on another number
-    of processes sums are rounded otherwise. (What is told of the training rows is a mean since the
-    attempt began.)
+    By the training's own count, each whole epoch has each row once. Which rows a step took shows in
+    the loss of its weights on the validation split; on another number of processes sums are rounded
+    otherwise. (What is told of the training rows is a mean since the attempt began.)
     """
     for session, events in history.trained.items():
         at, every, losses = 0, 0, dict[int, float]()
+        yield from _counted(session, [event for event in events if event["kind"] == "epoch"])
         for event in events:
             step, resumed = event.get("step", 0), _RESUMED.match(event.get("message", ""))
             if event["kind"] == "first_rows" or resumed:
@@ -64,6 +65,20 @@ def rows_once(history: History) -> Iterator[str]:
             at, loss = step, event["metrics"]["validation_loss"]
             if abs(losses.setdefault(step, loss) - loss) > 1e-3 * abs(loss):
                 yield f"{session}: step {step} had a loss of {losses[step]}, and again of {loss}"
+
+
+def _counted(session: str, epochs: Sequence[Json]) -> Iterator[str]:
+    """Rows are numbered from 0; their numbers, and the squares, are added up modulo 2**40."""
+    for event in epochs:
+        n, told = event["drawn"]["rows"], event["drawn"]
+        once = n * (n - 1) // 2 % 2**40, n * (n - 1) * (2 * n - 1) // 6 % 2**40
+        if (told["numbers"], told["squares"]) != once:
+            yield f"{session}: epoch {event['epoch']} did not have each of its {n} rows once"
+    if len({event["drawn"]["rows"] for event in epochs}) > 1:
+        yield f"{session}: its epochs had different numbers of rows"
+    ended = {event["epoch"] for event in epochs}
+    for number in sorted({*range(1, max(ended, default=0) + 1)} - ended):
+        yield f"{session}: epoch {number} was left out"
 
 
 _RESUMED = re.compile(r"resumed at step (\d+) ")

@@ -123,6 +123,20 @@ def resumed_at_a_later_step(history: History) -> History:
     return trained(history, change)
 
 
+def with_a_row_twice(history: History) -> History:
+    def change(events: list[dict]) -> None:
+        ended = [event for event in events if event["kind"] == "epoch"]
+        ended[-1]["drawn"] = ended[-1]["drawn"] | {"numbers": ended[-1]["drawn"]["numbers"] + 1}
+
+    return trained(history, change)
+
+
+def with_an_epoch_left_out(history: History) -> History:
+    return trained(
+        history, lambda events: events.remove(next(e for e in events if e["kind"] == "epoch"))
+    )
+
+
 def with_an_edited_line(history: History) -> History:
     path, content = line(history, lambda content: content["kind"] == "registration")
     return rewritten(history, **{path: content | {"reason": "it was like this"}})
@@ -212,6 +226,8 @@ PLANTED: dict[Plant, str] = {
     with_a_record_without_its_table: "no state is half visible",
     published_again: "nothing is published twice",
     with_a_step_left_out: "every row is learned from once an epoch",
+    with_a_row_twice: "every row is learned from once an epoch",
+    with_an_epoch_left_out: "every row is learned from once an epoch",
     resumed_with_other_rows: "every row is learned from once an epoch",
     resumed_at_a_later_step: "every row is learned from once an epoch",
     with_an_edited_line: "the ledger is a single chain",

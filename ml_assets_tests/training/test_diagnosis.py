@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.training import Mlp, ModelSpec, TabM, TrainingSpec
 from ml_assets.spec.training_program import Ref, TrainResult
-from ml_assets.spec.training_program.events import Failed
+from ml_assets.spec.training_program.events import EpochEnded, Failed
 from ml_assets.training.diagnosis import Evaluated, advise, growing_memory, is_out_of_memory
 from ml_assets.training.rows.arrays import Rows, SplitArrays
 from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame
@@ -176,6 +176,16 @@ def test_what_is_no_exception_becomes_an_event_too_and_no_rank_aborts(sessions: 
     assert {(event.exit_code, event.reason) for event in failed(attempt)} == {
         (70, "Unheard: a save that failed")
     }
+
+
+def test_an_epoch_that_draws_a_row_twice_and_another_never_ends_in_an_error(
+    sessions: Sessions,
+) -> None:
+    attempt = sessions.attempt("twice", procs=2, model=MLP, spec=ALONE)
+    assert planted(attempt, "draws_a_row_twice") != 0
+    assert not [event for event in attempt.events() if isinstance(event, EpochEnded)]
+    assert {event.exit_code for event in failed(attempt)} == {70}
+    assert "epoch 1 drew other rows than it was to draw" in failed(attempt)[0].reason
 
 
 # --- what is no number names rank, batch and rows -------------------------------------------------

@@ -1,6 +1,7 @@
 """What an epoch draws where rare classes are oversampled: how often, and the same in any world."""
 
 from collections import Counter
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,15 @@ import pytest
 
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.order import OversampleIndex, drawn_rows, oversample_index
+from ml_assets.training.rows.order import (
+    OversampleIndex,
+    count_rows,
+    drawn_rows,
+    oversample_index,
+)
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, LABEL, frame
 from ml_assets_tests.worlds.shards import write_shards
@@ -39,11 +46,15 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Batches:
     return Batches(rows, 3, 96, 12, oversampled=oversample_index(rows, schema, SHARE))
 
 
+def steps_of(batches: Batches, epoch: int) -> range:
+    each = batches.steps_per_epoch
+    return range(epoch * each, (epoch + 1) * each)
+
+
 def drawn(batches: Batches, epoch: int, world: int = 1, first: int = 0) -> list[tuple[float, int]]:
     """(row, label) of every draw of an epoch, by all ranks, from a step on."""
-    steps = batches.steps_per_epoch
     found: list[tuple[float, int]] = []
-    for step in range(epoch * steps + first, (epoch + 1) * steps):
+    for step in steps_of(batches, epoch)[first:]:
         for rank in range(world):
             rows, _, counted = batches.share(step, rank, world)
             pairs = zip(rows.numeric[:counted, 0].tolist(), rows.label.tolist(), strict=False)
@@ -60,6 +71,31 @@ def test_positives_make_the_share_and_every_negative_comes_once(rare: Batches) -
     assert negatives == [1] * 990
     assert sorted(positives) == [24] * 2 + [25] * 8
     assert sum(positives) / rare.draws == pytest.approx(SHARE, abs=1e-3)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 7])
+def test_what_an_epoch_is_to_draw_is_what_its_steps_draw(rare: Batches, epoch: int) -> None:
+    taken = [rare.share(step, 0, 1)[0].numbers for step in steps_of(rare, epoch)]
+    assert count_rows(np.concatenate(taken)) == rare.rows_of_epoch(epoch)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 1000, 3_000_017])
+def test_three_sums_of_all_rows_each_once_are_known_without_them(rows: int) -> None:
+    assert count_rows(np.random.default_rng(1).permutation(rows)) == DrawnRows.all_of(rows)
+
+
+def test_sums_of_parts_add_up_whatever_their_size() -> None:
+    parts = np.array_split(np.arange(3 << 40, (3 << 40) + 999), 7)
+    whole = reduce(DrawnRows.plus, map(count_rows, parts))
+    assert whole == count_rows(np.concatenate(parts))
+    assert max(whole.sums) < 2**40
+
+
+@pytest.mark.parametrize("changed", [[7, 3], [3, 3], []], ids=["order", "twice", "left out"])
+def test_a_row_that_comes_twice_or_never_changes_a_sum(changed: list[int]) -> None:
+    rest = [row for row in range(10) if row not in (3, 7)]
+    same = count_rows(np.array(rest + changed)) == DrawnRows.all_of(10)
+    assert same == (sorted(changed) == [3, 7])
 
 
 @pytest.mark.parametrize("world", [2, 3, 5, 24])

@@ -11,7 +11,13 @@ import torch
 
 from ml_assets.spec.parallel import Strategy
 from ml_assets.spec.training import ProfileSpec
-from ml_assets.spec.training_program.events import Checkpoint, Metrics, Progress, Trace
+from ml_assets.spec.training_program.events import (
+    Checkpoint,
+    DrawnRows,
+    Metrics,
+    Progress,
+    Trace,
+)
 from ml_assets.spec.training_program.pod import TRACE
 from ml_assets.training.step import Step
 from ml_assets.training.step_meter import Meter
@@ -157,7 +163,7 @@ def test_what_was_waited_for_before_a_step_is_of_no_step() -> None:
     meter = Meter(torch.nn.Linear(1, 1), times, torch.device("cpu"))  # pyright: ignore[reportArgumentType]
     assert times.fetch is not None
     times.fetch.add(5.0)
-    meter.take(lambda: Step(0.5, 0.1, 4.0, False, False, None), weigh=False)
+    meter.take(lambda: Step(0.5, 0.1, 4.0, False, False, None, DrawnRows()), weigh=False)
     assert meter.live()["fetch_wait_share"] == 0.0
 
 

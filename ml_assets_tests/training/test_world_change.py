@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.spec.training_program import Ref, Split
-from ml_assets.spec.training_program.events import Progress, Warning
+from ml_assets.spec.training_program.events import DrawnRows, EpochEnded, Progress, Warning
 from ml_assets.spec.training_program.on_demand import RowsOnDemand
 from ml_assets.store.row_encoding import encoded_bytes
 from ml_assets.store.s3.objects import S3Objects
@@ -90,6 +90,13 @@ def started(
     return attempt
 
 
+def counted(attempt: Attempt) -> set[int]:
+    """The epochs that an attempt ended, each of which drew every row once by its own count."""
+    ended = [event for event in attempt.events() if isinstance(event, EpochEnded)]
+    assert all(event.drawn == DrawnRows.all_of(ROWS) for event in ended)
+    return {event.epoch for event in ended}
+
+
 @pytest.mark.daemon
 @pytest.mark.parametrize("spec", [TEN, BLOCKS], ids=["rows", "blocks"])
 def test_worlds_that_change_within_an_epoch_lose_no_row_and_change_no_loss(
@@ -106,6 +113,7 @@ def test_worlds_that_change_within_an_epoch_lose_no_row_and_change_no_loss(
     assert sorted(first) == sorted(second) == list(range(ROWS))
     assert first != second, "each epoch has an order of its own"
     assert not one.read(0, 4) and not three.read(0, 8), "nothing is read again"
+    assert (counted(two), counted(one), counted(three)) == ({1, 2}, {1, 2}, {2})
 
     losses = one.validation_losses() | three.validation_losses()
     assert list(losses) == list(range(5, STEPS + 1))

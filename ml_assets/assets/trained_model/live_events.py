@@ -35,6 +35,7 @@ from ml_assets.spec.training_program import TrainResult, World
 from ml_assets.spec.training_program.events import (
     Began,
     Checkpoint,
+    EpochEnded,
     Event,
     Failed,
     Finished,
@@ -117,7 +118,7 @@ class EventSinks:
                     self.context.log.warning(advice)
             case Began():
                 self.context.log.debug(f"node {event.index} runs {event.node.program}")
-            case FirstRows() | FixedBatch() | Placed():
+            case FirstRows() | EpochEnded() | FixedBatch() | Placed():
                 pass
 
     def close(self, status: Literal["FINISHED", "FAILED"]) -> None:
@@ -199,7 +200,16 @@ class EventSinks:
         worlds = {world.processes, *(lost.goes_on.processes for lost in self.story.lost)}
         gpu = any(node.machine.gpus for node in self.story.nodes)
         spread = scaling(pace, alone, self.job.training, worlds, gpu=gpu)
-        return {"seconds": result.seconds, **best, **pace, **spread, **recovered, **there}
+        counted = {"rows_counted": said} if (said := self.story.rows_counted) else {}
+        return {
+            "seconds": result.seconds,
+            **best,
+            **counted,
+            **pace,
+            **spread,
+            **recovered,
+            **there,
+        }
 
     def _entry(self, status: Literal["FINISHED", "FAILED"]) -> OutboxEntry:
         left_out = set(without_meaning(self.job.model))

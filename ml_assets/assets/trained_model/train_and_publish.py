@@ -98,7 +98,7 @@ class Training:
 
     def _train(self, job: TrainJob) -> "Trained":
         pipeline, run = self.pipeline, self.context.run.run_id
-        outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
+        outbox = Outbox(pipeline.settings.home, pipeline.objects)
         tracking = Tracking.of(pipeline.settings)
         record = begun_record(self.asked, run, job, self.data, self.commit, self.given, self.world)
         begun = keep_run_record(pipeline.store, record)

@@ -3,8 +3,9 @@
 Events are JSON objects, numbered within an attempt. Beside them each rank leaves a heartbeat.
 """
 
+from operator import add
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -64,6 +65,54 @@ class FirstRows(_Event):
     """[rows, c]: codes."""
     labels: tuple[float, ...] = Field(strict=False)
     """[rows]: 0 or 1, or the place of the class."""
+
+
+class DrawnRows(Frozen):
+    """The rows that some steps drew, by three sums: one drawn twice, or left out, changes them.
+
+    Drawn once each, n rows have the sum n(n-1)/2 of their numbers, and (n-1)n(2n-1)/6 of the
+    squares.
+    """
+
+    MODULUS: ClassVar[int] = 1 << 40
+    """Both sums are told modulo this: those of thousands of processes add up in a float64."""
+
+    rows: int = 0
+    numbers: int = 0
+    """The sum of their numbers, which begin at 0."""
+    squares: int = 0
+
+    @classmethod
+    def all_of(cls, rows: int) -> "DrawnRows":
+        """So many rows, each once."""
+        pairs = rows * (rows - 1)
+        squares = pairs * (2 * rows - 1) // 6
+        return cls.of(rows, pairs // 2, squares)
+
+    @classmethod
+    def of(cls, rows: int, numbers: int, squares: int) -> "DrawnRows":
+        """Sums of any size."""
+        return cls(rows=rows, numbers=numbers % cls.MODULUS, squares=squares % cls.MODULUS)
+
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        return self.rows, self.numbers, self.squares
+
+    def plus(self, other: "DrawnRows") -> "DrawnRows":
+        """Both together."""
+        return self.of(*map(add, self.sums, other.sums))
+
+
+class EpochEnded(_Event):
+    """The steps of an epoch are over, and drew what they were to draw.
+
+    All processes counted it as they took their rows, before and after every resume.
+    """
+
+    kind: Literal["epoch"] = "epoch"
+    epoch: Positive
+    """1: the first."""
+    drawn: DrawnRows
 
 
 class FixedBatch(_Event):
@@ -155,6 +204,7 @@ Event = Annotated[
     | Progress
     | Metrics
     | FirstRows
+    | EpochEnded
     | FixedBatch
     | Checkpoint
     | Trace

@@ -6,11 +6,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.store.block_order import BlockOrder
 from ml_assets.store.row_order import permuted
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.rows.arrays import Rows, SplitArrays
-from ml_assets.training.rows.order import OversampleIndex, drawn_rows, microbatch_seed
+from ml_assets.training.rows.order import (
+    OversampleIndex,
+    drawn_rows,
+    microbatch_seed,
+    rows_of_epoch,
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,7 @@ class Tensors:
     starts: torch.Tensor | None = None
     """As ``Rows.starts``."""
     numbers: NDArray[np.int64] | None = None
-    """[units] where they lie in the split, for a message about them; None: nobody asks."""
+    """[units] where they lie in the split, to count them and to name them; None: nobody asks."""
 
     def to(self, device: torch.device) -> "Tensors":
         """The same rows on a device; themselves where they are there."""
@@ -77,6 +83,10 @@ class Batches:
     def steps_per_epoch(self) -> int:
         """The last step of an epoch may be short: an epoch has each of its draws exactly once."""
         return -(-self.draws // (self.batch_size * self.accumulate))
+
+    def rows_of_epoch(self, epoch: int) -> DrawnRows:
+        """What the steps of this epoch, from 0, are to draw together."""
+        return rows_of_epoch(self.rows.units, self.oversampled, epoch)
 
     def first(self, count: int) -> Rows:
         """The first rows of the first batch."""

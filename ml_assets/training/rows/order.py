@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ml_assets.spec.training_program import ShardSchema
+from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.store.row_order import key, mixed
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.stop import BadData
@@ -90,6 +91,20 @@ def drawn_rows(
         rows[mine] = more.drawn(draws[mine] - first, epoch)
         first += more.draws
     return rows
+
+
+def count_rows(numbers: NDArray[np.int64]) -> DrawnRows:
+    """Count rows by their numbers [n]."""
+    whole = numbers.astype(np.uint64)  # its sums wrap at 2**64, which the modulus divides
+    return DrawnRows.of(len(whole), int(whole.sum()), int((whole * whole).sum()))
+
+
+def rows_of_epoch(units: int, oversampled: Sequence[OversampleIndex], epoch: int) -> DrawnRows:
+    """The rows that an epoch is to draw: each once, and those of rare classes again."""
+    drawn = DrawnRows.all_of(units)
+    for more in oversampled:
+        drawn = drawn.plus(count_rows(more.drawn(np.arange(more.draws), epoch)))
+    return drawn
 
 
 def _targets(counts: NDArray[np.int64], share: float) -> NDArray[np.int64]:

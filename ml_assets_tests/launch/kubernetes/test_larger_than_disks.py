@@ -25,6 +25,7 @@ from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.spec.training_program import Ref
+from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.store.block_order import block_order
 from ml_assets_tests.launch.kubernetes.stage import Stage, weights
 from ml_assets_tests.launch.real import named
@@ -71,10 +72,9 @@ def test_a_set_larger_than_the_disks_trains_the_same_weights_also_after_a_kill(s
 
     assert len(held) == 4 and max(held.values()) <= DISK, held
     shards = load_schema(job.data).splits["train"]
-    order = block_order([one.rows for one in shards], job.training)
-    drawn = np.bincount(order.permuted(np.arange(ROWS), job.training.seed, epoch=0))
-    assert len(drawn) == ROWS and (drawn == 1).all(), "each row comes once"
-    blocks = len(order.firsts)
+    (ended,) = named(stage.events, "epoch")
+    assert ended.drawn == DrawnRows.all_of(ROWS), "by the pods' own count, each row came once"
+    blocks = len(block_order([one.rows for one in shards], job.training).firsts)
     files = tuple(f"/{one.digest}/numeric.npy" for one in shards)
     asked = [path.partition("?")[0] for m, path in stage.store.faults.requests if m == "GET"]
     fetched = sum(path.endswith(files) for path in asked)
