@@ -1,6 +1,7 @@
 """Turns candidate runs into run requests: each is made once, and a failed one waits for a change.
 
-One whose process died is asked for again: twice at once, then each time after a longer wait.
+One whose process died is asked for again: twice at once, then each time after a longer wait. So is
+one that a store, a cluster or a full disk hindered, after a wait from the first time on.
 
 The cursor holds requests that are still due; a fulfilled one is forgotten, so that the same request
 may be made again. Losing the cursor costs one repeated attempt, no more.
@@ -25,7 +26,13 @@ from ml_assets.adapters.runs import (
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.selection import data_runs
-from ml_assets.errors import counted
+from ml_assets.errors import (
+    ClusterAway,
+    DiskRefuses,
+    StoreAway,
+    TrainingHindered,
+    counted,
+)
 from ml_assets.spec.base import Frozen, digest_of
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -38,6 +45,13 @@ ATTEMPTS = 3
 """A run is asked for so often at once: its process died, or others failed in it before it began."""
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
 """After that, where its process dies; each wait is twice the one before."""
+_OUTSIDE = frozenset({"DagsterExecutionInterruptedError", "OperationalError"})
+"""What a step ends with that was told to end, or lost Dagster's own database."""
+_PASSES = frozenset(
+    error.__name__ for error in (StoreAway, ClusterAway, DiskRefuses, TrainingHindered)
+)
+"""What a step ends with that would have made its asset, had it not been hindered."""
+_WRAPPERS = frozenset({"DagsterExecutionStepExecutionError", "Failure"})
 
 
 class RequestedRun(Frozen):
@@ -98,7 +112,8 @@ def sort_out(
         if wait is None:
             held.setdefault(_why_held(run), []).append(candidate.place)
         elif wait > timedelta():
-            held.setdefault(_why_waits(run, asked.attempt, wait), []).append(candidate.place)
+            how = "died" if died(instance, run) else "was hindered"
+            held.setdefault(_why_waits(run, how, asked.attempt, wait), []).append(candidate.place)
         else:
             fresh.append((candidate, asked.attempt + 1))
     return Sorted(tuple(fresh), tuple(f"{', '.join(places)} {why}" for why, places in held.items()))
@@ -227,6 +242,8 @@ def _wait(
         if attempt < ATTEMPTS:
             return timedelta()
         return wait_after(record, attempt - ATTEMPTS)
+    if _ended_for(instance, run, _OUTSIDE | _PASSES):
+        return wait_after(record, attempt - 1)
     spared = attempt < ATTEMPTS and _spared(instance, run, candidate)
     return timedelta() if spared else None
 
@@ -245,20 +262,25 @@ def died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     Its process was killed, told to end (as when the UI is closed), lost Dagster's own database, or
     never began.
     """
+    return _ended_for(instance, run, _OUTSIDE)
+
+
+def _ended_for(instance: dg.DagsterInstance, run: dg.DagsterRun, causes: Set[str]) -> bool:
+    """Whether the run failed, and each step that failed did for one of these causes."""
     if run.status != dg.DagsterRunStatus.FAILURE:
         return False
     entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     events = [entry.dagster_event for entry in entries if entry.dagster_event]
-    return all(_from_outside(event) for event in events)
+    return all(_cause(event) in causes for event in events)
 
 
-def _from_outside(event: dg.DagsterEvent) -> bool:
-    """Not what a source that is away raises: that is an error of ours, whatever caused it."""
+def _cause(event: dg.DagsterEvent) -> str | None:
+    """The class of what the step raised, not of what caused that: a source that is away is an error
+    of ours, whatever its database said."""
     error = event.step_failure_data.error
-    if error is None:
-        return False
-    cause = error.cause.cls_name if error.cause else None
-    return error.cls_name == "DagsterExecutionInterruptedError" or cause == "OperationalError"
+    while error is not None and error.cls_name in _WRAPPERS:
+        error = error.cause
+    return error.cls_name if error else None
 
 
 def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, candidate: CandidateRun) -> bool:
@@ -271,10 +293,10 @@ def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, candidate: Candida
     return not due & failed
 
 
-def _why_waits(run: dg.DagsterRun, attempt: int, wait: timedelta) -> str:
+def _why_waits(run: dg.DagsterRun, how: str, attempt: int, wait: timedelta) -> str:
     again = counted(-(wait // -timedelta(minutes=1)), "minute")
     return (
-        f"died in run {run.run_id[:8]} (attempt {attempt}) and is asked for again in {again};"
+        f"{how} in run {run.run_id[:8]} (attempt {attempt}) and is asked for again in {again};"
         f" 'ml-assets run {run.tags[PIPELINE_TAG]}' tries again now"
     )
 

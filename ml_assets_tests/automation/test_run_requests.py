@@ -3,17 +3,19 @@
 import os
 import signal
 import time
+from datetime import timedelta
 
 import dagster as dg
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from ml_assets.adapters.runs import PIPELINE_TAG
+from ml_assets.automation import run_requests
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.plan import Plan
 from ml_assets.automation.planner.selection import ModelRun
 from ml_assets.automation.run_requests import RUN_KEY_TAG, Cursor, RequestedRun, sort_out
-from ml_assets.errors import SourceError
+from ml_assets.errors import SourceError, StoreAway, StoreRefuses
 
 
 @dg.op
@@ -37,6 +39,18 @@ def broken() -> None:
     raise ValueError("the reason")
 
 
+MODEL = ModelRun(Plan(()), sanity="", gates="", selection=None, as_of=None)
+CANDIDATE = CandidateRun("model", (), "these rows", "nothing", MODEL)
+CURSOR = Cursor(asked={"model": RequestedRun(wanted="these rows", run_key="once")})
+
+
+def ran(instance: dg.DagsterInstance, op: dg.OpDefinition) -> None:
+    """The run that was asked for, of a job of one step."""
+    job = dg.GraphDefinition("work", node_defs=[op]).to_job()
+    tags = {RUN_KEY_TAG: "once", PIPELINE_TAG: "irises"}
+    job.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
+
+
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("op", "again"),
@@ -50,13 +64,45 @@ def broken() -> None:
 def test_a_run_that_was_ended_from_outside_is_asked_for_again(
     op: dg.OpDefinition, again: bool
 ) -> None:
-    model = ModelRun(Plan(()), sanity="", gates="", selection=None, as_of=None)
-    candidate = CandidateRun("model", (), "these rows", "nothing", model)
-    cursor = Cursor(asked={"model": RequestedRun(wanted="these rows", run_key="once")})
-    job = dg.GraphDefinition("work", node_defs=[op]).to_job()
-    tags = {RUN_KEY_TAG: "once", PIPELINE_TAG: "irises"}
     with dg.DagsterInstance.ephemeral() as instance:
-        job.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
-        found = sort_out(instance, [candidate], cursor)
-    assert found.fresh == (((candidate, 2),) if again else ())
+        ran(instance, op)
+        found = sort_out(instance, [CANDIDATE], CURSOR)
+    assert found.fresh == (((CANDIDATE, 2),) if again else ())
     assert bool(found.held) is not again
+
+
+@dg.op
+def without_its_store() -> None:
+    raise StoreAway("s3://bucket answered SlowDown again and again")
+
+
+@dg.op
+def as_a_step_of_ours() -> None:
+    ours = StoreAway("s3://bucket answered SlowDown again and again")
+    raise dg.Failure(str(ours)) from ours
+
+
+@dg.op
+def refused_by_its_store() -> None:
+    raise StoreRefuses("s3://bucket refuses us: AccessDenied")
+
+
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [
+        (without_its_store, "is asked for again in 1 minute"),
+        (as_a_step_of_ours, "is asked for again in 1 minute"),
+        (refused_by_its_store, "waits for its source or its code to change"),
+    ],
+)
+def test_a_run_whose_store_is_away_is_asked_for_again_after_a_wait(
+    op: dg.OpDefinition, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran(instance, op)
+        found = sort_out(instance, [CANDIDATE], CURSOR)
+        assert found.fresh == ()
+        assert said in found.held[0]
+        monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())  # the minute is over
+        again = sort_out(instance, [CANDIDATE], CURSOR).fresh
+    assert again == (((CANDIDATE, 2),) if "again" in said else ())
