@@ -134,7 +134,7 @@ def build_pipeline(pipeline: Pipeline) -> dg.Definitions:
     """The asset graph, checks, jobs, schedules and sensors of one pipeline."""
     spec = pipeline.spec
     jobs = pipeline_jobs(pipeline)
-    watched = [late_runs_sensor(pipeline)] if runs_by_itself(spec.automation) else []
+    watched = [late_runs_sensor(pipeline, jobs.refresh)] if runs_by_itself(spec.automation) else []
     drilled = [drill_check(pipeline)] if spec.automation.resume_drill else []
     dated = [freshness_sensor(pipeline)] if bounded_sources(pipeline) else []
     extras = load_extras(spec)

@@ -9,7 +9,9 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from ml_assets.adapters.declare_asset import asset_key
+from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
+from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.schedules import cron_of, due_times
 from ml_assets.spec.automation import AutomationSpec, duration_text
 from ml_assets.store.pipeline_context import Pipeline
@@ -52,18 +54,30 @@ def late_runs_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     return check
 
 
-def late_runs_sensor(pipeline: Pipeline) -> dg.SensorDefinition:
-    """Reports the check whenever its answer changes: it turns red, and green again, by itself."""
+def late_runs_sensor(pipeline: Pipeline, refresh: AssetJob) -> dg.SensorDefinition:
+    """Reports the check whenever its answer changes: it turns red, and green again, by itself.
+
+    A refresh that was hindered is asked for again.
+    """
 
     @dg.sensor(
         name=f"{pipeline.name}__{CHECK}",
-        description="Notices a run that never starts, or a refresh that was due and did not come.",
+        description="Notices a run that never starts, or a refresh that was due and did not come;"
+        " asks again for a refresh that a store, a disk or the cluster hindered.",
+        job=refresh,
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,
         tags={"pipeline": pipeline.name},
     )
-    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        return late_runs_tick(pipeline, context.instance, context.cursor, datetime.now(UTC))
+    def evaluate(context: dg.SensorEvaluationContext, stores: StoresResource) -> dg.SensorResult:
+        from ml_assets.automation.run_retries import refresh_again
+
+        instance = context.instance
+        found = late_runs_tick(pipeline, instance, context.cursor, datetime.now(UTC))
+        again = refresh_again(pipeline.name, instance, lambda: stores.open(pipeline))
+        if again is None:
+            return found
+        return found._replace(skip_reason=None, run_requests=[again])
 
     return evaluate
 

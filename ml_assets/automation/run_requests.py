@@ -242,7 +242,7 @@ def _wait(
         if attempt < ATTEMPTS:
             return timedelta()
         return wait_after(record, attempt - ATTEMPTS)
-    if _ended_for(instance, run, _OUTSIDE | _PASSES):
+    if hindered(instance, run):
         return wait_after(record, attempt - 1)
     spared = attempt < ATTEMPTS and _spared(instance, run, candidate)
     return timedelta() if spared else None
@@ -263,6 +263,11 @@ def died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     never began.
     """
     return _ended_for(instance, run, _OUTSIDE)
+
+
+def hindered(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether the run failed for what passes by itself: it died, or a store or a disk refused."""
+    return _ended_for(instance, run, _OUTSIDE | _PASSES)
 
 
 def _ended_for(instance: dg.DagsterInstance, run: dg.DagsterRun, causes: Set[str]) -> bool:

@@ -1,17 +1,22 @@
 """Finds the key to ask for a run by; one that failed is asked for again, after a longer wait each
 time: its store may have been away, or its process was killed."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import dagster as dg
 
-from ml_assets.adapters.runs import mark_dead, name_of
-from ml_assets.automation.run_requests import records_of, wait_after
+from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG, mark_dead, name_of
+from ml_assets.automation.run_requests import MAX_RETRIES_TAG, hindered, records_of, wait_after
+from ml_assets.automation.schedules import refresh_tick
 from ml_assets.errors import counted
 from ml_assets.spec.base import digest_of
+from ml_assets.store.pipeline_context import Pipeline
 
 ATTEMPTS = 8
 """Two hours, together with the waits of 1, 2, 4 ... 60 minutes between them."""
+ATTEMPT_TAG = "ml_assets/attempt"
+_BY_DAGSTER = "dagster/will_retry"
 _BY_HAND = "materialize it by hand in the UI."
 
 
@@ -42,6 +47,33 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
             return dg.SkipReason(said)
         case _:
             return keys[attempts - 1]
+
+
+def refresh_again(
+    pipeline: str, instance: dg.DagsterInstance, opened: Callable[[], Pipeline]
+) -> dg.RunRequest | None:
+    """The refresh that a schedule asked for last, if it was hindered and its wait is over.
+
+    A schedule asks once: a store that is away for a minute would cost the model a week.
+
+    Args:
+        opened: the pipeline as it is now; called where there is such a run.
+    """
+    scheduled = {PIPELINE_TAG: pipeline, TRIGGER_TAG: "schedule"}
+    filters = dg.RunsFilter(job_name=f"{pipeline}__refresh", tags=scheduled)
+    for record in instance.get_run_records(filters=filters, limit=1):
+        run = record.dagster_run
+        attempt = int(run.tags.get(ATTEMPT_TAG, "1"))
+        if attempt == ATTEMPTS or run.tags.get(_BY_DAGSTER) == "true":
+            return None
+        if not hindered(instance, run) or wait_after(record, attempt - 1) > timedelta():
+            return None
+        found = refresh_tick(opened())
+        if isinstance(found, dg.RunRequest):
+            why = f"{found.tags['why']}; run {run.run_id[:8]} was hindered"
+            more = {"why": why, MAX_RETRIES_TAG: "0", ATTEMPT_TAG: str(attempt + 1)}
+            return found.with_replaced_attrs(run_key=run.run_id, tags={**found.tags, **more})
+    return None
 
 
 def asked_before(

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
+import pytest
 from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
 
+from ml_assets.automation import run_requests
 from ml_assets.automation.late_runs import late_runs, late_runs_tick
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds.ticks import switch, tick
@@ -79,6 +81,43 @@ def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
     world = plant(2, "{refresh: {every: hour}}")
     switch(world.instance, REFRESH, "0 * * * *")
     assert late_runs(world.graph, world.instance, now()) == []
+
+
+def test_a_refresh_whose_process_died_is_asked_for_again_until_the_model_is_made(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+):
+    world = plant(12, "{refresh: {every: week}, landing: {}}")
+    world.settle()
+    assert not world.tick("runs_begin").run_requests, "no schedule asked for a run yet"
+
+    first = scheduled(world)
+    world.instance.report_run_failed(first)
+    assert not world.tick("runs_begin").run_requests, "a minute has to go by"
+    monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())
+    (again,) = world.tick("runs_begin").run_requests
+    assert again.run_key == first.run_id
+    assert again.tags["trigger"] == "schedule"
+    assert f"run {first.run_id[:8]} was hindered" in again.tags["why"]
+    assert again.run_config["ops"]["deliveries__training_set"]["config"]["as_of"]
+
+    second = scheduled(world, **again.tags)
+    world.instance.report_run_failed(second)
+    (third,) = world.tick("runs_begin").run_requests
+    assert third.run_key == second.run_id
+    assert third.tags["ml_assets/attempt"] == "3"
+    last = scheduled(world, **{**third.tags, "ml_assets/attempt": "8"})
+    world.instance.report_run_failed(last)
+    assert not world.tick("runs_begin").run_requests, "eight times are enough"
+    world.instance.report_run_failed(scheduled(world, **{"dagster/will_retry": "true"}))
+    assert not world.tick("runs_begin").run_requests, "Dagster itself asks for it again"
+
+
+def scheduled(world: World, **tags: str) -> dg.DagsterRun:
+    """The refresh as its schedule asks for it, at work."""
+    job = world.defs.resolve_job_def("deliveries__refresh")
+    given = {**job.run_tags, "trigger": "schedule", **tags}
+    started = dg.DagsterRunStatus.STARTED
+    return world.instance.create_run_for_job(job, status=started, tags=given)
 
 
 def test_the_check_is_on_the_release_and_can_be_run_by_hand(plant: Plant):
