@@ -33,6 +33,8 @@ from ml_assets.automation.housekeeping.retention import (
 )
 from ml_assets.errors import StoreAway, counted
 from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.settings import Settings
 from ml_assets.store.home import exclusive
 from ml_assets.store.local_checkpoints import discard_all, lying_at
@@ -128,6 +130,7 @@ class Housekeeping:
         with exclusive(self.settings.home / "housekeeping.lock", "house-keeping", remedy):
             if not dry_run:
                 self._tag_releases()
+                self._tell_mlflow()
                 with suppress(StoreAway):  # told below, where the objects are judged
                     register_store(self.objects, self.settings.snapshots, again=True)
             plan = self.plan()
@@ -141,6 +144,13 @@ class Housekeeping:
         head = self.store.resolve(MAIN)
         for pipeline in sorted({e.path.split("/")[1] for e in self.store.list(head, "ledger/")}):
             self._left += [f"tag {failed}" for failed in tag_releases(self.store, pipeline)]
+
+    def _tell_mlflow(self) -> None:
+        """What it could not take before, while the sessions that hold it are still there."""
+        outbox = Outbox(self.settings.home, self.objects)
+        found = outbox.deliver(Tracking.of(self.settings))
+        if found.left:
+            self._left.append(f"{counted(found.left, 'session')} for MLflow: {found.reason}")
 
     # --- what is there --------------------------------------------------------------------------
 

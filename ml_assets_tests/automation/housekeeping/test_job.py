@@ -7,10 +7,13 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._utils.schedules import schedule_execution_time_iterator
+from mlflow import MlflowClient
 
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.automation.housekeeping import job as housekeeping
 from ml_assets.definitions import build
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.records.tracking.outbox import Outbox, OutboxEntry
 from ml_assets.settings import read_settings
 from ml_assets.store.home import exclusive
 from ml_assets_tests.actions.house import House
@@ -66,6 +69,26 @@ def test_its_run_deletes_and_says_what(house: House, instance: dg.DagsterInstanc
     assert "| models | 1 |" in str(output.metadata["kinds"].value)
     assert not house.objects.path("models", old.model).exists()
     assert house.objects.path("models", kept.model).exists()
+
+
+def test_what_mlflow_could_not_take_is_delivered_before_its_session_may_go(
+    house: House, instance: dg.DagsterInstance
+) -> None:
+    session = house.train().session
+    house.train()  # nothing reaches the first one any more
+    outbox = Outbox(house.root, house.objects)
+    told = {"ml_assets.kept": "to be told"}
+    outbox.note(
+        OutboxEntry(pipeline="irises", session=session, status="FINISHED", tags=told, params={})
+    )
+    assert keep_house(instance).success
+    assert not outbox.all()
+    tracking = Tracking.of(read_settings())
+    client = MlflowClient(tracking.uri)
+    experiment = client.get_experiment_by_name("irises")
+    assert experiment is not None
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert (run.info.status, run.data.tags["ml_assets.kept"]) == ("FINISHED", "to be told")
 
 
 def test_where_another_keeps_house_its_run_has_nothing_to_do(
