@@ -30,6 +30,7 @@ from ml_assets.errors import (
     ClusterAway,
     DiskRefuses,
     StoreAway,
+    StoreRefuses,
     TrainingHindered,
     counted,
 )
@@ -48,9 +49,11 @@ FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
 _OUTSIDE = frozenset({"DagsterExecutionInterruptedError", "OperationalError"})
 """What a step ends with that was told to end, or lost Dagster's own database."""
 _PASSES = frozenset(
-    error.__name__ for error in (StoreAway, ClusterAway, DiskRefuses, TrainingHindered)
+    error.__name__
+    for error in (StoreAway, StoreRefuses, ClusterAway, DiskRefuses, TrainingHindered)
 )
-"""What a step ends with that would have made its asset, had it not been hindered."""
+"""What a step ends with that would have made its asset, had it not been hindered; of expired
+credentials, too: whoever renews them changes no source and no code."""
 _WRAPPERS = frozenset({"DagsterExecutionStepExecutionError", "Failure"})
 
 

@@ -15,7 +15,7 @@ from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.plan import Plan
 from ml_assets.automation.planner.selection import ModelRun
 from ml_assets.automation.run_requests import RUN_KEY_TAG, Cursor, RequestedRun, sort_out
-from ml_assets.errors import SourceError, StoreAway, StoreRefuses
+from ml_assets.errors import ClusterRefused, SourceError, StoreAway, StoreRefuses
 
 
 @dg.op
@@ -84,7 +84,12 @@ def as_a_step_of_ours() -> None:
 
 @dg.op
 def refused_by_its_store() -> None:
-    raise StoreRefuses("s3://bucket refuses us: AccessDenied")
+    raise StoreRefuses("s3://bucket cannot be used: the credentials have expired")
+
+
+@dg.op
+def refused_by_its_cluster() -> None:
+    raise ClusterRefused("the Job's manifest is not valid")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +97,8 @@ def refused_by_its_store() -> None:
     [
         (without_its_store, "is asked for again in 1 minute"),
         (as_a_step_of_ours, "is asked for again in 1 minute"),
-        (refused_by_its_store, "waits for its source or its code to change"),
+        (refused_by_its_store, "is asked for again in 1 minute"),
+        (refused_by_its_cluster, "waits for its source or its code to change"),
     ],
 )
 def test_a_run_whose_store_is_away_is_asked_for_again_after_a_wait(
