@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from ml_assets.errors import SettingsError
 
@@ -27,12 +27,30 @@ def web_address(env: Mapping[str, str], name: str, default: str) -> str:
         SettingsError: it is none, or it holds a user or password.
     """
     value = (env.get(name) or default).rstrip("/")
-    parts = urlsplit(value)
-    if "@" in parts.netloc:
+    if _userinfo(value):
         raise SettingsError(f"{name} holds a user or password; links are shown to everybody.")
+    parts = parts_of(name, value)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise SettingsError(f"{name} is {value!r}; expected an address such as {default}.")
     return value
+
+
+def parts_of(name: str, value: str) -> SplitResult:
+    """The parts of the address that a variable gives.
+
+    Raises:
+        SettingsError: it cannot be read as one.
+    """
+    try:
+        parts = urlsplit(value)
+        _ = _userinfo(value) or parts.port  # a password may stand where a port is looked for
+    except ValueError as error:
+        shown = "" if "@" in value else f" {value!r}"  # its reader may repeat a password
+        raise SettingsError(
+            f"{name} holds no address that can be read{shown}: its host is none, or its port is not"
+            " a number up to 65535. Expected an address such as http://127.0.0.1:3000."
+        ) from (None if "@" in value else error)
+    return parts
 
 
 def beside(
@@ -108,10 +126,24 @@ def _holder(port: int) -> str:
 
 def without_secrets(url: str) -> str:
     """A URL or a path without user, password, options and fragment, any of which may be secret."""
-    parts = urlsplit(url)
-    return (
-        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else url
-    )
+    try:
+        parts = urlsplit(url.replace(f"://{_userinfo(url)}", "://", 1))
+    except ValueError:
+        return "an address that cannot be read"
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" if parts.scheme else url
+
+
+def password_forms(url: str) -> tuple[str, ...]:
+    """The password of a URL in each form in which a driver may repeat it."""
+    password = _userinfo(url).removesuffix("@").partition(":")[2]
+    plain = unquote(password)
+    return tuple(form for form in dict.fromkeys((password, plain, quote(plain))) if form)
+
+
+def _userinfo(url: str) -> str:
+    """User and password of a URL up to its last "@"; a password of a database may hold "/"."""
+    found = None if _WEB_PORT.match(url) else _USERINFO.match(url)
+    return found[1] if found else ""
 
 
 def is_s3(location: str) -> bool:
@@ -128,12 +160,12 @@ def s3_address(name: str, value: str, *, or_else: str = "") -> str:
     Raises:
         SettingsError: it is none, or it holds a user or password.
     """
-    parts = urlsplit(value)
-    if "@" in parts.netloc:
+    if _userinfo(value):
         raise SettingsError(
             f"{name} holds a user or password; it is shown to everybody. Credentials come from"
             " AWS_ACCESS_KEY_ID and its like."
         )
+    parts = parts_of(name, value)
     if parts.scheme != "s3" or not parts.hostname or parts.query or parts.fragment:
         raise SettingsError(
             f"{name} names no place to store to; expected {or_else}s3://bucket/prefix (its"
@@ -206,6 +238,10 @@ _URL = re.compile(
     r"(?:/(?P<database>[^\?]*))?(?:\?(?P<query>.*))?"
 )
 """SQLAlchemy's own, which leaves unread what follows: another splitter would see another place."""
+_USERINFO = re.compile(r"[\w+.-]+://((?:[^:/]*(?::[^@]*)?@)?(?:[^/?#@]*@)*)")
+"""Where ``_URL`` finds user and password, and whatever stands before a later "@" of the host."""
+_WEB_PORT = re.compile(r"https?://[^/?#@]*:\d+[/?#]")
+"""A port with a path behind it: an "@" there begins no host, in a web address."""
 _SHOWN = {
     *("host", "hostaddr", "port", "dbname", "database", "server", "service", "service_name"),
     *("schema", "search_path", "unix_socket", "warehouse"),
@@ -233,6 +269,9 @@ def database_place(url: str, environment: Mapping[str, str] | None = None) -> st
     backend, database = parts["name"].split("+")[0], unquote(parts["database"] or "")
     host = f"[{parts['ipv6']}]" if parts["ipv6"] else parts["host"] or ""
     port = f":{parts['port']}" if parts["port"] else ""
+    host = host.rpartition("@")[2]  # before it stands the end of a password
+    if parts["password"] and "@" in database:
+        host, port, database = "", "", database.rpartition("@")[2]
     if backend in ("duckdb", "sqlite") and not host:
         database = _file(database)
     given = parse_qsl(parts["query"] or "", keep_blank_values=True)

@@ -19,6 +19,7 @@ from ml_assets.settings.addresses import (
     is_lakefs,
     is_s3,
     lakefs_place,
+    parts_of,
     s3_address,
     web_address,
     without_secrets,
@@ -290,7 +291,7 @@ def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
     value = env.get(name)
     if not value:
         return str(default)
-    scheme = urlsplit(value).scheme
+    scheme = parts_of(name, value).scheme
     if scheme:
         raise SettingsError(
             f"{name} has the scheme {scheme!r}; this version stores to a local path only."
@@ -301,7 +302,7 @@ def _local_path(env: Mapping[str, str], name: str, default: Path) -> str:
 
 def _online(env: Mapping[str, str], default: Path) -> str:
     value = env.get("ML_ASSETS_ONLINE") or str(default)
-    parts = urlsplit(value)
+    parts = parts_of("ML_ASSETS_ONLINE", value)
     if not parts.scheme:
         return str(Path(value).expanduser().resolve())
     if parts.scheme not in ("redis", "rediss") or not parts.hostname:
@@ -319,7 +320,7 @@ def _studies(env: Mapping[str, str], default: Path) -> str:
 
 def _objects(env: Mapping[str, str], default: Path) -> str:
     value = env.get("ML_ASSETS_OBJECTS", "")
-    if urlsplit(value).scheme:
+    if parts_of("ML_ASSETS_OBJECTS", value).scheme:
         return s3_address("ML_ASSETS_OBJECTS", value, or_else="a folder, or ")
     return _local_path(env, "ML_ASSETS_OBJECTS", default)
 
@@ -328,7 +329,7 @@ def _checkpoints(env: Mapping[str, str], objects: str) -> str | None:
     value = env.get("ML_ASSETS_CHECKPOINTS")
     if not value:
         return f"{objects}/sessions/{{session}}/checkpoints" if is_s3(objects) else None
-    if not urlsplit(value).scheme:
+    if not parts_of("ML_ASSETS_CHECKPOINTS", value).scheme:
         return str(Path(value).expanduser().resolve())
     return s3_address("ML_ASSETS_CHECKPOINTS", value, or_else="a folder, or ")
 
@@ -336,7 +337,7 @@ def _checkpoints(env: Mapping[str, str], objects: str) -> str | None:
 def _tracking_url(env: Mapping[str, str]) -> str:
     """The tracking server's own pages, without its password; else those of `ml-assets ui`."""
     uri = env.get("MLFLOW_TRACKING_URI", "")
-    served = urlsplit(uri).scheme in ("http", "https")
+    served = parts_of("MLFLOW_TRACKING_URI", uri).scheme in ("http", "https")
     return without_secrets(uri) if served else "http://127.0.0.1:3002"
 
 

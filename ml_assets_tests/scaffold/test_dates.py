@@ -152,7 +152,7 @@ def test_hours_that_come_twice_are_counted_in_new_and_at_the_reading(
     assert (
         made(house, [f"{at:%Y-%m-%d %H:%M}" for at in autumn], "--timezone", "Europe/Berlin") == 0
     )
-    said = "1 time of 'at' comes twice in Europe/Berlin, 2023-10-29 02:00 for one"
+    said = "1 time of 'at' comes twice in Europe/Berlin, «2023-10-29 02:00» for one"
     assert said in capsys.readouterr().out
     assert main(["run", "rain", "--through", "raw_snapshot"]) == 0
     assert said in capsys.readouterr().out

@@ -8,7 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import exc, make_url
 
-from ml_assets.settings.addresses import _URL, database_place
+from ml_assets.errors import SettingsError
+from ml_assets.settings import read_settings
+from ml_assets.settings.addresses import _URL, database_place, password_forms, without_secrets
 
 HONEST = "postgresql://shop.example:5432/shop"
 ELSEWHERE = [
@@ -65,6 +67,49 @@ def test_a_file_is_its_absolute_path_and_what_follows_is_a_part_of_its_name(
 )
 def test_who_connects_is_no_other_place(url: str) -> None:
     assert database_place(url, {}) == HONEST
+
+
+@pytest.mark.parametrize(
+    "password", ["hu/sh", "hu#sh", "hu?sh", "hu sh", "hu@sh", "/hush", "[hush"]
+)
+def test_a_password_is_shown_in_no_address(password: str) -> None:
+    url = f"postgresql://ann:{password}@shop.example:5432/shop?sslmode=require"
+    assert without_secrets(url) == HONEST
+    assert password in password_forms(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://shop.example:5000/team@shop", "s3://bucket/a:b@c", "sqlite:////a/b:c@d.db", "/a:b@c"],
+)
+def test_what_holds_no_password_is_shown_whole(url: str) -> None:
+    assert without_secrets(url) == url
+    assert password_forms(url) == ()
+
+
+@pytest.mark.parametrize("value", ["http://[evil", "http://h:port", "http://h:99999"])
+@pytest.mark.parametrize(
+    "name", ["ML_ASSETS_UI_URL", "MLFLOW_TRACKING_URI", "ML_ASSETS_ONLINE", "ML_ASSETS_OBJECTS"]
+)
+def test_what_cannot_be_read_as_an_address_is_a_sentence(
+    tmp_path: Path, name: str, value: str
+) -> None:
+    with pytest.raises(SettingsError, match=f"{name} holds no address") as refused:
+        read_settings({"ML_ASSETS_HOME": str(tmp_path), name: value})
+    assert value in str(refused.value)
+
+
+def test_no_password_is_told_of_an_address_that_cannot_be_read(tmp_path: Path) -> None:
+    wrong = {"ML_ASSETS_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": "http://ann:hush@[evil"}
+    with pytest.raises(SettingsError, match="MLFLOW_TRACKING_URI") as refused:
+        read_settings(wrong)
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("password", ["x@hush", "hush@hush", "hush@x/hush", "hush@hush/x"])
+def test_a_password_with_an_at_sign_is_shown_in_no_place(password: str) -> None:
+    place = database_place(f"postgresql://ann:{password}@shop.example:5432/shop", {})
+    assert "hush" not in place and place.endswith("shop.example:5432/shop")
 
 
 def test_what_is_not_known_is_kept_as_a_digest_alone() -> None:

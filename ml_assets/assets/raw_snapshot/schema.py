@@ -5,24 +5,22 @@ column.
 """
 
 import difflib
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from types import NoneType
 from typing import Any
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.python_values import Accepted, not_accepted, plainly
 from ml_assets.assets.raw_snapshot.text_values import (
     PLAINLY,
     TYPES,
     TextFormat,
-    never_were,
+    beyond_years,
     note_twice,
     parse_text,
+    why_unread,
 )
 from ml_assets.errors import SchemaChanged, SourceError, counted, quoted
 from ml_assets.spec.schema_change import changes_in_words, column_changes, note_columns
@@ -40,16 +38,14 @@ _WRITTEN: Mapping[DType, str] = {
     "date": "a date written as 2013-01-31",
     "datetime": "a time with its zone, written as 2013-01-31T10:00:00Z",
 }
-_NATIVE: Mapping[DType, type] = {"int64": int, "float64": float, "string": str, "boolean": bool}
-"""The Python type that needs no conversion."""
-_INT64_EDGE = 2**63
-_LARGEST = sys.float_info.max
 _LISTED = 50
 """Sentences of one message."""
 _ONE_BY_ONE = 5
 _COMPARED = 100
 """Unknown names that are compared with the declared ones: it takes a while."""
 _LONG_NAME = 200
+_ROUNDED = "would become another number as float64, which is exact up to 2^53; int64 holds it"
+_BEYOND = "is its year in UTC; the years 1 to 9999 are read"
 
 
 @dataclass(frozen=True)
@@ -166,47 +162,46 @@ def type_text(frame: pl.DataFrame, declared: Columns, written: TextFormat = PLAI
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
-        text = frame[name]
-        values = parse_text(text, dtype, written)
-        bad = values.is_null() & text.is_not_null()
-        if dtype == "float64":
-            bad |= values.is_infinite().fill_null(False)
-            values = values.fill_nan(None)
-        if dtype == "datetime" and written.zone:
-            note_twice(text, values, written)
-            lost, why = never_were(text, bad, written)
-            if why:
-                problems.append(replace(_first_bad(lost, text, name), why=why))
-                bad &= ~lost
-        if bad.any():
-            problems.append(_first_bad(bad, text, name))
+        values, bad = _read(frame[name], dtype, written)
         typed.append(values)
+        problems += bad
     return Typed(pl.DataFrame(dict(zip(declared, typed, strict=True))), problems, declared)
+
+
+def _read(text: pl.Series, dtype: DType, written: TextFormat) -> tuple[pl.Series, list[_Bad]]:
+    values = parse_text(text, dtype, written)
+    bad = values.is_null() & text.is_not_null()
+    problems: list[_Bad] = []
+    if dtype == "float64":
+        bad |= values.is_infinite().fill_null(False)
+        values = values.fill_nan(None)
+    if dtype == "datetime":
+        note_twice(text, values, written)
+    for found, why in why_unread(text, bad, dtype, written):
+        problems.append(replace(_first_bad(found, text, text.name), why=why))
+        bad &= ~found
+    if bad.any():
+        problems.append(_first_bad(bad, text, text.name))
+    return values, problems
 
 
 def type_values(
     columns: Mapping[str, Sequence[object]],
     declared: Columns,
-    accept: Mapping[DType, tuple[type, ...]],
+    accept: Accepted,
 ) -> Typed:
     """Type a table of Python values, of which each type ``accept``s some."""
     typed: list[pl.Series] = []
     problems: list[_Bad] = []
     for name, dtype in declared.items():
         values = columns[name]
-        bad = _not_accepted(values, dtype, accept[dtype])
+        bad = not_accepted(values, dtype, accept[dtype])
         if not bad and str in accept[dtype] and dtype in ("date", "datetime"):
-            text = pl.Series(name, values, pl.String)
-            series = parse_text(text, dtype)
-            unread = series.is_null() & text.is_not_null()
-            if unread.any():
-                problems.append(_first_bad(unread, text, name))
+            series, unread = _read(pl.Series(name, values, pl.String), dtype, PLAINLY)
             typed.append(series)
+            problems += unread
         elif not bad:
-            given = {type(value) for value in values}
-            as_is = given <= {NoneType, _NATIVE.get(dtype, NoneType)}
-            plain = values if as_is else [_plain(value, dtype) for value in values]
-            typed.append(pl.Series(name, plain, TYPES[dtype]))
+            typed.append(pl.Series(name, plainly(values, dtype), TYPES[dtype]))
         else:
             there = sum(value is not None for value in values)
             problems.append(_Bad(name, bad[0], values[bad[0]], len(bad), len(bad) == there))
@@ -240,63 +235,42 @@ def type_typed(frame: pl.DataFrame, declared: Columns) -> tuple[pl.DataFrame, li
         if not fit
     ]
     casts = [_cast(frame.schema[n], n, dtype) for n, dtype in declared.items() if fits[n]]
+    place: Place = lambda row: f"row {row + 1}"  # noqa: E731  a sentence needs a place
+    far = [one for name, fit in fits.items() if fit for one in _beyond_years(frame[name])]
+    if far:  # a cast may end in a panic
+        problems += Typed(frame, far, declared).problems(place)
+        return frame.clear().select(casts), problems
     try:
         typed = frame.select(casts)
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         said = (str(error).splitlines() or ["it cannot be converted"])[0]
         problems.append(f"a value is beyond its type: {quoted(said)}")
         return frame.clear().select(casts), problems
-    endless = [name for name, dtype in typed.schema.items() if dtype.is_float()]
-    bad = [(typed[name].is_infinite().fill_null(False), name) for name in endless]
-    infinite = [_first_bad(where, typed[name], name) for where, name in bad if where.any()]
-    place: Place = lambda row: f"row {row + 1}"  # noqa: E731  a sentence needs a place
-    return typed, [*problems, *Typed(typed, infinite, declared).problems(place)]
+    bad = [one for name in typed.columns for one in _not_kept(frame[name], typed[name])]
+    return typed, [*problems, *Typed(typed, bad, declared).problems(place)]
+
+
+def _not_kept(found: pl.Series, typed: pl.Series) -> Iterator[_Bad]:
+    """The values of a typed column that are none of the declared type, or become another one."""
+    if typed.dtype.is_float():
+        where = typed.is_infinite().fill_null(False)
+        if where.any():
+            yield _first_bad(where, typed, typed.name)
+    if typed.dtype.is_float() and found.dtype.is_integer():
+        where = typed.cast(found.dtype, strict=False).ne_missing(found)
+        if where.any():
+            yield replace(_first_bad(where, found, found.name), why=_ROUNDED)
+
+
+def _beyond_years(found: pl.Series) -> Iterator[_Bad]:
+    if isinstance(found.dtype, pl.Date | pl.Datetime) and (where := beyond_years(found)).any():
+        yield replace(_first_bad(where, found.dt.year(), found.name), why=_BEYOND)
 
 
 def _first_bad(bad: pl.Series, text: pl.Series, name: str) -> _Bad:
     row = int(bad.arg_max() or 0)
     count = int(bad.sum())
     return _Bad(name, row, text[row], count, count == len(text) - text.null_count())
-
-
-def _not_accepted(values: Sequence[object], dtype: DType, accepted: tuple[type, ...]) -> list[int]:
-    """Indices of the values that cannot be this type. Exact types: True is not a number."""
-    kinds = {type(value) for value in values} - {NoneType}
-    if kinds <= set(accepted) and not (kinds and dtype in ("int64", "float64")):
-        return []
-    if kinds == {int} and int in accepted and dtype in ("int64", "float64"):
-        given: list[Any] = [value for value in values if value is not None]
-        if all(_is_in_range(end, dtype) for end in (min(given), max(given))):
-            return []
-    return [
-        row
-        for row, value in enumerate(values)
-        if value is not None and not (type(value) in accepted and _is_in_range(value, dtype))
-    ]
-
-
-def _is_in_range(value: object, dtype: DType) -> bool:
-    if dtype == "int64" and isinstance(value, int):
-        return -_INT64_EDGE <= value < _INT64_EDGE
-    if dtype == "int64" and isinstance(value, Decimal):
-        return value.is_finite() and value == int(value) and _is_in_range(int(value), dtype)
-    if dtype == "float64" and isinstance(value, int | float | Decimal):
-        return value != value or abs(value) <= _LARGEST  # NaN is unlike itself: it is no value
-    return True
-
-
-def _plain(value: object, dtype: DType) -> object:
-    if value is None:
-        return None
-    if dtype == "float64" and isinstance(value, int | Decimal):
-        return float(value)
-    if dtype == "int64" and isinstance(value, Decimal):
-        return int(value)
-    if dtype == "boolean":
-        return bool(value)
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    return value
 
 
 def _fits(found: pl.DataType, declared: DType) -> bool:
@@ -346,24 +320,3 @@ def listed(lines: Sequence[str]) -> str:
     """Sentences as the items of a list, each on a line of its own; of many, the first."""
     more = f"\n  - and {len(lines) - _LISTED:,} more" if len(lines) > _LISTED else ""
     return "".join(f"\n  - {line}" for line in lines[:_LISTED]) + more
-
-
-JSON_VALUES: Mapping[DType, tuple[type, ...]] = {
-    "int64": (int,),
-    "float64": (int, float),
-    "string": (str,),
-    "boolean": (bool,),
-    "date": (str,),
-    "datetime": (str,),
-}
-"""The JSON values that each type takes."""
-
-SQL_VALUES: Mapping[DType, tuple[type, ...]] = {
-    "int64": (int, Decimal),
-    "float64": (int, float, Decimal),
-    "string": (str,),
-    "boolean": (bool, int),
-    "date": (date,),
-    "datetime": (datetime,),
-}
-"""The values that each type takes from a database; a time without a zone is taken as UTC."""

@@ -3,7 +3,7 @@
 At the two changes of a clock, local times that never existed or came twice are reported.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from ml_assets.errors import counted
+from ml_assets.errors import counted, quoted
 from ml_assets.spec.schema_change import note
 from ml_assets.spec.sources import DateOrder, DType, FilesSource
 
@@ -65,6 +65,17 @@ def parse_text(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> 
 
     A local time that came twice is the first of the two.
     """
+    values = _parsed(text, dtype, written)
+    return values.set(beyond_years(values), None) if dtype in ("date", "datetime") else values
+
+
+def beyond_years(values: pl.Series) -> pl.Series:
+    """[n] the days or times outside the years 1 to 9999 in UTC, which Python does not have."""
+    utc = values.dt.convert_time_zone("UTC") if isinstance(values.dtype, pl.Datetime) else values
+    return values.is_not_null() & ~utc.dt.year().is_between(1, 9999).fill_null(False)
+
+
+def _parsed(text: pl.Series, dtype: DType, written: TextFormat) -> pl.Series:
     match dtype:
         case "string":
             return text
@@ -134,6 +145,27 @@ def _whole_years(iso: pl.Series, values: pl.Series) -> pl.Series:
     return values.set(short, None)
 
 
+def why_unread(
+    text: pl.Series, unread: pl.Series, dtype: DType, written: TextFormat
+) -> Iterator[tuple[pl.Series, str]]:
+    """[n] texts of those that could not be read, and why: written as their type is, they are none.
+
+    No text is told of twice.
+    """
+    if dtype not in ("date", "datetime") or not unread.any():
+        return
+    beyond = unread & beyond_years(_parsed(text, dtype, written))
+    if beyond.any():
+        yield beyond, _BEYOND
+    lost, why = never_were(text, unread, written)
+    if dtype == "datetime" and why:
+        yield lost, why
+
+
+_BEYOND = (
+    "is outside the years 1 to 9999 in UTC; if it stands for no value, leave it out (in CSV, list"
+    " it in 'null_values')"
+)
 _HOUR = timedelta(hours=1)
 
 
@@ -143,7 +175,8 @@ def never_were(text: pl.Series, unread: pl.Series, written: TextFormat) -> tuple
     if written.zone is None or not unread.any():
         return unread & False, ""
     clock = clock_times(text, written)
-    lost = unread & clock.is_not_null()
+    there = clock.dt.replace_time_zone(written.zone, ambiguous="earliest", non_existent="null")
+    lost = unread & clock.is_not_null() & there.is_null()
     return lost, _why_never(written.zone, clock.filter(lost)[0]) if lost.any() else ""
 
 
@@ -169,7 +202,7 @@ def note_twice(text: pl.Series, values: pl.Series, written: TextFormat) -> None:
     came = "came" if len(twice) > 1 else "comes"
     note(
         f"{counted(len(twice), 'time')} of {text.name!r} {came} twice in {written.zone},"
-        f" {twice[0]:%Y-%m-%d %H:%M} for one: the clocks went back."
+        f" {quoted(f'{twice[0]:%Y-%m-%d %H:%M}')} for one: the clocks went back."
         f" {'Each is' if len(twice) > 1 else 'It is'} read as the first of the two. Write times"
         " with their offset, such as +02:00, to say which one is meant."
     )

@@ -189,6 +189,27 @@ def test_no_partition_uses_a_version_from_after_its_beginning(tmp_path: Path):
     assert "'final' is not a date" in refusal(tmp_path, prices(), WEEKS[1])
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("2024-01-15", "leads out of"), ("2024-01-14\x1b", "signs that cannot be shown")],
+)
+def test_a_version_that_is_not_read_holds_up_no_earlier_partition(
+    tmp_path: Path, name: str, said: str
+):
+    root, away = tmp_path / "here", tmp_path / "away"
+    deliver(root, {"prices/2024-01-05/a.csv": ONE})
+    deliver(root if "\x1b" in name else away, {f"prices/{name}/a.csv": TWO})
+    if not (root / "prices" / name).exists():
+        (root / "prices" / name).symlink_to(away / "prices" / name)
+    source = files(path="prices/{version}/*.csv")
+    found = looked(root, source)
+    assert rows(root, source, WEEKS[1]) == BOTH[:1]
+    assert found.receipt(WEEKS[1].key) == receipt_of("orders", source, root, no_sql, WEEKS[1])
+    assert said in refusal(root, source, WEEKS[2])
+    with pytest.raises(SourceError, match=said):
+        found.receipt(WEEKS[2].key)
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_too_many_files_of_rows_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int

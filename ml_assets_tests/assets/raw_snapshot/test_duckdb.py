@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.read import look, read_source
+from ml_assets.assets.raw_snapshot.readers.read import Seen, look, read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets.spec.sources import SqlSource
 from ml_assets_tests.assets.raw_snapshot.delivering import WEEKS
@@ -150,3 +150,16 @@ def test_where_the_package_is_missing_its_extra_is_named(tmp_path: Path):
     last = done.stderr.splitlines()[-1]
     assert "SourceError: sales: the duckdb database of ML_ASSETS_SQL_SHOP needs a driver" in last
     assert "pip install 'ml_assets[duckdb]'" in last
+
+
+def test_a_column_of_another_type_is_read_again(tmp_path: Path):
+    file, seen = filled(tmp_path), Seen(tmp_path / "seen.db")
+    types = source().columns
+    for columns in (types, types | {"id": "float64"}, types | {"id": "float64"}):
+        declared = source(columns=columns | {"price": "float64"})
+        with duckdb.connect(file) as connection:
+            connection.execute("UPDATE sales SET id = 7 WHERE id > 3")
+        url = f"duckdb:///{file}"
+        looked = look("sales", declared, Path("/"), lambda _, url=url: url, WEEKS, seen)
+        read = receipt_of("sales", declared, Path("/"), lambda _, url=url: url, WEEKS[0])
+        assert looked.receipt("2024-01-01") == read

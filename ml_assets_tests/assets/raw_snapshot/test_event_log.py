@@ -15,6 +15,7 @@ from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (
     FIRST,
     deliver,
+    files,
     looked,
     no_sql,
     refusal,
@@ -22,6 +23,7 @@ from ml_assets_tests.assets.raw_snapshot.delivering import (
     stream,
 )
 
+EVENT = {"offset": "int64", "order": "int64", "at": "datetime"}
 FOLDER = "arrivals/2024-01-01"
 
 
@@ -61,6 +63,45 @@ def test_a_batch_that_is_delivered_again_changes_nothing_but_the_receipt(tmp_pat
     again, another = reading()
     assert again.equals(frame)
     assert receipt != another
+
+
+@pytest.mark.parametrize("cut", [(4,), (1, 4), (0, 2, 2, 4), (3, 4)])
+def test_events_may_be_cut_into_batches_at_any_place(tmp_path: Path, cut: Sequence[int]):
+    """Only the first event has the key ``at``; a batch may have no event at all."""
+    lines = events(0, 1, 2, 3).splitlines(keepends=True)
+    lines[1:] = (line.replace(', "at": "2024-01-02T10:00:00Z"', "") for line in lines[1:])
+    for first, last in zip((0, *cut), cut, strict=False):
+        deliver(tmp_path, {f"{FOLDER}/{first}-{last}.jsonl": "".join(lines[first:last])})
+    assert orders(tmp_path) == [100, 101, 102, 103]
+    source = files(
+        path="arrivals/{partition}/*.jsonl", format="jsonl", columns=EVENT, key=["order"]
+    )
+    assert len(rows(tmp_path, source)) == 4
+
+
+def test_a_key_that_no_batch_has_is_missed_and_batches_without_events_are_refused(tmp_path: Path):
+    lines = '{"offset": 0, "order": 1}\n'
+    deliver(tmp_path, {f"{FOLDER}/0.jsonl": lines, f"{FOLDER}/1.jsonl": ""})
+    said = refusal(tmp_path, stream())
+    assert "arrivals/2024-01-01/*.jsonl does not have the columns" in said
+    assert "'at' is declared but not there" in said
+    deliver(tmp_path, {f"{FOLDER}/0.jsonl": ""})
+    assert "0.jsonl is empty (0 bytes)" in refusal(tmp_path, stream())
+
+
+def test_an_overlap_costs_no_more_the_longer_the_stream_is(monkeypatch: pytest.MonkeyPatch):
+    """Each batch begins with the last event of the one before: only that one is looked at."""
+    joined: list[int] = []
+    real = pl.concat
+
+    def concat(frames: list[pl.DataFrame]) -> pl.DataFrame:
+        joined.append(len(frames))
+        return real(frames)
+
+    monkeypatch.setattr(pl, "concat", concat)
+    batches = [batch(max(0, 2 * n - 1), 2 * n + 2) for n in range(100)]
+    assert consume(batches, "offset", "orders").height == 200
+    assert sum(joined) < 3 * len(batches)
 
 
 def test_a_late_event_is_appended_and_is_a_new_version(tmp_path: Path):

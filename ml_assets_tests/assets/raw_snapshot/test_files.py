@@ -159,6 +159,23 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path: Path):
     assert "2 times" in refusal(tmp_path, csv_source(columns={"id": "int64"}))
 
 
+def test_a_field_may_be_longer_than_the_reader_of_lines_takes_by_default(tmp_path: Path):
+    columns = {"id": "int64", "note": "string", "amount": "float64"}
+    land(tmp_path, f"id,note,amount\n1,{'a' * 200_000},3\n2,b,\n3,c,x\n")
+    assert "line 4, column 'amount': «'x'»" in refusal(tmp_path, csv_source(columns=columns))
+    land(tmp_path, f"id,note,amount\n1,{'a' * 200_000},3\n2,b,\n")
+    assert read(tmp_path, csv_source(columns=columns))["amount"].to_list() == [3.0, None]
+
+
+@pytest.mark.parametrize("end", ['"', '"a', '"ab', '"""', '"a""'])
+def test_a_quote_that_is_open_at_the_end_is_refused_however_little_stands_in_it(
+    tmp_path: Path, end: str
+):
+    land(tmp_path, f"id,note\n1,{end}")
+    said = refusal(tmp_path, csv_source(columns={"id": "int64", "note": "string"}))
+    assert "Look for an unclosed quote" in said
+
+
 def test_a_file_that_was_cut_off_is_not_taken_for_nulls(tmp_path: Path):
     land(tmp_path, CSV + "3,1.5")
     assert "line 5: 2 fields, but the header has 6" in refusal(tmp_path, csv_source())
@@ -224,25 +241,69 @@ def test_a_bad_event_is_named_by_its_line(tmp_path: Path, line: str, expected: s
     assert expected in refusal(tmp_path, events_source(n="int64"))
 
 
+@pytest.mark.parametrize(
+    ("zone", "column", "text"),
+    [
+        ("America/New_York", "at", "9999-12-31 23:59:59"),
+        ("Europe/Berlin", "at", "0001-01-01 00:00:00"),
+        ("UTC", "at", "9999-12-31T23:59:59-05:00"),
+        ("UTC", "day", "0000-01-01"),
+    ],
+)
+def test_a_time_whose_year_in_utc_is_not_one_to_9999_is_named_and_may_mean_no_value(
+    tmp_path: Path, zone: str, column: str, text: str
+):
+    fields = {"columns": {"id": "int64", column: DECLARED[column]}, "timezone": zone}
+    land(tmp_path, f"id,{column}\n1,2013-01-31\n2,{text}\n")
+    said = f"line 3, column '{column}': «'{text}'» is outside the years 1 to 9999 in UTC"
+    told = refusal(tmp_path, csv_source(**fields))
+    assert said in told and told.count("line 3") == 1
+    leaving = csv_source(**fields, null_values=["", text])
+    assert read(tmp_path, leaving)[column].null_count() == 1
+
+
+def test_so_is_one_of_an_event_and_of_parquet(tmp_path: Path):
+    late = "9999-12-31T23:59:59-05:00"
+    land(tmp_path, f'{{"at": null}}\n{{"at": "{late}"}}\n', "2013-01-07.jsonl")
+    said = f"line 2, column 'at': «'{late}'» is outside the years 1 to 9999 in UTC"
+    assert said in refusal(tmp_path, events_source())
+    for dtype in (pl.Datetime("ms"), pl.Datetime("us", "UTC"), pl.Date()):
+        column = "day" if dtype == pl.Date else "at"
+        last = 2_932_897 if dtype == pl.Date else 2**63 - 1
+        put(tmp_path, pl.DataFrame({column: pl.Series([0, last]).cast(pl.Int64).cast(dtype)}))
+        said = refusal(tmp_path, parquet_source(**{column: DECLARED[column]}))
+        assert f"row 2, column '{column}'" in said and "the years 1 to 9999 are read" in said
+
+
+def parquet_source(**columns: str) -> FilesSource:
+    path = "landing/{partition}.parquet"
+    return csv_source(path=path, format="parquet", columns=columns, key=list(columns)[:1])
+
+
+def put(root: Path, frame: pl.DataFrame) -> None:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    land(root, buffer.getvalue(), "2013-01-07.parquet")
+
+
+def test_whole_numbers_that_a_float_would_round_are_refused(tmp_path: Path):
+    put(tmp_path, pl.DataFrame({"x": [2**53, -(2**53), None]}))
+    assert read(tmp_path, parquet_source(x="float64"))["x"].to_list() == [2.0**53, -(2.0**53), None]
+    for number in (2**53 + 1, 2**63 - 1):
+        put(tmp_path, pl.DataFrame({"x": [1, number]}))
+        said = f"row 2, column 'x': «{number}» would become another number as float64"
+        assert said in refusal(tmp_path, parquet_source(x="float64"))
+
+
 def test_parquet_is_widened_without_loss_or_refused(tmp_path: Path):
-    source = csv_source(
-        path="landing/{partition}.parquet",
-        format="parquet",
-        columns={"id": "int64", "at": "datetime"},
-    )
+    source = parquet_source(id="int64", at="datetime")
     frame = pl.DataFrame(
         {"id": [1], "at": [datetime(2013, 1, 1)]},  # noqa: DTZ001  a Parquet time without a zone
         schema={"id": pl.Int16, "at": pl.Datetime("ms")},
     )
-
-    def put(frame: pl.DataFrame) -> None:
-        buffer = io.BytesIO()
-        frame.write_parquet(buffer)
-        land(tmp_path, buffer.getvalue(), "2013-01-07.parquet")
-
-    put(frame)
+    put(tmp_path, frame)
     assert read(tmp_path, source).rows() == [(1, datetime(2013, 1, 1, tzinfo=UTC))]
-    put(frame.with_columns(pl.lit("1").alias("id")))
+    put(tmp_path, frame.with_columns(pl.lit("1").alias("id")))
     assert "column 'id' is String, declared as int64" in refusal(tmp_path, source)
     land(tmp_path, b"PAR1 cut", "2013-01-07.parquet")
     assert "not a complete Parquet file" in refusal(tmp_path, source)

@@ -193,6 +193,58 @@ def test_a_look_tells_what_is_there_and_reads_again_what_changed(
     assert second[DAYS[1].key] == read
 
 
+def test_a_column_of_another_type_is_read_again(lake: Lake, tmp_path: Path) -> None:
+    seen = Seen(tmp_path / "seen.db")
+    lake.append(rows(range(3)))
+    for columns in (COLUMNS, COLUMNS | {"id": "float64"}, COLUMNS):
+        source = lake.source(columns=columns)
+        looked = look("flights", source, tmp_path, no_url, DAYS, seen).receipt(DAYS[0].key)
+        assert looked == receipt_of("flights", source, tmp_path, no_url, DAYS[0])
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda file: file.write_bytes(b"PAR1 cut")])
+def test_a_file_that_is_gone_or_damaged_refuses_its_own_partition_only(
+    lake: Lake, tmp_path: Path, spoil: Callable[[Path], object]
+) -> None:
+    lake.append(rows(range(3)))
+    others = set(tmp_path.rglob("*.parquet"))
+    lake.append(rows(range(3, 6)))
+    (file,) = set(tmp_path.rglob("*.parquet")) - others
+    lake.append(rows(range(6, 9)))
+    spoil(file)
+    with pytest.raises(SourceError, match=r"\[2024-01-02\]: a file of its version .* «.*»"):
+        read_source("flights", lake.source(), tmp_path, no_url, DAYS[1])
+    for seen in (None, Seen(tmp_path / "seen.db")):
+        found = look("flights", lake.source(), tmp_path, no_url, DAYS, seen)
+        assert found.keys == tuple(day.key for day in DAYS)
+        with pytest.raises(SourceError, match=r"\[2024-01-02\]: a file of its version"):
+            found.receipt(DAYS[1].key)
+        for day in (DAYS[0], DAYS[2]):
+            read = receipt_of("flights", lake.source(), tmp_path, no_url, day)
+            assert found.receipt(day.key) == read
+
+
+def test_an_older_version_is_read_by_the_watermark_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = made("iceberg", tmp_path, monkeypatch)
+    from pyiceberg.catalog import load_catalog
+
+    place = f"sqlite:///{tmp_path}/catalog.db"
+    lake.append(rows(range(6)))
+    first = read_source("flights", lake.source(), tmp_path, no_url, DAYS[1])
+    pinned = lake.source(version=first.receipt["version"])
+    table = load_catalog("lake", uri=place).load_table("air.flights")
+    with table.update_schema() as change:
+        change.rename_column("at", "seen_at")
+    again = read_source("flights", pinned, tmp_path, no_url, DAYS[1])
+    assert again.receipt == first.receipt
+    with table.update_schema() as change:
+        change.delete_column("seen_at")
+    with pytest.raises(SourceError, match=r"watermark 'at' .* was removed after its version"):
+        read_source("flights", pinned, tmp_path, no_url, DAYS[1])
+
+
 def test_what_is_wrong_is_told_with_a_remedy(lake: Lake, tmp_path: Path) -> None:
     lake.append(rows(range(3)))
     with pytest.raises(SourceError, match="has no rows"):
@@ -211,13 +263,16 @@ def test_what_is_wrong_is_told_with_a_remedy(lake: Lake, tmp_path: Path) -> None
         read_source("flights", lake.source(**elsewhere), tmp_path, no_url, DAYS[0])
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
 def test_a_delta_table_on_s3_is_read_by_the_address_of_the_environment(
-    tmp_path: Path, bucket: S3Server
+    tmp_path: Path, bucket: S3Server, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     delta = pytest.importorskip("deltalake", reason="the extra 'delta' is not installed")
     uri = f"s3://{BUCKET}/lake/flights"
     options = {"AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "conditional_put": "etag"}
     delta.write_deltalake(uri, rows(range(6)), storage_options=options)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setenv(name, bucket.endpoint)
     source = Lake({"kind": "delta", "path": uri}, lambda _: None).source()
     found = read_source("flights", source, tmp_path, no_url, DAYS[1])
     assert sorted(found.frame["id"]) == [3, 4, 5]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.raw_snapshot.readers.places import Folder
-from ml_assets.assets.raw_snapshot.readers.read import Seen
+from ml_assets.assets.raw_snapshot.readers.read import Seen, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (
     NOW,
@@ -16,6 +16,7 @@ from ml_assets_tests.assets.raw_snapshot.delivering import (
     deliver,
     files,
     looked,
+    no_sql,
     refusal,
     stream,
 )
@@ -131,6 +132,18 @@ def test_what_nobody_touched_is_not_read_again(
     assert reads.files[3:] == [FILE]
     assert second[0] != first[0]
     assert second[1:] == first[1:]
+
+
+def test_files_that_are_rows_and_references_have_a_receipt_of_each(tmp_path: Path, seen: Seen):
+    deliver(tmp_path, {f"docs/{KEY}/0.jsonl": '{"order": 1, "shop": "north"}\n'})
+    path = "docs/{partition}/*.jsonl"
+    referred = {"path": "string", "etag": "string"}
+    for source in (
+        files(path=path, format="jsonl"),
+        files(path=path, format="binary", columns=referred, key=["path"]),
+    ):
+        found = looked(tmp_path, source, seen=seen).receipt(KEY)
+        assert found == receipt_of("orders", source, tmp_path, no_sql, WEEKS[0])
 
 
 def test_a_file_that_changed_as_it_was_read_is_not_remembered(

@@ -2,7 +2,10 @@
 
 import io
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -10,8 +13,10 @@ import pytest
 from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
 from ml_assets.assets.raw_snapshot.readers.json_lines import parse_lines
 from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
+from ml_assets.assets.raw_snapshot.readers.read import read_source
 from ml_assets.assets.raw_snapshot.schema import Columns
 from ml_assets.errors import SourceError, outside
+from ml_assets.spec.sources import SqlSource
 
 JANE = "jane.quux@example.org"
 DECLARED: Columns = {
@@ -89,3 +94,21 @@ def test_a_refused_feed_names_nobody_outside(
         assert not any(part in shown for part in ("jan", "quu", "exam")), shown
         assert "the file" in shown, "where it lies is told"
     assert sum("jane" in text for text in told) >= len(DECLARED), "inside it is all there"
+
+
+def test_a_refused_table_of_a_database_names_nobody_outside(tmp_path: Path):
+    """Jane is the key of the row, and what it holds."""
+    place = tmp_path / "clinic.db"
+    with closing(sqlite3.connect(place)) as clinic, clinic:
+        clinic.execute("CREATE TABLE patients (email TEXT, dose FLOAT)")
+        clinic.execute("INSERT INTO patients VALUES (?, ?)", (JANE, JANE))
+    fields = {"columns": {"email": "string", "dose": "float64"}, "key": ["email"]}
+    source = SqlSource(
+        kind="sql", connection="CLINIC", table="patients", partitioned=False, **fields
+    )
+    with pytest.raises(SourceError) as caught:
+        read_source("patients", source, tmp_path, lambda _: f"sqlite:///{place}", None)
+    assert "jane" in str(caught.value), "inside it is all there"
+    shown = outside(str(caught.value))
+    assert not any(part in shown for part in ("jan", "quu", "exam")), shown
+    assert "table patients" in shown, "where it lies is told"

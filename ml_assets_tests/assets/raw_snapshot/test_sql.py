@@ -3,13 +3,15 @@
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ml_assets.assets.raw_snapshot.python_values import SQL_VALUES
 from ml_assets.assets.raw_snapshot.readers.read import look, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.schema import type_values
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
@@ -114,8 +116,69 @@ def test_text_in_a_number_column_is_named_by_table_row_and_column(tmp_path: Path
     url = fill(tmp_path / "w.db", [("2013-01-07 00:00:00.000000", "EWR", "warm")])
     message = refusal(url, source())
     assert "table weather [2013-01-07]" in message
-    assert "origin = EWR" in message
+    assert "origin = «EWR»" in message
     assert "column 'temp': «'warm'» is not float64" in message
+
+
+LOOSE = {
+    "id": "int64",
+    "dose": "float64",
+    "price": "float64",
+    "origin": "string",
+    "back": "boolean",
+}
+
+
+def loose(path: Path, **changes: object) -> str:
+    """A table as ``.import --csv`` leaves it: whatever a column's type says, any value may lie."""
+    path.unlink(missing_ok=True)
+    row: dict[str, object] = {
+        **{"id": 1, "dose": 1.234e-11, "price": 1.2399, "origin": "EWR", "back": 1},
+        **{"at": "2013-01-07 00:00:00.000000", "day": "2013-01-07"},
+    } | changes
+    columns = "id INT, dose NUMERIC, price DECIMAL(10, 2), origin STRING, back BOOLEAN"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"CREATE TABLE loose ({columns}, at DATETIME, day DATE)")
+        connection.execute("INSERT INTO loose VALUES (?, ?, ?, ?, ?, ?, ?)", tuple(row.values()))
+    return f"sqlite:///{path}"
+
+
+def loosely(**types: str) -> SqlSource:
+    declared = {**LOOSE, "at": "datetime", "day": "date", **types}
+    return source(table="loose", columns=declared, key=["id"], partitioned=False, watermark=None)
+
+
+def test_values_of_sqlite_are_read_as_they_are_stored(tmp_path: Path):
+    for number, truth in ((0, False), (1, True), (None, None)):
+        frame = read(loose(tmp_path / "w.db", back=number), loosely(), None).frame
+        assert frame.select(*LOOSE).rows() == [(1, 1.234e-11, 1.2399, "EWR", truth)]
+    text = read(loose(tmp_path / "w.db", back="false"), loosely(back="string"), None).frame
+    assert text["back"].to_list() == ["false"]
+
+
+@pytest.mark.parametrize(
+    ("column", "stored", "said"),
+    [
+        ("back", "false", "column 'back': «'false'» is not boolean"),
+        ("back", "", "column 'back': «''» is not boolean"),
+        ("back", 2, "column 'back': «2» is not boolean"),
+        ("dose", "much", "column 'dose': «'much'» is not float64"),
+        ("at", 1700000000, "SQLite keeps a time as text"),
+        ("day", 20130107, "SQLite keeps a time as text"),
+        ("at", "0000-01-01 00:00:00", "SQLite keeps a time as text"),
+    ],
+)
+def test_what_sqlite_holds_against_the_type_of_its_column_is_refused(
+    tmp_path: Path, column: str, stored: object, said: str
+):
+    assert said in refusal(loose(tmp_path / "w.db", **{column: stored}), loosely(), None)
+
+
+def test_a_zoned_time_whose_year_in_utc_is_10000_is_named():
+    times = [datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=h))) for h in (5, -5)]
+    typed = type_values({"at": times}, {"at": "datetime"}, SQL_VALUES)
+    (said,) = typed.problems(lambda row: f"row {row}")
+    assert said.startswith("row 1, column 'at': «datetime.datetime(9999, 12, 31, 23,")
 
 
 def test_a_missing_database_is_not_created_and_the_setting_is_named(tmp_path: Path):
@@ -171,6 +234,8 @@ def test_times_in_a_text_form_that_sorts_wrongly_are_refused(tmp_path: Path):
         "://user:s3cr%2Fet@host/db",
         "sqlite:////nowhere/x.db?password=s3cr%2Fet",
         "mysql://user:s3cr%2Fet@127.0.0.1:1/db",
+        "postgresql+psycopg://ann:s3cr@tpw@db.invalid/db",
+        "postgresql+psycopg://ann:s3cr@tpw/x@db.invalid/db",
     ],
 )
 def test_no_message_holds_a_password(url: str):
@@ -178,5 +243,5 @@ def test_no_message_holds_a_password(url: str):
         read(url, source())
     seen: BaseException | None = caught.value
     while seen is not None:
-        assert "s3cr" not in str(seen)
+        assert "s3cr" not in str(seen) and "tpw" not in str(seen)
         seen = seen.__cause__

@@ -118,6 +118,36 @@ def test_a_contract_that_does_not_fit_the_table_is_an_error(expectation: Expecta
         audit(WIND, Contract("t", (expectation,)))
 
 
+@pytest.mark.parametrize("column", ["key", "wind"])
+@pytest.mark.parametrize("value", [2**64, 10**400, float("nan"), float("inf")])
+def test_a_number_that_its_column_cannot_hold_is_an_error(column: str, value: float):
+    if column == "wind" and value == 2**64:
+        return  # a float holds it
+    meant = {"type": "comparison", "column": {"name": column}, "operator": ">", "parameter": value}
+    for stated in (
+        expect(IN_SET, column=column, value_set=[1, value]),
+        expect("expect_column_distinct_values_to_be_in_set", column=column, value_set=[value]),
+        expect(NOT_NULL, column=column, row_condition=meant),
+    ):
+        with pytest.raises(ContractError, match=f"is not a value of '{column}'"):
+            audit(WIND, Contract("t", (stated,)))
+
+
+def test_a_bound_beyond_64_bits_holds_or_breaks_as_any_other():
+    low = expect(BETWEEN, column="key", min_value=-(10**40))
+    high = expect(BETWEEN, column="key", max_value=-(10**40))
+    assert audited(WIND, low).passed
+    assert not audited(WIND, high).passed
+
+
+def test_a_regular_expression_beyond_the_limit_of_polars_is_judged_by_the_engine():
+    frame = pl.DataFrame({"name": ["ann", "x" * 300]})
+    stated = expect(
+        "expect_column_values_to_match_regex", column="name", regex=r"^\w{1,255}$", mostly=0.5
+    )
+    assert audited(frame, stated).quarantined["name"].to_list() == ["x" * 300]
+
+
 def test_a_lazy_frame_gets_the_same_answer():
     contract = Contract("t", (expect(BETWEEN, column="wind", max_value=150, mostly=0.8),))
     eager, lazy = audit(WIND, contract), audit(WIND.lazy(), contract)

@@ -91,6 +91,40 @@ def test_kwargs_that_would_change_the_meaning_are_refused(tmp_path: Path, kwargs
     refusal(write(tmp_path, {"type": "expect_column_values_to_not_be_null", "kwargs": kwargs}))
 
 
+@pytest.mark.parametrize(
+    ("kind", "kwargs", "said"),
+    [
+        ("expect_table_row_count_to_be_between", {"min_value": "2"}, "min_value is '2'"),
+        ("expect_table_column_count_to_be_between", {"max_value": "2"}, "max_value is '2'"),
+        (
+            "expect_column_unique_value_count_to_be_between",
+            {"column": "a", "min_value": "2"},
+            "min_value is '2'; a number of 64 bits",
+        ),
+        (
+            "expect_column_value_lengths_to_be_between",
+            {"column": "a", "max_value": 10**30},
+            f"max_value is {10**30}; a number of 64 bits",
+        ),
+        ("expect_column_value_lengths_to_equal", {"column": "a", "value": 10**40}, "value is 1000"),
+        (
+            "expect_column_values_to_be_in_set",
+            {"column": "a", "value_set": [1, float("nan")]},
+            "value_set is [1, nan]; in JSON a number is finite",
+        ),
+        (
+            "expect_column_values_to_be_between",
+            {"column": "a", "min_value": 10**400},
+            "a finite number, or a time as text",
+        ),
+    ],
+)
+def test_a_number_that_no_table_compares_with_is_refused(
+    tmp_path: Path, kind: str, kwargs: dict[str, Any], said: str
+):
+    assert said in refusal(write(tmp_path, {"type": kind, "kwargs": kwargs}))
+
+
 def test_the_same_statement_twice_is_refused(tmp_path: Path):
     assert "twice" in refusal(write(tmp_path, not_null(), not_null(severity="warning")))
 

@@ -16,7 +16,12 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.files import PathSource, delivery, receipt_of_delivery
+from ml_assets.assets.raw_snapshot.readers.files import (
+    PathSource,
+    delivery,
+    is_binary,
+    receipt_of_delivery,
+)
 from ml_assets.assets.raw_snapshot.readers.listing import ListedFile, Listing, RefusedName
 from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
@@ -24,13 +29,14 @@ from ml_assets.assets.raw_snapshot.readers.places import (
     Folder,
     known_at,
     place_of,
+    refused_field,
     unpacked,
     version_of,
 )
 from ml_assets.assets.raw_snapshot.readers.places import content as content_of
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
-from ml_assets.spec.paths import PARTITION_FIELD
+from ml_assets.spec.paths import PARTITION_FIELD, VERSION_FIELD
 from ml_assets.spec.sources import EventsSource, FilesSource
 
 Key = str | None
@@ -74,12 +80,12 @@ def look_at_files(
     """
     pattern = pattern_of(source.path)
     parts = _parts(name, source, root, pattern, partitions)
-    stamps = {_place(root, part.pattern): part.listing.stamp for part in parts.values()}
+    stamps = {_place(source, root, part.pattern): part.listing.stamp for part in parts.values()}
     since = seen.look(stamps, now) if seen else {}
     waiting: dict[Key, str] = {}
     if not pattern.is_s3:  # an object appears whole
         for key, part in parts.items():
-            known = since.get(_place(root, part.pattern))
+            known = since.get(_place(source, root, part.pattern))
             said = _why_not_whole(Folder(name, root), source, part.listing, now, known)
             if said:
                 waiting[key] = said
@@ -89,7 +95,7 @@ def look_at_files(
         title = f"{name} [{key}]" if key else name
         found = delivery(name, source, root, part.pattern, title, part.listing)
         settled = now.timestamp() * 1e9 - part.listing.newest_ns > _RACY_NS
-        place, stamp = _place(root, part.pattern), part.listing.stamp
+        place, stamp = _place(source, root, part.pattern), part.listing.stamp
         if seen is None or not (settled or part.pattern.is_s3):
             return receipt_of_delivery(found)
         kept = seen.receipt(place, stamp)
@@ -136,19 +142,17 @@ def _parts(
 
 def _cut(name: str, source: PathSource, pattern: Pattern, found: ListedFile | RefusedName) -> str:
     """The partition, or version, that a file belongs to."""
-    if isinstance(found, RefusedName):  # of a folder, perhaps
-        fields = pattern.fields(found.path) or pattern.fields_of_folder(found.path)
-        cut = fields.get("version" if source.versioned else "partition")
-        if cut is None:
-            raise SourceError(found.said)
-        return cut
+    if isinstance(found, RefusedName):
+        return refused_field(pattern, found, VERSION_FIELD if source.versioned else PARTITION_FIELD)
     if source.versioned:
         return version_of(name, pattern, found.path)
     return (pattern.fields(found.path) or {})[PARTITION_FIELD[1:-1]]
 
 
-def _place(root: Path, pattern: Pattern) -> str:
-    return pattern.path if pattern.is_s3 else str(root / pattern.path)
+def _place(source: PathSource, root: Path, pattern: Pattern) -> str:
+    """What is remembered of files as rows is not what is of the same files as references."""
+    place = pattern.path if pattern.is_s3 else str(root / pattern.path)
+    return f"{place} as references" if is_binary(source) else place
 
 
 def _why_not_whole(

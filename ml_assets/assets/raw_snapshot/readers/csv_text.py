@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.readers.places import MOST_BYTES
 from ml_assets.assets.raw_snapshot.schema import Columns, Place, check_names, type_text
 from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TextFormat
 from ml_assets.errors import SourceError, counted, quoted
 from ml_assets.spec.sources import COMMAS, Dialect
 
+csv.field_size_limit(MOST_BYTES)  # of this process: a field may be as long as a file
 _HEADER_MOST = 1 << 20
 """Signs: a longer header is no header."""
 
@@ -69,9 +71,11 @@ def csv_cells(
         SourceError: it is not CSV, or a line has too few or too many fields.
     """
     width = len(csv_header(text, where, dialect))
+    # polars takes a quote that is open where the text ends for the end of a field
+    whole = text if text.endswith(("\n", "\r")) else f"{text}\n"
     try:
         raw = pl.read_csv(
-            io.BytesIO(text.encode()),
+            io.BytesIO(whole.encode()),
             infer_schema=False,
             null_values=list(null_values),
             separator=dialect.separator,

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume, parse_lines
+from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume, parse_batches
 from ml_assets.assets.raw_snapshot.readers.listing import KEPT, ListedFile, Listing
 from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
@@ -63,12 +63,8 @@ def read_file(name: str, source: PathSource, root: Path, window: PartitionWindow
         return read_references(source, place_of(name, pattern, root), pattern, _title(name, window))
     found = _delivered(name, source, root, window)
     raw = [content(found.place, file) for file in found.listing.files]
-    frames = [
-        _parse_file(source, file.path, one, _where(found, file))
-        for file, one in zip(found.listing.files, raw, strict=True)
-    ]
     digests = [hashlib.sha256(one).hexdigest() for one in raw]
-    return Reading(_one_table(found, frames), _receipt(found, digests))
+    return Reading(_one_table(found, _parse(found, raw)), _receipt(found, digests))
 
 
 def file_receipt(
@@ -85,7 +81,7 @@ def receipt_of_delivery(found: Delivery) -> dict[str, Any]:
         SourceError: there is no file, too many, or one that is refused.
     """
     check_delivery(found)
-    if _is_binary(found.source):
+    if is_binary(found.source):
         return reference_receipt(found.listing, found.pattern)
     if found.pattern.is_s3:
         return _receipt(found, [])
@@ -102,7 +98,7 @@ def check_delivery(found: Delivery) -> None:
         raise SourceError(found.listing.refused)
     if not found.listing.count:
         raise _nothing(found)
-    if found.listing.count > KEPT and not _is_binary(found.source):
+    if found.listing.count > KEPT and not is_binary(found.source):
         raise SourceError(
             f"{found.title}: {counted(found.listing.count, 'file', 'are')} there for one partition;"
             f" at most {KEPT:,} files of rows are read. Merge them at their origin, or cut"
@@ -148,7 +144,30 @@ def _delivered(
     return delivered
 
 
-def _parse_file(source: PathSource, path: str, raw: bytes, where: str) -> pl.DataFrame:
+def _parse(found: Delivery, raw: Sequence[bytes]) -> list[pl.DataFrame]:
+    """The declared columns of each file; events may be cut into files at any place."""
+    source, files = found.source, found.listing.files
+    if isinstance(source, FilesSource) and source.format != "jsonl":
+        return [
+            _parse_file(source, file.path, one, _where(found, file))
+            for file, one in zip(files, raw, strict=True)
+        ]
+    columns = dict(source.columns)
+    if isinstance(source, EventsSource) and source.offset:
+        columns[source.offset] = "int64"
+    where = _where(found, files[0])
+    if not any(one.strip() for one in raw):
+        raise _empty(where, raw[0])
+    if len(files) > 1:
+        where = f"{found.title}: {found.place.title(found.pattern.path)}"
+    batches = [
+        (unpacked(one, file.path, _where(found, file)), _where(found, file))
+        for file, one in zip(files, raw, strict=True)
+    ]
+    return parse_batches(batches, columns, where)
+
+
+def _parse_file(source: FilesSource, path: str, raw: bytes, where: str) -> pl.DataFrame:
     """Parse the bytes of one file, unpacked if its name says so, into the declared columns.
 
     Args:
@@ -158,22 +177,19 @@ def _parse_file(source: PathSource, path: str, raw: bytes, where: str) -> pl.Dat
         SourceError: the file is empty, or does not hold what is declared.
     """
     if not raw.strip():
-        raise SourceError(f"{where} is empty ({len(raw)} bytes). {_EMPTY}")
-    if isinstance(source, FilesSource) and source.format == "parquet":
+        raise _empty(where, raw)
+    if source.format == "parquet":
         return parse_parquet(raw, source.columns, where)
     text = unpacked(raw, path, where)
-    if isinstance(source, EventsSource):
-        columns = dict(source.columns)
-        if source.offset:
-            columns[source.offset] = "int64"
-        return parse_lines(text, columns, where)
-    if source.format == "jsonl":
-        return parse_lines(text, source.columns, where)
     nulls, written = source.null_values, TextFormat.of(source)
     return parse_csv(text, source.columns, nulls, where, source.dialect, written)
 
 
-def _is_binary(source: PathSource) -> bool:
+def _empty(where: str, raw: bytes) -> SourceError:
+    return SourceError(f"{where} is empty ({len(raw)} bytes). {_EMPTY}")
+
+
+def is_binary(source: PathSource) -> bool:
     return isinstance(source, FilesSource) and source.format == "binary"
 
 

@@ -8,20 +8,16 @@ import itertools
 import json
 import re
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.python_values import JSON_VALUES
 from ml_assets.assets.raw_snapshot.readers.places import MOST_BYTES
-from ml_assets.assets.raw_snapshot.schema import (
-    JSON_VALUES,
-    TYPES,
-    Columns,
-    check_names,
-    type_values,
-)
+from ml_assets.assets.raw_snapshot.schema import TYPES, Columns, check_names, type_values
 from ml_assets.errors import SourceError, quoted
 from ml_assets.spec.documents import HALF_A_SIGN, half_a_sign
 
@@ -37,21 +33,44 @@ def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
     Raises:
         SourceError: a line is not a JSON object, or does not hold what is declared; names the line.
     """
+    return parse_batches([(content, where)], declared, where)[0]
+
+
+def parse_batches(
+    batches: Sequence[tuple[bytes, str]], declared: Columns, where: str
+) -> list[pl.DataFrame]:
+    """Parse and type the files of one table: a key need not be in each of them.
+
+    Args:
+        batches: the content of each, and what messages about it begin with.
+
+    Raises:
+        SourceError: see ``parse_lines``.
+    """
+    keys: dict[str, None] = {}
+    frames = [_parse_batch(content, declared, title, keys) for content, title in batches]
+    if any(frame.height for frame in frames):
+        check_names(list(keys), declared, where)
+    return frames
+
+
+def _parse_batch(
+    content: bytes, declared: Columns, where: str, keys: dict[str, None]
+) -> pl.DataFrame:
+    """Args: keys: those that are there are added."""
     numbers = array("q")
     columns: dict[str, list[Any]] = {name: [] for name in declared}
-    keys: dict[str, None] = {}
     for lines in _some_lines(content):
         events = _parse_all(list(lines.values())) or [
             _parse_line(line, f"{where}, line {number}") for number, line in lines.items()
         ]
-        keys |= _keys(events, list(lines), declared, where)
+        keys.update(_keys(events, list(lines), declared, where))
         numbers.extend(lines)
         _check_size(len(numbers) * len(declared), where)
         for name, values in columns.items():
             values += [event.get(name) for event in events]
     if not numbers:
         return pl.DataFrame(schema={name: TYPES[dtype] for name, dtype in declared.items()})
-    check_names(list(keys), declared, where)
     typed = type_values(columns, declared, JSON_VALUES)
     return typed.required(where, lambda row: f"line {numbers[row]}")
 
@@ -167,23 +186,41 @@ def consume(batches: Sequence[Batch], offset: str, where: str) -> pl.DataFrame:
     for batch in batches:
         _check_numbered(batch.frame[offset], offset, batch.title)
     ends = [(_bound(b, offset, "min"), _bound(b, offset, "max"), b) for b in batches]
-    taken, next_one = list[pl.DataFrame](), 0
+    taken = _Taken()
     for _, _, batch in sorted(ends, key=lambda one: one[:2]):
-        new = _new_events(taken, next_one, batch, offset, where)
-        taken.append(new)
-        next_one += new.height
-    return pl.concat(taken).drop(offset) if taken else pl.DataFrame()
+        taken.add(_new_events(taken, batch, offset, where))
+    return pl.concat(taken.frames).drop(offset) if taken.frames else pl.DataFrame()
 
 
-def _new_events(
-    taken: list[pl.DataFrame], next_one: int, batch: Batch, offset: str, where: str
-) -> pl.DataFrame:
-    """The events of a batch that are new; those taken hold the offsets 0 to ``next_one`` - 1."""
+@dataclass
+class _Taken:
+    """The events with the offsets 0 to ``next_one`` - 1, in order."""
+
+    frames: list[pl.DataFrame] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    """The offset that each frame begins with."""
+    next_one: int = 0
+
+    def add(self, new: pl.DataFrame) -> None:
+        if new.height:
+            self.frames.append(new)
+            self.begins.append(self.next_one)
+            self.next_one += new.height
+
+    def at(self, offsets: pl.Series) -> pl.DataFrame:
+        """The events of some offsets, which are sorted; frames without one are not looked at."""
+        first = bisect_right(self.begins, offsets[0]) - 1
+        last = bisect_right(self.begins, offsets[-1])
+        return pl.concat(self.frames[first:last])[offsets - self.begins[first]]
+
+
+def _new_events(taken: _Taken, batch: Batch, offset: str, where: str) -> pl.DataFrame:
+    next_one = taken.next_one
     frame = batch.frame.unique(maintain_order=True).sort(offset)
     _check_once(frame[offset], batch.title)
     again = frame.filter(pl.col(offset) < next_one)
     if again.height:
-        _check_again(again, pl.concat(taken)[again[offset]], offset, f"{where}: {batch.title}")
+        _check_again(again, taken.at(again[offset]), offset, f"{where}: {batch.title}")
     new = frame.filter(pl.col(offset) >= next_one)
     numbers = new[offset]
     expected = pl.int_range(next_one, next_one + new.height, eager=True)

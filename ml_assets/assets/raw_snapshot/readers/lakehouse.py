@@ -4,7 +4,8 @@ Files without any row of a partition, by the table's own statistics, are not ope
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +23,7 @@ from ml_assets.assets.raw_snapshot.readers.arrived_files import (
 from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.parquet import frame_of
 from ml_assets.assets.raw_snapshot.schema import Reading, check_names, from_typed
-from ml_assets.errors import SourceError, counted, install, quoted
+from ml_assets.errors import MlAssetsError, SourceError, counted, install, quoted
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.table import DataScan
+    from pyiceberg.types import NestedField
 
 
 class LakeTable(Protocol):
@@ -68,7 +70,8 @@ def read_lake(name: str, source: LakeSource, root: Path, window: PartitionWindow
         raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     table, where = _open(name, source, root)
     title = f"{where} [{window.key}]" if window else where
-    rows = table.rows(window)
+    with _files_told(title, table):
+        rows = table.rows(window)
     if not rows.num_rows:
         raise SourceError(
             f"{title} has no rows. A partition or table without rows is treated as a fault of its "
@@ -99,14 +102,14 @@ def look_at_lake(
         return read_lake(name, source, root, spans[key]).receipt
 
     def stamp_of(key: Key) -> str | None:
-        files = table.files(spans[key])
-        if key is not None and not (files and table.count(spans[key])):
-            return None
-        return digest_of([*sorted(files)])
+        with _files_told(where, table):
+            files = table.files(spans[key])
+        there = key is None or bool(files and _has_rows(table, spans[key], where))
+        return digest_of([*sorted(files)]) if there else None
 
     if seen is None:
         return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
-    columns = sorted(source.columns)
+    columns = [*source.columns.items(), source.watermark]
     places = {key: f"{where} {range_of(span)} {columns}" for key, span in spans.items()}
     return look_in_turn(places, stamp_of, read, seen, now)
 
@@ -122,7 +125,8 @@ def _open(name: str, source: LakeSource, root: Path) -> tuple[LakeTable, str]:
     check_names(table.columns, source.columns, where)
     lost = 0
     if source.partitioned and not source.ignore_null_watermark:
-        lost = table.count_unplaced()
+        with _files_told(where, table):
+            lost = table.count_unplaced()
     if lost:
         raise SourceError(
             f"{where}: {counted(lost, 'row')} without {source.watermark!r}: of no partition, never"
@@ -130,6 +134,35 @@ def _open(name: str, source: LakeSource, root: Path) -> tuple[LakeTable, str]:
             " true for this source in defs.yaml."
         )
     return table, where
+
+
+def _has_rows(table: LakeTable, window: PartitionWindow | None, where: str) -> bool:
+    """Whether there are any; where a file cannot be read, reading it says why."""
+    try:
+        with _files_told(where, table):
+            return table.count(window) > 0
+    except SourceError:
+        return True
+
+
+@contextmanager
+def _files_told(title: str, table: LakeTable) -> Iterator[None]:
+    """Tell of a file that is gone or damaged, whatever the package that reads it raises.
+
+    Raises:
+        SourceError: there is one.
+    """
+    try:
+        yield
+    except MlAssetsError:
+        raise
+    except Exception as error:  # each store and format has errors of its own
+        said = quoted((str(error).splitlines() or [type(error).__name__])[0])
+        raise SourceError(
+            f"{title}: a file of its version {table.version} cannot be read: {said}. Restore the"
+            " file; if it was deleted with old versions (VACUUM), name another 'version' of this"
+            " source in defs.yaml, or none."
+        ) from error
 
 
 def _receipt(
@@ -215,7 +248,8 @@ def _options(place: str) -> dict[str, str] | None:
     """The options of a store that is no AWS, which may have no certificate; else None."""
     if not place.startswith(S3):
         return None
-    endpoint = os.environ.get("AWS_ENDPOINT_URL", "")
+    of_s3 = os.environ.get("AWS_ENDPOINT_URL_S3")
+    endpoint = of_s3 or os.environ.get("AWS_ENDPOINT_URL", "")
     return {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else None
 
 
@@ -275,7 +309,7 @@ class Iceberg:
     def count_unplaced(self) -> int:
         from pyiceberg.expressions import IsNull
 
-        unplaced = IsNull(str(self._source.watermark))  # pyright: ignore[reportCallIssue]  pydantic's own
+        unplaced = IsNull(self._watermark.name)  # pyright: ignore[reportCallIssue]  pydantic's own
         return self._scan(None, unplaced).count()
 
     def rows(self, window: PartitionWindow | None) -> "pa.Table":
@@ -295,12 +329,24 @@ class Iceberg:
                 f"The Iceberg table {self._source.table} cannot be scanned: {quoted(str(error))}"
             ) from error
 
+    @cached_property
+    def _watermark(self) -> "NestedField":
+        """As the table has it now: pyiceberg filters each version by the names of today."""
+        name = str(self._source.watermark)
+        number = self._scan(None).projection().find_field(name).field_id
+        if self._table.schema().find_column_name(number) is None:
+            raise SourceError(
+                f"The watermark {name!r} of the Iceberg table {self._source.table} was removed"
+                f" after its version {self.version}: a range of it cannot be read. Name another"
+                " watermark or a later version in defs.yaml."
+            )
+        return self._table.schema().find_field(number)
+
     def _within(self, window: PartitionWindow) -> "BooleanExpression":
         from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
         from pyiceberg.types import TimestampType, TimestamptzType
 
-        name = str(self._source.watermark)
-        kind = self._table.schema().find_field(name).field_type
+        name, kind = self._watermark.name, self._watermark.field_type
         if not isinstance(kind, TimestampType | TimestamptzType):
             raise SourceError(
                 f"The watermark {name!r} of the Iceberg table {self._source.table} is {kind}; a"

@@ -217,7 +217,12 @@ def newest_version(name: str, pattern: Pattern, root: Path, partition: str) -> s
         SourceError: none was, or a file is named by something else than a date.
     """
     place = place_of(name, pattern, root)
-    found = {version_of(name, pattern, file.path) for file in place.list(pattern)}
+    found = {
+        refused_field(pattern, file, VERSION_FIELD)
+        if isinstance(file, RefusedName)
+        else version_of(name, pattern, file.path)
+        for file in place.list(pattern)
+    }
     known = known_at(found, partition)
     if known is None:
         path = place.title(pattern.below)
@@ -232,6 +237,19 @@ def newest_version(name: str, pattern: Pattern, root: Path, partition: str) -> s
 def known_at(versions: Iterable[str], partition: str) -> str | None:
     """The newest of the dates that is not after the day a partition begins; None: there is none."""
     return max((version for version in versions if version <= partition[:10]), default=None)
+
+
+def refused_field(pattern: Pattern, found: RefusedName, field: str) -> str:
+    """The version or the partition of a name, of a folder perhaps, that is not read.
+
+    Raises:
+        SourceError: the name does not tell it.
+    """
+    fields = pattern.fields(found.path) or pattern.fields_of_folder(found.path)
+    value = fields.get(field[1:-1])
+    if value is None:
+        raise SourceError(found.said)
+    return value
 
 
 def version_of(name: str, pattern: Pattern, path: str) -> str:

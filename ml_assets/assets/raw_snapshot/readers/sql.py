@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.python_values import SQL_VALUES
 from ml_assets.assets.raw_snapshot.readers.arrived_files import (
     Key,
     Looked,
@@ -22,7 +23,6 @@ from ml_assets.assets.raw_snapshot.readers.sql_database import (
     table_of,
 )
 from ml_assets.assets.raw_snapshot.schema import (
-    SQL_VALUES,
     Reading,
     check_names,
     type_text,
@@ -105,7 +105,7 @@ def look_at_sql(
         if seen is None:
             return Looked(tuple(key for key in spans if stamp_of(key)), {}, read)
         place = f"{database_place(sql_url(source.connection))} {source.table}"
-        columns = sorted(source.columns)
+        columns = [*source.columns.items(), source.watermark]
         places = {key: f"{place} {range_of(span)} {columns}" for key, span in spans.items()}
 
         def look(key: Key) -> str | None:
@@ -175,7 +175,7 @@ def _frame(rows: Sequence[Any], source: SqlSource, title: str) -> pl.DataFrame:
     values: dict[str, Sequence[object]] = dict(zip(source.columns, columns, strict=True))
 
     def place(row: int) -> str:
-        named = ", ".join(f"{column} = {values[column][row]!s}" for column in source.key)
+        named = ", ".join(f"{column} = {quoted(values[column][row])}" for column in source.key)
         return f"the row with {named}"
 
     for column, dtype in source.columns.items():

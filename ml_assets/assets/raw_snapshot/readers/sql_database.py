@@ -21,6 +21,10 @@ _EXTRAS = {"duckdb": "duckdb", "postgresql": "postgres"}
 """Kind of database -> the extra of this package that holds a driver for it."""
 _FILES = ("duckdb", "sqlite")
 """Databases that are a file."""
+_MISWRITTEN = (
+    "A value is not written as the type of its column says; SQLite keeps a time as text,"
+    " 'YYYY-MM-DD HH:MM:SS.ffffff'. Correct it at the origin, or read a view that converts it."
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Datab
             " such as sqlite:////data/weather.db"
         ) from None
     title = f"{name}: the {url.get_backend_name()} database of {setting}"
+    _check_password(url, name, setting)
     _check_file(url, name, setting)
     try:
         reading = {"read_only": True} if url.get_backend_name() == "duckdb" else {}
@@ -76,10 +81,11 @@ def open_database(name: str, connection: str, sql_url: SqlUrl) -> Iterator[Datab
     try:
         with engine.connect() as opened:
             yield Database(opened, title)
-    except (exc.SQLAlchemyError, ValueError) as error:
-        reason = str(getattr(error, "orig", None) or error)
+    except (exc.SQLAlchemyError, ValueError, TypeError, OverflowError) as error:
+        reason = str(getattr(error, "orig", None) or error) or type(error).__name__
         said = quoted(_scrub(reason.splitlines()[0], url))
-        raise SourceError(f"{title} could not be read: {said}. {_remedy(url, setting)}") from (
+        remedy = _remedy(url, setting) if isinstance(error, exc.SQLAlchemyError) else _MISWRITTEN
+        raise SourceError(f"{title} could not be read: {said}. {remedy}") from (
             error if _scrub(str(error), url) == str(error) else None
         )
     finally:
@@ -93,6 +99,15 @@ def _remedy(url: "sa.URL", setting: str) -> str:
             " lets one process write, or any number read."
         )
     return f"Check {setting}, that the server runs, and that this user may read the table."
+
+
+def _check_password(url: "sa.URL", name: str, setting: str) -> None:
+    """A driver would tell the end of a password as a host: the URL is cut at its first "@"."""
+    if "@" in (url.host or "") or (url.password and "@" in (url.database or "")):
+        raise SourceError(
+            f"{name}: {setting} has more than one @, and what follows the first is taken for the"
+            " host. Write an @ within the password as %40, a / as %2F and a : as %3A."
+        )
 
 
 def _check_file(url: "sa.URL", name: str, setting: str) -> None:
@@ -123,9 +138,10 @@ def table_of(database: Database, named: str) -> "sa.Table":
     try:
         if database.connection.dialect.name == "duckdb":
             return _duckdb_table(database.connection, schema, table_name)
-        return sa.Table(
+        table = sa.Table(
             table_name, sa.MetaData(), schema=schema or None, autoload_with=database.connection
         )
+        return _as_stored(table) if database.connection.dialect.name == "sqlite" else table
     except exc.NoSuchTableError as error:
         names = sa.inspect(database.connection).get_table_names(schema=schema or None)
         raise SourceError(
@@ -133,6 +149,25 @@ def table_of(database: Database, named: str) -> "sa.Table":
             f"{did_you_mean(table_name, names)}"
             " Correct the table's name: in defs.yaml, 'table' of this source."
         ) from error
+
+
+def _as_stored(table: "sa.Table") -> "sa.Table":
+    """SQLite's values as they are: SQLAlchemy takes any text for true, and rounds decimals."""
+    import sqlalchemy as sa
+
+    class Truth(sa.Integer):
+        def result_processor(self, dialect: object, coltype: object) -> Any:
+            def stored(value: Any) -> Any:
+                return bool(value) if value in (0, 1) else value
+
+            return stored
+
+    for column in table.columns:
+        if isinstance(column.type, sa.Boolean):
+            column.type = Truth()
+        elif isinstance(column.type, sa.Numeric) and not isinstance(column.type, sa.Float):
+            column.type = sa.Float()
+    return table
 
 
 def _duckdb_table(connection: "sa.Connection", schema: str, name: str) -> "sa.Table":

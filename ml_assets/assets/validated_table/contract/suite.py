@@ -69,6 +69,10 @@ _EXPECTATION_KEYS = {
 _SEVERITIES = ("critical", "warning")
 _ABOUT_COLUMN_NAMES = ("expect_table_", "expect_column_to_exist")
 """Types whose answer it is that a column is not there."""
+_EDGES = ("min_value", "max_value")
+_OF_COUNTS = ("_count_to_be_between", "_lengths_to_be_between")
+"""Ends of the types whose bounds are compared with a number, whatever the column holds."""
+_INT64_EDGE = 2**63
 
 
 def load_contract(path: Path) -> Contract:
@@ -208,7 +212,18 @@ def _kwarg_mistakes(kind: str, kwargs: Mapping[str, Any]) -> list[str]:
             mistakes.append(f"give at least one of {rule.one_of}")
     elif "row_condition" in kwargs and BY_ENGINE[kind] == "table":
         mistakes.append("row_condition has no effect here: this is about the whole table")
-    return [*mistakes, *_value_mistakes(kwargs)]
+    return [*mistakes, *_value_mistakes(kwargs), *_bound_mistakes(kind, kwargs)]
+
+
+def _bound_mistakes(kind: str, kwargs: Mapping[str, Any]) -> list[str]:
+    fits, expected = _is_bound, "a finite number, or a time as text,"
+    if kind.endswith(_OF_COUNTS):
+        fits, expected = _is_count, "a number of 64 bits"
+    return [
+        f"{key} is {kwargs[key]!r}; {expected} is expected"
+        for key in _EDGES
+        if not fits(kwargs.get(key, 0))
+    ]
 
 
 def _value_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
@@ -231,12 +246,12 @@ def _value_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
         mistakes.append(f"ignore_row_if is {kwargs['ignore_row_if']!r}; use one of {IGNORE_ROW_IF}")
     if not isinstance(kwargs.get("value_set", []), list):
         mistakes.append(f"value_set is {kwargs['value_set']!r}; a list is expected")
-    mistakes += _more_mistakes(kwargs)
-    return mistakes + [
-        f"{key} is {kwargs[key]!r}; a finite number, or a time as text, is expected"
-        for key in ("min_value", "max_value")
-        if not _is_bound(kwargs.get(key, 0))
+    mistakes += [
+        f"{key} is {value!r}; in JSON a number is finite"
+        for key, value in kwargs.items()
+        if key not in _EDGES and not _is_finite(value)
     ]
+    return [*mistakes, *_more_mistakes(kwargs)]
 
 
 def _more_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
@@ -248,7 +263,7 @@ def _more_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
             mistakes.append(f"regex is {kwargs['regex']!r}, which is not valid: {error}")
     for key in ("value", "column_index"):
         number = kwargs.get(key, 0)
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        if not isinstance(number, int) or not _is_count(number) or number < 0:
             mistakes.append(f"{key} is {number!r}; a whole number is expected")
     if "row_condition" in kwargs:
         mistakes += condition_mistakes(kwargs["row_condition"])
@@ -256,9 +271,31 @@ def _more_mistakes(kwargs: Mapping[str, Any]) -> list[str]:
 
 
 def _is_bound(value: object) -> bool:
-    if isinstance(value, str):
-        return True
-    return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, str) or _number(value) is not None
+
+
+def _is_count(value: object) -> bool:
+    number = _number(value)
+    return number is not None and abs(number) < _INT64_EDGE
+
+
+def _number(value: object) -> float | None:
+    """A finite number; None: it is something else, or too large for a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return value if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _is_finite(value: object) -> bool:
+    """Whether every number in it is."""
+    try:
+        canonical_json(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _given(kwargs: Mapping[str, Any]) -> dict[str, Any]:

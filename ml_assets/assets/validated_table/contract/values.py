@@ -1,5 +1,6 @@
 """Values of a contract's JSON as values of a table's columns."""
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
@@ -8,6 +9,8 @@ import polars as pl
 
 from ml_assets.errors import ContractError
 
+_INT64_EDGE = 2**63
+"""Polars takes no larger whole number; a bound beyond it holds or breaks as a float, too."""
 _SAID = ("value", "min_value", "max_value")
 
 
@@ -28,9 +31,10 @@ def literal(value: Any, dtype: pl.DataType, said_by: str, column: str) -> Any:
     if dtype == pl.Boolean and isinstance(value, bool):
         return value
     if dtype.is_numeric() and isinstance(value, int | float) and not isinstance(value, bool):
-        if dtype.is_integer() and value != int(value):
+        number = _number(value, dtype)
+        if number is None:
             raise misfit(value, dtype, said_by, column)
-        return int(value) if dtype.is_integer() else float(value)
+        return number
     if dtype == pl.String and isinstance(value, str):
         return value
     if isinstance(value, str) and dtype.is_temporal():
@@ -42,6 +46,17 @@ def literal(value: Any, dtype: pl.DataType, said_by: str, column: str) -> Any:
         except ValueError as error:
             raise misfit(value, dtype, said_by, column) from error
     raise misfit(value, dtype, said_by, column)
+
+
+def _number(value: float, dtype: pl.DataType) -> float | None:
+    """A number as the column has it; None where it cannot hold it."""
+    try:
+        number = int(value) if dtype.is_integer() else float(value)
+        _ = pl.Series([number], dtype=dtype)
+    except (ValueError, OverflowError, TypeError, pl.exceptions.PolarsError):
+        return None
+    exact = not dtype.is_integer() or number == value
+    return number if exact and math.isfinite(number) else None
 
 
 def bounds(
@@ -100,7 +115,7 @@ def misfit(value: object, dtype: pl.DataType, said_by: str, column: str) -> Cont
 
 def _bound(value: Any, dtype: pl.DataType, said_by: str, column: str) -> Any:
     if dtype.is_numeric() and isinstance(value, int | float):
-        return value
+        return value if abs(value) < _INT64_EDGE else float(value)
     if dtype.is_temporal():
         return literal(value, dtype, said_by, column)
     raise misfit(value, dtype, said_by, column)
