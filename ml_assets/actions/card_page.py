@@ -1,6 +1,6 @@
 """Writes data cards on demand, from the stored statistics of a table."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from ml_assets.store.pipeline_context import Pipeline, PipelineState, open_pipel
 from ml_assets.store.table_statistics import (
     STATISTICS_FILE,
     Grouped,
+    Labels,
     TableStatistics,
     merge_all,
 )
@@ -56,8 +57,7 @@ def page_of_card(pipeline: Pipeline, table: str, partition: str | None) -> str:
     address = address_of_table(pipeline.spec, table)
     state = pipeline.now()
     records = _records(state, address, partition)
-    parts = [_statistics(state, record) for record in records]
-    known = _with_partitions(records, parts)
+    known = _added_up(state, records)
     labelled = pipeline.spec if address.stage in (FEATURE_SET, TRAINING_SET) else None
     one = card_of(address.at(records[0].partition if len(records) == 1 else None), known, labelled)
     assert one is not None
@@ -110,18 +110,23 @@ def _statistics(state: PipelineState, record: StageRecord) -> TableStatistics:
     return TableStatistics.model_validate_json(state.read_bytes(file))
 
 
-def _with_partitions(
-    records: Sequence[StageRecord], parts: Sequence[TableStatistics]
-) -> TableStatistics:
-    """All of them added up, with the labels by partition beside those by group."""
-    whole = merge_all(parts)
-    if len(parts) < 2 or whole.labels is None:
+def _added_up(state: PipelineState, records: Sequence[StageRecord]) -> TableStatistics:
+    """All of them added up, with the labels by partition beside those by group.
+
+    Each is read when it is added: those of many partitions together would fill the memory.
+    """
+    told: list[Labels] = []
+
+    def read() -> Iterator[TableStatistics]:
+        for record in records:
+            part = _statistics(state, record)
+            if part.labels:
+                told.append(part.labels.model_copy(update={"value": record.partition or "all"}))
+            yield part
+
+    whole = merge_all(read())
+    if len(records) < 2 or whole.labels is None:
         return whole
-    told = [
-        part.labels.model_copy(update={"value": record.partition or "all"})
-        for record, part in zip(records, parts, strict=True)
-        if part.labels
-    ]
     by_partition = Grouped(by="partition", groups=tuple(told))
     return whole.model_copy(update={"grouped": (by_partition, *whole.grouped)})
 

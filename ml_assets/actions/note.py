@@ -15,6 +15,7 @@ from ml_assets.records.recent_runs import find
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry
 from ml_assets.settings import Settings
+from ml_assets.store.open import open_objects
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -59,7 +60,7 @@ def tell_mlflow(settings: Settings, story: RunStory, note: Note) -> str:
     said = tracking.set_tags(run, tags) if run else Unavailable("its MLflow run is not known yet")
     if not isinstance(said, Unavailable):
         return ""
-    outbox = Outbox(settings.home, settings.cache / "sessions")
+    outbox = Outbox(settings.home, open_objects(settings.objects, settings.cache))
     status = "FINISHED" if story.model else "FAILED"
     pipeline = story.folder.pipeline
     outbox.add(OutboxEntry(pipeline=pipeline, session=session, status=status, tags=tags, params={}))

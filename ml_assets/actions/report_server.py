@@ -80,7 +80,8 @@ def serving_reports(
     server.experiments, server.card, server.refresh = experiments, card, refresh
     server.home = home
     server.folder, server.below = folder.resolve(), parts.path
-    server.names = {parts.netloc, f"localhost:{number}"}
+    server.scheme = parts.scheme
+    server.names = {_name(one, parts.scheme) for one in (parts.netloc, f"localhost:{number}")}
     thread = Thread(target=server.serve_forever, name="reports", daemon=True)
     thread.start()
     try:
@@ -100,6 +101,8 @@ class _Server(ThreadingHTTPServer):
     card: CardPage
     refresh: Callable[[], None]
     home: Home
+    scheme: str
+    """Of the address that a browser asks."""
     names: set[str]
     """What a browser may call this server: a page elsewhere cannot make it be another's."""
 
@@ -141,7 +144,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refusal(self) -> str | None:
         """Why another site's page gets nothing, in one line."""
         host = self.headers.get("Host", "")
-        if host not in self.server.names:
+        if _name(host, self.server.scheme) not in self.server.names:
             return f"it asks for the host {host[:100]!r}, which is not this server's name."
         raw = [(n.lower().encode(), v.encode("latin-1")) for n, v in self.headers.items()]
         return refusal("GET", Headers(raw=raw))
@@ -168,6 +171,11 @@ class _Handler(BaseHTTPRequestHandler):
             return file.read_bytes()
         except OSError:
             return None
+
+
+def _name(host: str, scheme: str) -> str:
+    """As a browser writes it: in lower case, without the port that its scheme has anyway."""
+    return host.lower().removesuffix({"http": ":80", "https": ":443"}.get(scheme, ""))
 
 
 def _first_page(folder: Path, below: str, states: Mapping[str, HomePageEntry]) -> bytes:

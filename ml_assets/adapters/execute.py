@@ -206,15 +206,15 @@ def _say_not_asked(
 
 def _failure(result: dg.ExecuteInProcessResult, pipeline: str) -> MlAssetsError:
     failures = [event for event in result.all_events if event.is_step_failure]
-    blocked = _blocked(result, failures, "__canary")
+    blocked = _blocked(result, failures, f"{pipeline}__canary")
     if blocked:
         return RefusedByGate("The model stays in canary:\n" + "\n".join(blocked))
-    blocked = _blocked(result, failures, "__gates")
+    blocked = _blocked(result, failures, f"{pipeline}__gates")
     if blocked:
         said = f"The model was refused by {counted(len(blocked), 'gate')}:"
         look = f"the evidence: ml-assets models report {pipeline} --open"
         return RefusedByGate("\n".join([said, *blocked, look]))
-    blocked = _blocked(result, failures, "__sanity")
+    blocked = _blocked(result, failures, f"{pipeline}__sanity")
     if blocked:
         number = counted(len(blocked), "sanity check")
         said = f"Training did not begin, for {number} of the network on its training set failed:\n"
@@ -231,11 +231,12 @@ def _blocked(
     result: dg.ExecuteInProcessResult, failures: Sequence[dg.DagsterEvent], step: str
 ) -> list[str]:
     """What the failing checks of a step said, where they are why it failed."""
-    failed = {event.step_key for event in failures if (event.step_key or "").endswith(step)}
+    if all(event.step_key != step for event in failures):
+        return []
     evaluations = [
         event.asset_check_evaluation_data
         for event in result.all_events
-        if event.event_type_value == "ASSET_CHECK_EVALUATION" and event.step_key in failed
+        if event.event_type_value == "ASSET_CHECK_EVALUATION" and event.step_key == step
     ]
     return [
         f"  {c.check_name}: {c.description}"

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -16,7 +16,7 @@ from ml_assets.errors import MlAssetsError, StateInUse
 from ml_assets.settings import read_settings
 from ml_assets.settings.addresses import require_free
 from ml_assets.store import home
-from ml_assets.store.home import exclusive
+from ml_assets.store.home import daemon_lock
 
 _TEMPORARY = ".tmp_dagster_home_"
 """How Dagster begins the name of the folder that it makes where DAGSTER_HOME is not set."""
@@ -75,7 +75,7 @@ def refuse_second_daemon(dagster_home: Path) -> None:
     Raises:
         StateInUse: another process is the daemon of this folder.
     """
-    with _daemon_lock(dagster_home):
+    with daemon_lock(dagster_home):
         pass
 
 
@@ -108,11 +108,6 @@ def _folder(base_dir: str) -> Path:
     return settings.dagster_home
 
 
-def _daemon_lock(dagster_home: Path) -> AbstractContextManager[None]:
-    remedy = "Open the one that is served, stop it first, or set ML_ASSETS_HOME to another folder."
-    return exclusive(dagster_home / "daemon.lock", "Dagster's daemon", remedy)
-
-
 class _Daemons:
     """The folders whose daemon this process is, as long as it lives."""
 
@@ -124,7 +119,7 @@ class _Daemons:
     def hold(self, dagster_home: Path) -> None:
         with self._holding:
             if dagster_home not in self._held:
-                self._stack.enter_context(_daemon_lock(dagster_home))
+                self._stack.enter_context(daemon_lock(dagster_home))
                 self._held.add(dagster_home)
 
 

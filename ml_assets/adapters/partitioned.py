@@ -55,7 +55,45 @@ def make_partitions(
         MlAssetsError: at least one partition failed (the first error's class, all named).
     """
     keys = step_partitions(context)
+    asset_key = dg.AssetKey(address.key.split("/"))
     made: dict[str | None, Made] = {}
+    try:
+        page = _make_each(context, pipeline, address, make, made)
+    except BaseException:
+        yield from _left_by_failure(context, pipeline, address, made)
+        raise
+    failed = _errors(made)
+    whole = {key: item for key, item in made.items() if item.published is not None}
+    if whole:
+        newest = list(whole)[-1]
+        shown = {**history(), **page()}
+        made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
+    if failed:
+        yield from _left_by_failure(context, pipeline, address, made)
+        raise _combined(address, failed, published=len(whole))
+    yield from _check_results(asset_key, made)
+    if len(keys) == 1:
+        yield materialize_result(asset_key, made[keys[0]])
+    else:
+        # Dagster would report a range's result for each partition, with one version for all
+        yield dg.MaterializeResult(asset_key=asset_key, metadata=_REPORTED)
+        for event in _each(asset_key, made):
+            context.log_event(event)
+
+
+def _make_each(
+    context: dg.AssetExecutionContext,
+    pipeline: Pipeline,
+    address: Address,
+    make: Callable[[Address], Made],
+    made: dict[str | None, Made],
+) -> Callable[[], Mapping[str, Any]]:
+    """Make the partitions of the step one after the other; return the page of the newest.
+
+    Args:
+        made: takes what became of each, so that an interruption leaves what came before it.
+    """
+    keys = step_partitions(context)
     page: Callable[[], Mapping[str, Any]] = dict
     told = monotonic()
     for number, key in enumerate(keys, start=1):
@@ -66,27 +104,28 @@ def make_partitions(
         if len(keys) > 1 and (is_due or made[key].error):
             _log_progress(context, address.at(key), made[key], number, len(keys))
             told = monotonic()
+    return page
+
+
+def _left_by_failure(
+    context: dg.AssetExecutionContext,
+    pipeline: Pipeline,
+    address: Address,
+    made: Mapping[str | None, Made],
+) -> Events:
+    """What a step that fails has published; what failed in it is written down.
+
+    Such a step's output is not stored, nor what it logs: what was published is yielded.
+    """
     asset_key = dg.AssetKey(address.key.split("/"))
-    failed = {key: item.error for key, item in made.items() if item.error is not None}
-    whole = {key: item for key, item in made.items() if item.published is not None}
-    if whole:
-        newest = list(whole)[-1]
-        shown = {**history(), **page()}
-        made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
-    if failed:
-        _note(context, pipeline, address, {key: str(error) for key, error in failed.items()})
-        # a failed step's output is not stored, nor what it logs: what was published is yielded
-        yield from _each(asset_key, made)
-        yield from _check_results(asset_key, made)
-        raise _combined(address, failed, published=len(whole))
+    yield from _each(asset_key, made)
     yield from _check_results(asset_key, made)
-    if len(keys) == 1:
-        yield materialize_result(asset_key, made[keys[0]])
-    else:
-        # Dagster would report a range's result for each partition, with one version for all
-        yield dg.MaterializeResult(asset_key=asset_key, metadata=_REPORTED)
-        for event in _each(asset_key, made):
-            context.log_event(event)
+    if failed := _errors(made):
+        _note(context, pipeline, address, {key: str(error) for key, error in failed.items()})
+
+
+def _errors(made: Mapping[str | None, Made]) -> dict[str | None, MlAssetsError]:
+    return {key: item.error for key, item in made.items() if item.error is not None}
 
 
 def step_partitions(context: dg.AssetExecutionContext) -> Sequence[str | None]:

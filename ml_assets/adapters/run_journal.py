@@ -107,7 +107,8 @@ class StepJournal:
         failed = FailedStep(stage=self.stage, reason=reason, time=datetime.now(UTC))
         files = {FAILED: canonical_json(failed)}
         try:
-            self._add({**files, **self._begun_from(), **self._usage()})
+            usage = self._usage(outlived=self.pipeline.on_cluster)
+            self._add({**files, **self._begun_from(), **usage})
         except StorageError as away:  # the step's own error is the one to tell
             self.context.log.warning(f"the failure is not written down: {away}")
 
@@ -157,8 +158,12 @@ class StepJournal:
         world = training_world(spec.model, spec.training)
         return {SPENT: canonical_json(spent(events, own[-1], world, self.since, price))}
 
-    def _usage(self) -> dict[str, bytes]:
-        """The usage of every session that the run asked for so far."""
+    def _usage(self, *, outlived: bool = False) -> dict[str, bytes]:
+        """The usage of every session that the run asked for so far.
+
+        Args:
+            outlived: what they started may go on after the run.
+        """
         pipeline = self.pipeline
         whose = Whose(
             run=self.run.run_id,
@@ -167,7 +172,8 @@ class StepJournal:
             prices=pipeline.settings.prices.said(),
         )
         sessions = self._sessions()
-        return usage_files(pipeline.store, pipeline.objects, pipeline.name, whose, sessions)
+        store, objects = pipeline.store, pipeline.objects
+        return usage_files(store, objects, pipeline.name, whose, sessions, outlived=outlived)
 
     def _sessions(self) -> list[str]:
         """The names of those that the run asked for so far."""

@@ -2,9 +2,11 @@
 
 import os
 import re
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 import dagster as dg
 
@@ -26,6 +28,8 @@ AT_WORK = (
     dg.DagsterRunStatus.CANCELING,
 )
 WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
+_WORKER = "spawn_main"
+"""In the command line of every process that Dagster's default launcher starts for a run."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,9 @@ def mark_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]) -> 
 def _lost_process(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
     """The process that worked on a run, where it is known to be gone."""
     pid = worker_pid(instance, run)
-    return pid if pid is not None and not _is_alive(pid) else None
+    if pid is None or (_is_alive(pid) and (PID_TAG in run.tags or _may_be_worker(pid))):
+        return None
+    return pid
 
 
 def worker_pid(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int | None:
@@ -140,3 +146,20 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _may_be_worker(pid: int) -> bool:
+    """Return whether a process may be a run's worker: numbers are given out again.
+
+    After a restart of a container, a server of the UI often has the number of a worker of before.
+    No clock is asked, for one that jumps would make a process look younger than its run.
+    """
+    try:
+        return _WORKER in Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:  # no Linux, or it just ended
+        asked = ["ps", "-o", "command=", "-p", str(pid)]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, check=False)
+    except OSError:
+        return True
+    return told.returncode != 0 or _WORKER in told.stdout

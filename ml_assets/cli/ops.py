@@ -11,7 +11,7 @@ from ml_assets.cli import options
 from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.housekeeping import forget, gc, reset
 from ml_assets.cli.output import DONE, ERROR, aligned, tell
-from ml_assets.cli.session import prepared_settings, working_session
+from ml_assets.cli.session import prepared_settings, read_each, working_session
 from ml_assets.cli.ui import serve_reports
 from ml_assets.errors import counted
 from ml_assets.settings import read_cluster, read_settings
@@ -68,7 +68,7 @@ def logs(run: str, follow: bool) -> int:
     help="The number of days to look back.",
 )
 @options.as_json
-def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
+def reliability(pipeline: str | None, days: int, as_json: bool) -> int:
     """Count the automatic runs, and how many of them ended well.
 
     Counts the runs that schedules and sensors asked for, of one pipeline or of all, and says why
@@ -81,16 +81,20 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> None:
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
 
     known = pipeline_folders(settings)
-    folders = [find_pipeline(known, pipeline)] if pipeline else [*known.values()]
+    if pipeline:
+        specs, code = [load_spec(find_pipeline(known, pipeline))], DONE
+    else:
+        specs, code = read_each([*known], lambda name: load_spec(known[name]))
     now = datetime.now(UTC)
     since = now - timedelta(days=days)
     with open_instance() as instance:
-        found = [reliability(load_spec(folder), instance, since, now) for folder in folders]
+        found = [reliability(spec, instance, since, now) for spec in specs]
     if as_json:
         print(json.dumps([_reliability_document(one) for one in found], indent=2))
-        return
+        return code
     for one in found:
         _tell_reliability(one, days)
+    return code
 
 
 def _tell_reliability(found: "Reliability", days: int) -> None:

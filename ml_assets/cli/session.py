@@ -1,17 +1,21 @@
 """Opens what every command needs: settings, state folder, definitions, a Dagster instance."""
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from ml_assets.cli.output import DONE, ERROR
 from ml_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from ml_assets.adapters.runs import Definitions
     from ml_assets.adapters.step import Instance
     from ml_assets.store.pipeline_context import Pipeline
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,23 @@ def opened(pipeline: str) -> "Pipeline":
     from ml_assets.store.pipeline_context import open_pipeline
 
     return open_pipeline(pipeline, read_settings())
+
+
+def read_each(names: Sequence[str], read: Callable[[str], T]) -> tuple[list[T], int]:
+    """What is read of each pipeline, and the exit code.
+
+    A spec that is wrong is told on standard error, and keeps no other pipeline from being read.
+    """
+    from ml_assets.errors import SpecError
+
+    found, code = list[T](), DONE
+    for name in names:
+        try:
+            found.append(read(name))
+        except SpecError as error:
+            print(f"{name} is left out, for its spec is wrong. {error}", file=sys.stderr)
+            code = ERROR
+    return found, code
 
 
 def prepared_settings() -> Settings:

@@ -110,13 +110,17 @@ def keep_usage(folder: SessionFolder, usage: AttemptUsage) -> None:
         write_whole(folder.attempt(usage.attempt) / USAGE_FILE, canonical_json(usage))
 
 
-def session_usages(folder: SessionFolder) -> list[AttemptUsage]:
-    """Return what the ended attempts of a session used, oldest first."""
+def session_usages(folder: SessionFolder, *, outlived: bool = False) -> list[AttemptUsage]:
+    """Return what the ended attempts of a session used, oldest first.
+
+    Args:
+        outlived: the last attempt may go on though nobody watches it, as a Job of a cluster does.
+    """
     with folder.idle() as idle:
         numbers = attempt_numbers(folder.root)
         found = [_kept(folder, number) for number in numbers]
         # whoever watched it died: what it told is all there is
-        over = numbers if idle else numbers[:-1]
+        over = numbers if idle and not outlived else numbers[:-1]
         untold = [n for n, usage in zip(numbers, found, strict=True) if usage is None and n in over]
         told = [usage for number in untold if (usage := _from_events(folder, number)) is not None]
     whole = [usage for usage in found if usage is not None]

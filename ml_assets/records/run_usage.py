@@ -52,16 +52,20 @@ def usage_files(
     pipeline: str,
     whose: Whose,
     sessions: Sequence[str],
+    *,
+    outlived: bool = False,
 ) -> dict[str, bytes]:
     """Files for a run's folder: the attempts of its sessions that no run has written down yet.
 
     Args:
         sessions: that the run asked for.
+        outlived: their last attempts may go on without the run; who adopts one writes it down.
     """
     commit = store.resolve(MAIN)
     known = {key for folder in folders(store, commit, pipeline) for key in _keys(folder)}
     places = [SessionFolder(objects.path("sessions", session)) for session in sessions]
-    used = [usage for place in places if place.root.is_dir() for usage in session_usages(place)]
+    there = [place for place in places if place.root.is_dir()]
+    used = [usage for place in there for usage in session_usages(place, outlived=outlived)]
     return {
         f"usage/{usage.session}-a{usage.attempt}.json": canonical_json(
             RunUsage(whose=whose, usage=usage)

@@ -1,6 +1,7 @@
 """Every published table has its card: in the store, in the UI, as a page and over HTTP."""
 
 import http.client
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -56,6 +57,25 @@ def test_all_partitions_add_up_to_what_all_rows_say(released: World) -> None:
     assert "Label rate by partition" in text
     assert "Label rate by depot" in text
     assert f"{len(parts)} partitions" in text
+
+
+def test_few_partitions_are_in_memory_while_all_are_added_up(
+    released: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = TableStatistics.model_validate_json
+    parts = list[weakref.ref[TableStatistics]]()
+    alive = list[int]()
+
+    def remembered(data: bytes) -> TableStatistics:
+        part = read(data)
+        parts.append(weakref.ref(part))
+        alive.append(sum(one() is not None for one in parts))
+        return part
+
+    monkeypatch.setattr(TableStatistics, "model_validate_json", remembered)
+    page_of_card(place(released), "feature_set", None)
+    assert len(parts) > 8
+    assert max(alive) <= 3
 
 
 def test_the_training_set_has_its_labels_by_split(released: World) -> None:

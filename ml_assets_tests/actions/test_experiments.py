@@ -18,6 +18,7 @@ from ml_assets.errors import UnknownRun
 from ml_assets.records.experiments import Words
 from ml_assets.records.recent_runs import find, rows
 from ml_assets.records.tracking.outbox import Outbox
+from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -150,7 +151,7 @@ def test_a_note_that_mlflow_did_not_take_is_owed_to_it(world: World) -> None:
         "models", "note", "irises", "production", "--verdict", "rejected", "--author", "ada"
     )
     assert "MLflow gets the note with the next run" in said
-    (entry,) = Outbox(away.settings.home, away.root).all()
+    (entry,) = Outbox(away.settings.home, LocalObjects(away.root)).all()
     assert entry.tags["ml_assets.verdict"] == "rejected"
 
 

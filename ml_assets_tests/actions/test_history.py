@@ -1,15 +1,23 @@
 """The ledger as people read it: newest first, with what was refused and why."""
 
 import json
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from ml_assets.actions.history import history, was_serving
 from ml_assets.cli.main import main
 from ml_assets.errors import NothingReleased
+from ml_assets.records.ledger.chain import Appended, Head, append
+from ml_assets.settings import DEMO_PIPELINES
+from ml_assets.spec.gates import ReleaseSpec, Target
+from ml_assets.spec.load import load_spec
+from ml_assets.spec.records import LedgerEntry
+from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import World
 
 
@@ -58,6 +66,33 @@ def test_who_served_at_a_time_is_told_with_the_line_and_whose_it_was(
     assert (told["model"], told["since"]["seq"], told["until"]) == (moved.model, moved.seq, None)
     assert main(["release", "was-serving", "irises", "--at", "2026-03-01T12:00"]) == 2
     assert "has no time zone" in capsys.readouterr().err
+
+
+def test_a_model_that_an_abort_took_out_is_not_there_still(tmp_path: Path) -> None:
+    spec = load_spec(DEMO_PIPELINES / "flight_delays")
+    staging = spec.model_copy(update={"release": ReleaseSpec(to="staging")})
+    place = pipeline_of(spec=staging, store=EmbeddedStore(tmp_path))
+
+    def write(kind: Literal["stage", "abort"], stage: Target | None) -> LedgerEntry:
+        def line(head: Head) -> LedgerEntry:
+            return LedgerEntry(
+                seq=head.seq,
+                previous=head.previous,
+                kind=kind,
+                model="a" * 64,
+                stage=stage,
+                author="ada",
+                reason="r",
+                run="",
+                time=datetime.now(UTC),
+            )
+
+        written = append(place.store, place.name, line)
+        assert isinstance(written, Appended)
+        return written.entry
+
+    moved, stopped = write("stage", "staging"), write("abort", None)
+    assert was_serving(place, moved.time).until == stopped
 
 
 def test_before_any_decision_it_says_what_to_do(released: World, tmp_path: Path) -> None:

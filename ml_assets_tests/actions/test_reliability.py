@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.errors import DagsterAssetCheckFailedError
 from dagster._core.storage.tags import SCHEDULED_EXECUTION_TIME_TAG
 from dagster_shared.error import SerializableErrorInfo
 
@@ -108,6 +109,17 @@ def test_a_refusal_by_a_gate_is_a_good_end(spec: PipelineSpec, instance: dg.Dags
     found = _of(spec, instance)
     assert [work.end for work in found.work] == ["refused"]
     assert (found.share, found.causes) == (1.0, ())
+
+
+@pytest.mark.parametrize(
+    ("step", "end"),
+    [("irises__gates", "refused"), ("irises__validated_table__gates", "failed")],
+)
+def test_a_check_of_a_table_that_is_named_as_the_gates_refuses_no_model(
+    spec: PipelineSpec, instance: dg.DagsterInstance, step: str, end: str
+):
+    _run(instance, DagsterAssetCheckFailedError("a check failed"), step=step)
+    assert [work.end for work in _of(spec, instance).work] == [end]
 
 
 def test_what_is_asked_for_after_a_refusal_is_another_thing(

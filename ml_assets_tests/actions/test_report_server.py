@@ -98,6 +98,21 @@ def test_a_page_of_another_name_cannot_make_this_server_its_own(port: int) -> No
             assert asking.recv(100).split()[1] == status
 
 
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://Reports.Example.org", "reports.example.org"),
+        ("https://reports.example.org:443", "reports.example.org"),
+        ("http://reports.example.org", "reports.example.org:80"),
+    ],
+)
+def test_a_browser_may_write_the_name_in_its_own_way(tmp_path: Path, url: str, host: str) -> None:
+    (port,) = free_ports(1)
+    with serving_reports(tmp_path, url, port=port):
+        assert ask(port, "/", host=host)[0] == 200
+        assert ask(port, "/", host=f"{host.partition(':')[0]}:8080")[0] == 403
+
+
 def test_it_listens_on_this_machine_only_and_is_gone_afterwards(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     with serving_reports(tmp_path, f"http://127.0.0.1:{port}"):

@@ -104,6 +104,22 @@ def test_a_step_that_failed_by_itself_is_not_interrupted(instance: dg.DagsterIns
         run(instance, broken)
 
 
+@pytest.mark.parametrize("name", ["gates", "sanity", "canary"])
+def test_a_table_whose_contract_broke_is_no_refused_model_whatever_its_name(
+    instance: dg.DagsterInstance, name: str
+) -> None:
+    key = dg.AssetKey(["tables", "validated_table", name])
+    check = dg.AssetCheckSpec("unique_key", asset=key, blocking=True)
+
+    @dg.asset(key=key, check_specs=[check])
+    def table() -> Iterator[dg.AssetCheckResult]:
+        yield dg.AssetCheckResult(passed=False, check_name="unique_key")
+        raise ValueError("two rows share a key")
+
+    with pytest.raises(RunFailed, match="two rows share a key"):
+        run(instance, table)
+
+
 @pytest.mark.usefixtures("interruptible")
 def test_the_handlers_are_as_before_afterwards(instance: dg.DagsterInstance) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

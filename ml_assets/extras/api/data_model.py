@@ -6,7 +6,6 @@ only be read; ``renew`` refreshes their data.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 from ml_assets.errors import MlAssetsError, SettingsError
 from ml_assets.extras.api import lists
 from ml_assets.settings import Settings
-from ml_assets.settings.addresses import without_secrets
+from ml_assets.settings.addresses import password_forms, without_secrets
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
@@ -127,10 +126,8 @@ class DataModel:
     @property
     def shown(self) -> str:
         """The address without user, password and options; what is no address is not shown."""
-        with suppress(ValueError):
-            if "://" in self.url:
-                return without_secrets(self.url)
-        return "an address that is not one of a database"
+        known = "://" in self.url
+        return without_secrets(self.url) if known else "an address that is not one of a database"
 
     def _plain(self, error: BaseException) -> str:
         """The driver's words, without the statement, its values and what is secret."""
@@ -140,9 +137,9 @@ class DataModel:
         except ValueError:
             return "it is no URL"
         options = [value for _, value in parse_qsl(parts.query) if not value.isdigit()]
-        for secret in filter(None, [parts.password, *options]):
-            for form in (secret, unquote(secret), quote(secret)):
-                words = words.replace(form, "***")
+        forms = [form for one in options for form in (one, unquote(one), quote(one)) if form]
+        for secret in (*password_forms(self.url), *forms):
+            words = words.replace(secret, "***")
         return words
 
     def keep_fresh(self, ended: threading.Event, tell: Callable[[str], None]) -> None:

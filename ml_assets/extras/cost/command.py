@@ -9,8 +9,8 @@ import click
 from ml_assets.assets.trained_model.cost.money import HOUR, exact
 from ml_assets.assets.trained_model.cost.split import PARTS
 from ml_assets.cli import options
-from ml_assets.cli.output import aligned
-from ml_assets.cli.session import opened
+from ml_assets.cli.output import DONE, aligned
+from ml_assets.cli.session import opened, read_each
 from ml_assets.errors import counted
 from ml_assets.extras.cost.account import Account, Outlook
 from ml_assets.extras.cost.bill import NO_JOB, Bought, Expected, Line, Share
@@ -35,7 +35,7 @@ _BY = ("pipeline", "owner", "job", "month")
     help="What each line adds up.",
 )
 @options.as_json
-def cost(pipeline: str | None, by: "By", as_json: bool) -> None:
+def cost(pipeline: str | None, by: "By", as_json: bool) -> int:
     """Show machine hours and their cost, by what they were used for.
 
     Adds up the node-hours and GPU-hours that every training, scoring and sanity check held, split
@@ -47,12 +47,16 @@ def cost(pipeline: str | None, by: "By", as_json: bool) -> None:
     from ml_assets.spec.load import pipeline_folders
 
     settings = read_settings()
-    names = [pipeline] if pipeline else sorted(pipeline_folders(settings))
-    found = account([opened(name) for name in names], settings, by, datetime.now(UTC))
+    if pipeline:
+        pipelines, code = [opened(pipeline)], DONE
+    else:
+        pipelines, code = read_each(sorted(pipeline_folders(settings)), opened)
+    found = account(pipelines, settings, by, datetime.now(UTC))
     if as_json:
         print(json.dumps(document(found), indent=2))
-        return
+        return code
     _tell(found, priced=bool(settings.prices.said()))
+    return code
 
 
 def _tell(found: "Account", *, priced: bool) -> None:

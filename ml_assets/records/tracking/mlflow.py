@@ -155,7 +155,7 @@ class Tracking:
         return self._attempt(self._shown_stages, pipeline)
 
     def close(self, run_id: str, status: str) -> Logged | Unavailable:
-        """End a run as FINISHED, FAILED or KILLED; saying it again changes nothing."""
+        """End a run as FINISHED, FAILED or KILLED; one that finished stays finished."""
         return self._attempt(self._close, run_id, status)
 
     @property
@@ -273,10 +273,10 @@ class Tracking:
                 if not versions and stage in found:
                     client.delete_registered_model_alias(pipeline, stage)
                 if versions:
-                    there[versions[0].version] = stage
-            left = {str(found[one]) for one in STAGES if one in found} - {*map(str, there)}
+                    there[str(versions[0].version)] = stage
+            left = {str(found[one]) for one in STAGES if one in found} | _tagged(client, pipeline)
             for version, stage in {**dict.fromkeys(left, "archived"), **there}.items():
-                client.set_model_version_tag(pipeline, str(version), STAGE_TAG, stage)
+                client.set_model_version_tag(pipeline, version, STAGE_TAG, stage)
         if missing:
             return Unavailable(
                 f"{pipeline} has no version in MLflow for {', '.join(missing)}: link the model"
@@ -299,7 +299,7 @@ class Tracking:
 
     def _close(self, run_id: str, status: str) -> Logged:
         client = self._server.client()
-        if client.get_run(run_id).info.status != status:
+        if client.get_run(run_id).info.status not in (status, "FINISHED"):
             client.set_terminated(run_id, status)
         return Logged()
 
@@ -365,6 +365,12 @@ def _versions(client: "MlflowClient", name: str, model: str) -> "Sequence[ModelV
     """The versions that point to a model, oldest first."""
     found = client.search_model_versions(f"name = '{name}' and tags.`{MODEL_TAG}` = '{model}'")
     return sorted(found, key=lambda version: int(version.version))
+
+
+def _tagged(client: "MlflowClient", name: str) -> set[str]:
+    """The versions that are tagged as in a stage: a kill may leave one that is there no more."""
+    asked = [f"name = '{name}' and tags.`{STAGE_TAG}` = '{stage}'" for stage in STAGES]
+    return {str(one.version) for each in asked for one in client.search_model_versions(each)}
 
 
 def _log_tags(client: "MlflowClient", run_id: str, tags: Mapping[str, str]) -> None:

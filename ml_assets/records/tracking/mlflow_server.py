@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
+
+from ml_assets.settings.addresses import password_forms
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -73,7 +75,7 @@ class Server:
         """Return what went wrong, in one line that holds no credentials."""
         lines = str(error).strip().splitlines()
         text = f"{_without_secrets(self.uri)}: {lines[0] if lines else type(error).__name__}"
-        for secret in _secrets(self.uri):
+        for secret in password_forms(self.uri):
             text = text.replace(secret, "***")
         text = _without_secrets(text)
         return text if len(text) <= 400 else f"{text[:400]}..."
@@ -143,12 +145,6 @@ def configure() -> None:
             os.environ[name] = value
     # it prints the address of a run that ended, with the password that is in it
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
-
-
-def _secrets(uri: str) -> tuple[str, ...]:
-    userinfo, found, _ = urlsplit(uri).netloc.rpartition("@")
-    password = userinfo.partition(":")[2] if found else ""
-    return tuple({text for text in (password, unquote(password)) if text})
 
 
 def _without_secrets(text: str) -> str:

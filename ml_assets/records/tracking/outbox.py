@@ -11,12 +11,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from ml_assets.errors import counted
-from ml_assets.launch.events import session_events
+from ml_assets.errors import StoreAway, counted, one_line
+from ml_assets.launch.events import attempt_numbers, session_events
+from ml_assets.launch.staging.mirror import session_here
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.training_progress import TrainingStory
-from ml_assets.store.objects import write_whole
+from ml_assets.store.objects import LocalObjects, write_whole
 
 
 class OutboxEntry(Frozen):
@@ -51,11 +52,11 @@ class Outbox:
 
     Args:
         home: the state folder.
-        sessions: the folder that holds the sessions.
+        objects: the store that holds the sessions.
     """
 
     home: Path
-    sessions: Path
+    objects: LocalObjects
 
     def note(self, entry: OutboxEntry) -> None:
         """Write a note, in place of one about the same session."""
@@ -95,8 +96,11 @@ class Outbox:
         """Tell MLflow what it lacks; the first call that it does not take ends the attempt."""
         outbox, done = self.all(), list[str]()
         for entry in outbox:
-            folder = self.sessions / entry.session
-            if not folder.is_dir():  # collected: nothing is left to tell
+            try:
+                folder = self._session(entry.session)
+            except StoreAway as away:
+                return Delivered(tuple(done), len(outbox) - len(done), one_line(str(away)))
+            if folder is None:
                 self.forget(entry.session)
                 continue
             story = TrainingStory()
@@ -108,6 +112,17 @@ class Outbox:
             self.forget(entry.session)
             done.append(entry.session)
         return Delivered(tuple(done), 0, "")
+
+    def _session(self, session: str) -> Path | None:
+        """The folder of a session, brought here where it lies on S3 alone; None: it was collected.
+
+        Raises:
+            StoreAway: nobody can tell.
+        """
+        here = self.objects.path("sessions", session)
+        if here.is_dir():
+            return here
+        return here if attempt_numbers(session_here(self.objects, session)) else None
 
     @property
     def _folder(self) -> Path:

@@ -101,6 +101,7 @@ def test_a_pipeline_that_cannot_be_read_stays_as_it_was_and_is_told(
     "url",
     [
         f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:1/x",
+        f"postgresql+psycopg://me:{PASSWORD}/x@127.0.0.1:1/x",
         f"postgresql+psycopg://127.0.0.1:1/x?user=me&password={PASSWORD}",
         f"no address {PASSWORD}",
         f"me:{PASSWORD}@127.0.0.1/x",

@@ -176,6 +176,15 @@ def test_a_failed_run_runs_again_and_a_finished_one_stays_finished(tracking, cli
     assert seen == ["RUNNING", "FAILED", "RUNNING", "FINISHED", "FINISHED"]
 
 
+def test_a_run_that_finished_is_no_failed_one_because_an_older_failure_is_told_late(
+    tracking, client
+):
+    run = tracking.open_run("delays", SESSION, {}, {})
+    tracking.close(run, "FINISHED")
+    assert tracking.close(run, "FAILED") == Logged()
+    assert client.get_run(run).info.status == "FINISHED"
+
+
 def test_closing_twice_keeps_the_first_end(tracking, client):
     run = tracking.open_run("delays", SESSION, {}, {})
     tracking.close(run, "FINISHED")
@@ -320,6 +329,23 @@ def test_aliases_follow_the_stages_and_are_repaired(tracking, client):
     assert staged(client) == {A: "production", B: "archived"}
 
 
+def test_a_model_that_left_its_stage_is_archived_though_the_first_call_broke_off(
+    tracking, client, monkeypatch
+):
+    for model in (A, B):
+        tracking.link_model(PIPELINE, model, f"/objects/{model}", SESSION, None)
+    tracking.set_stage_aliases(PIPELINE, {"production": A})
+
+    def breaks_off(*args, **kwargs):
+        raise ConnectionResetError("connection reset by peer")
+
+    monkeypatch.setattr(type(client), "set_model_version_tag", breaks_off)
+    assert isinstance(tracking.set_stage_aliases(PIPELINE, {"production": B}), Unavailable)
+    monkeypatch.undo()
+    assert tracking.set_stage_aliases(PIPELINE, {"production": B}) == Logged()
+    assert staged(client) == {A: "archived", B: "production"}
+
+
 def test_a_stage_whose_model_has_no_version_points_nowhere_and_says_so(tracking, client):
     tracking.link_model(PIPELINE, A, "/objects/a", SESSION, None)
     tracking.set_stage_aliases(PIPELINE, {"production": A})
@@ -396,6 +422,9 @@ def test_a_state_folder_that_cannot_be_used_is_an_outcome(tmp_path):
     [
         ("http://me:p%40ss@host:5000", "API request to http://me:p%40ss@host:5000/api failed"),
         ("postgresql://me:p%40ss@host/db", 'password "p@ss" of postgresql://me:p%40ss@host/db'),
+        ("postgresql://me:/p@ss@host/db", 'password "/p@ss" of postgresql://me:/p@ss@host/db'),
+        ("postgresql://me:#p%40ss@host/db", "postgresql://me:#p%40ss@host/db is away"),
+        ("postgresql://me:?p%40ss@host/db", "postgresql://me:?p%40ss@host/db is away"),
         ("postgresql://host/db?user=me&password=p%40ss", "postgresql://host/db?password=p%40ss"),
     ],
 )

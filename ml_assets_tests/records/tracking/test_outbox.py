@@ -16,7 +16,11 @@ from ml_assets.launch.events import session_events
 from ml_assets.records.tracking.curves import LiveCurves
 from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
+from ml_assets.spec.training_program.pod import REQUEST, attempt_of, chunk_name
 from ml_assets.spec.training_progress import TrainingStory
+from ml_assets.store.objects import LocalObjects
+from ml_assets.store.s3.objects import S3Objects
+from ml_assets_tests.servers.s3 import BUCKET, S3Server
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.mlflow_process import MlflowProcess
 from ml_assets_tests.worlds.world import World
@@ -153,14 +157,30 @@ def test_a_server_that_never_answers_makes_nobody_wait_while_training_runs(
 
 
 def test_what_is_owed_of_a_session_that_was_collected_is_forgotten(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path, tmp_path / "sessions")
+    outbox = Outbox(tmp_path, LocalObjects(tmp_path))
     outbox.note(entry("gone"))
     delivered = outbox.deliver(Tracking("http://127.0.0.1:9", tmp_path))
     assert (delivered.left, outbox.all()) == (0, [])
 
 
+def test_what_is_owed_of_a_session_whose_folder_here_is_gone_is_kept_while_s3_has_it(
+    tmp_path: Path, bucket: S3Server
+) -> None:
+    objects = S3Objects(tmp_path / "objects", f"s3://{BUCKET}/state")
+    place = objects.place.at(attempt_of("kept", 1))
+    place.write(REQUEST, b"{}")
+    place.write(chunk_name("events.jsonl", 0), b"{}\n")
+    outbox, dead = Outbox(tmp_path, objects), Tracking("http://127.0.0.1:9", tmp_path)
+    for session in ("gone", "kept"):
+        outbox.note(entry("away", session))
+    delivered = outbox.deliver(dead)
+    assert "127.0.0.1:9" in delivered.reason
+    assert [one.session for one in outbox.all()] == ["kept"]
+    assert (tmp_path / "objects/sessions/kept/attempts/1/events.jsonl").is_file()
+
+
 def test_no_draft_of_a_note_is_left_by_a_disk_that_refuses_it_or_by_a_kill(tmp_path: Path) -> None:
-    outbox, folder = Outbox(tmp_path, tmp_path / "sessions"), tmp_path / "mlflow_outbox"
+    outbox, folder = Outbox(tmp_path, LocalObjects(tmp_path)), tmp_path / "mlflow_outbox"
     note = entry("gone")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
@@ -177,7 +197,7 @@ def test_no_draft_of_a_note_is_left_by_a_disk_that_refuses_it_or_by_a_kill(tmp_p
 
 
 def test_what_is_still_owed_is_counted_with_the_reason(tmp_path: Path) -> None:
-    outbox = Outbox(tmp_path, tmp_path / "sessions")
+    outbox = Outbox(tmp_path, LocalObjects(tmp_path))
     for session in ("a", "b"):
         (tmp_path / "sessions" / session).mkdir(parents=True)
         outbox.note(entry("away", session))

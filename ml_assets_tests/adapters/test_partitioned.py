@@ -1,0 +1,83 @@
+"""What a range published before it broke off is known to Dagster, and its failures are told."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from ml_assets.adapters.partitioned import Events, Made, make_partitions
+from ml_assets.errors import SourceError
+from ml_assets.graph.publish import Published
+from ml_assets.records.data_failures import failed_partitions
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.embedded.store import EmbeddedStore
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import Pipeline
+from ml_assets_tests.worlds.opened import pipeline_of
+
+DAYS = ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
+RAW = Address("flight_delays", "raw_snapshot", "flights")
+KEY = dg.AssetKey(RAW.key.split("/"))
+
+
+@pytest.fixture
+def flights(tmp_path: Path) -> Pipeline:
+    return pipeline_of(store=EmbeddedStore(tmp_path))
+
+
+def published(address: Address) -> Made:
+    record = StageRecord(
+        key=address.key,
+        partition=address.partition,
+        run_key="0" * 64,
+        code_version="1",
+        data_version="1",
+        rows=1,
+        inputs=(),
+        run="",
+        time=datetime.now(UTC),
+    )
+    return Made(Published(record, "c"), {})
+
+
+def run_range(pipeline: Pipeline, make: Callable[[Address], Made]) -> set[str]:
+    """What Dagster knows of after a run of all days that does not succeed."""
+
+    @dg.asset(
+        key=KEY,
+        partitions_def=dg.DailyPartitionsDefinition(DAYS[0], end_date="2024-01-05"),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+    )
+    def raw(context: dg.AssetExecutionContext) -> Events:
+        yield from make_partitions(context, pipeline, RAW, make, dict)
+
+    tags = {
+        "dagster/asset_partition_range_start": DAYS[0],
+        "dagster/asset_partition_range_end": DAYS[-1],
+    }
+    instance = dg.DagsterInstance.ephemeral()
+    with pytest.raises(BaseException, match=r"No space|^$"):
+        dg.materialize([raw], instance=instance, tags=tags)
+    return instance.get_materialized_partitions(KEY)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt(), dg.DagsterExecutionInterruptedError(), OSError(28, "No space left")],
+    ids=repr,
+)
+def test_a_range_that_breaks_off_has_reported_what_it_published(
+    flights: Pipeline, error: BaseException
+) -> None:
+    def make(address: Address) -> Made:
+        if address.partition == DAYS[0]:
+            raise SourceError("the first day cannot be read")
+        if address.partition == DAYS[-1]:
+            raise error
+        return published(address)
+
+    assert run_range(flights, make) == {DAYS[1], DAYS[2]}
+    (failed,) = failed_partitions(flights.now()).values()
+    assert DAYS[0] in failed
