@@ -10,6 +10,7 @@ import dagster as dg
 
 from ml_assets.errors import MlAssetsError
 from ml_assets.store.disk import refusal
+from ml_assets.store.lakefs.gateway import scan_away
 
 StepContext = dg.AssetExecutionContext | dg.AssetCheckExecutionContext
 """The run, its log and its instance, of an asset or of its checks."""
@@ -47,7 +48,7 @@ def _sentence_first(run: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        ours = error if isinstance(error, MlAssetsError) else refusal(error)
+        ours = error if isinstance(error, MlAssetsError) else refusal(error) or scan_away(error)
         if ours is None:
             raise
         if ours is not error:

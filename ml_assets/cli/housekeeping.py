@@ -147,7 +147,10 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
 @click.command
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 def reset(yes: bool) -> int:
-    """Delete the state folder: a clean start."""
+    """Delete the state folder: a clean start.
+
+    Files in it that ml-assets did not make stay.
+    """
     from ml_assets.store import home
 
     settings = read_settings()
@@ -158,8 +161,10 @@ def reset(yes: bool) -> int:
         print("nothing was deleted")
         return ERROR
     with home.lock(settings, "reset"):
-        home.reset(settings)
+        left = home.reset(settings)
     print(f"deleted {settings.home}")
+    for one in left:
+        print(f"  left as it is: {one}")
     return DONE
 
 

@@ -192,8 +192,9 @@ def _ours(error: BaseException) -> MlAssetsError | None:
             return cause
         cause = cause.__cause__
     from ml_assets.store.disk import refusal
+    from ml_assets.store.lakefs.gateway import scan_away
 
-    return refusal(error)
+    return refusal(error) or scan_away(error)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ caller uses ``refusal``, which searches the causes of any error for the disk's a
 
 import errno
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from ml_assets.settings import state_folder
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NOBODY_WRITES = {errno.EROFS}
 _NOT_US = {errno.EACCES, errno.EPERM}
+_OS_ERROR = re.compile(r"\(os error (\d+)\)(?:: (/.+))?")
+"""What polars says of a system's refusal: its number, and the file if it names one."""
 _SQLITE_FULL = ("disk is full",)
 _SQLITE_READ_ONLY = ("readonly database", "unable to open database file")
 _SQLITE_UNSAID = ("disk i/o error",)
@@ -53,8 +56,8 @@ def refusal(error: BaseException, folder: Path | None = None) -> DiskRefuses | N
     while cause is not None:
         if isinstance(cause, DiskRefuses):
             return cause
-        if isinstance(cause, OSError) and cause.errno is not None:
-            return _of_the_system(cause, folder or _named(cause) or here)
+        if (number := _number(cause)) is not None:
+            return _of_the_system(number, folder or _named(cause) or here)
         if isinstance(cause, sqlite3.Error):
             return _of_sqlite(str(cause), here)
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
@@ -75,15 +78,28 @@ def may_write(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def _of_the_system(error: OSError, place: Path) -> DiskRefuses | None:
-    if error.errno in _FULL:
+def _number(error: BaseException) -> int | None:
+    """The system's number of an error; polars tells it in the text alone."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    said = _said(error)
+    return int(said[1]) if said else None
+
+
+def _said(error: BaseException) -> re.Match[str] | None:
+    of_polars = isinstance(error, OSError) or type(error).__module__.startswith("polars.")
+    return _OS_ERROR.search(str(error)) if of_polars else None
+
+
+def _of_the_system(number: int, place: Path) -> DiskRefuses | None:
+    if number in _FULL:
         return _full(place)
-    if error.errno in _NOBODY_WRITES:
+    if number in _NOBODY_WRITES:
         return _read_only(place)
-    if error.errno in _NOT_US:
+    if number in _NOT_US:
         return DiskRefuses(
-            f"{place} may not be used by this user ({os.geteuid()}): {error.strerror}. Run it as"
-            " the user that the files belong to, or give this one the right to write there."
+            f"{place} may not be used by this user ({os.geteuid()}): {os.strerror(number)}. Run it"
+            " as the user that the files belong to, or give this one the right to write there."
         )
     return None
 
@@ -124,7 +140,10 @@ def _free(place: Path) -> int:
     return shutil.disk_usage(there).free
 
 
-def _named(error: OSError) -> Path | None:
+def _named(error: BaseException) -> Path | None:
     """The file that an error names."""
-    name = error.filename
-    return Path(os.fsdecode(name)) if isinstance(name, str | bytes) and name else None
+    name = error.filename if isinstance(error, OSError) else None
+    if isinstance(name, str | bytes) and name:
+        return Path(os.fsdecode(name))
+    said = _said(error)
+    return Path(said[2]) if said and said[2] else None

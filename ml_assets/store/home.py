@@ -3,9 +3,10 @@
 import fcntl
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Set
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,34 @@ FORMAT = 6
 """What this version reads and writes; a state of another format is made anew."""
 _FORMAT_FILE = "format.json"
 _LOCK_FILE = "lock"
+_LAST = (_LOCK_FILE, _FORMAT_FILE)
+"""The format goes last: a reset that was killed can be repeated."""
+_OURS = frozenset(
+    (
+        *_LAST,
+        "dagster",
+        "data_docs",
+        "data_model.db",
+        "demo",
+        "fresh",
+        "housekeeping.lock",
+        "locks",
+        "mlartifacts",
+        "mlflow-server.log",
+        "mlflow.db",
+        "mlflow_outbox",
+        "objects",
+        "online.db",
+        "planted",
+        "projected_to_mlflow",
+        "retired.json",
+        "scratch",
+        "seen.db",
+        "snapshots",
+        "studies",
+    )
+)
+"""What we put into the state folder; whatever else lies there is somebody's own."""
 
 
 def prepare(settings: Settings) -> None:
@@ -56,25 +85,64 @@ def lock(settings: Settings, doing: str) -> Iterator[None]:
         yield
 
 
-def reset(settings: Settings) -> None:
-    """Delete the state folder: a clean start.
+_SERVED = "Open the one that is served, stop it first, or set ML_ASSETS_HOME to another folder."
+
+
+def daemon_lock(dagster_home: Path, remedy: str = _SERVED) -> AbstractContextManager[None]:
+    """Held by Dagster's daemon as long as it lives.
+
+    Raises:
+        StateInUse: another process is the daemon of this folder.
+    """
+    return exclusive(dagster_home / "daemon.lock", "Dagster's daemon", remedy)
+
+
+def reset(settings: Settings) -> tuple[str, ...]:
+    """Delete the state, for a clean start, and return what stays in its folder.
+
+    That is what bears no name of ours, and where a link led that was deleted.
 
     Raises:
         SettingsError: the folder does not look like one of ours.
+        StateInUse: Dagster's daemon works in it.
     """
     if not settings.home.exists():
-        return
+        return ()
     if not (settings.home / _FORMAT_FILE).is_file():
         raise SettingsError(
             f"{settings.home} holds no {_FORMAT_FILE}: it is not a state folder of this project,"
             " so nothing was deleted. Check ML_ASSETS_HOME."
         )
-    # the format goes last: a reset that was killed can be repeated
-    for path in settings.home.iterdir():
-        if path.name in (_FORMAT_FILE, _LOCK_FILE):
-            continue
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    shutil.rmtree(settings.home)
+    ours = _OURS | _chosen(settings)
+    left: list[str] = []
+    with daemon_lock(settings.dagster_home, "Nothing was deleted. Stop it first."):
+        for path in sorted(settings.home.iterdir()):
+            if not _is_ours(path.name, ours):
+                left.append(str(path))
+            elif path.is_symlink():
+                left.append(str(path.resolve()))
+                path.unlink()
+            elif path.name not in _LAST:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for name in _LAST:
+            (settings.home / name).unlink(missing_ok=True)
+    with suppress(OSError):  # something stays, or a disk is mounted there
+        settings.home.rmdir()
+    return tuple(left)
+
+
+def _chosen(settings: Settings) -> set[str]:
+    """What stores are called that the environment put into the state folder."""
+    places = (settings.snapshots, settings.objects, settings.studies, settings.online)
+    below = [Path(place) for place in (*places, settings.checkpoints or "")]
+    inner = [path.relative_to(settings.home) for path in below if settings.home in path.parents]
+    return {path.parts[0] for path in inner}
+
+
+def _is_ours(name: str, ours: Set[str]) -> bool:
+    """Return whether it is one of these names, a file that SQLite puts beside it, or a draft."""
+    name = re.sub(r"-(wal|shm|journal)$", "", name)
+    return name in ours or (name.startswith(".") and name[1:].rpartition(".")[0] in ours)
 
 
 def _require_format(settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """The places of a stage's table, record and files in the snapshot store; reads them back."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
@@ -66,6 +67,15 @@ class Address:
     @property
     def _slot(self) -> str:
         return (self.partition or "all").replace(":", "-")
+
+
+_HOUR_OF_A_SLOT = re.compile(r"^(\d{4}-\d\d-\d\d-\d\d)-(\d\d)")
+
+
+def partition_of(file_name: str) -> str | None:
+    """The partition that a table's file is named after; None: the table has no partitions."""
+    slot = file_name.removesuffix(".parquet")
+    return None if slot == "all" else _HOUR_OF_A_SLOT.sub(r"\1:\2", slot)
 
 
 def _named(stage: str, source: str) -> str:

@@ -151,6 +151,8 @@ class LocalObjects:
     def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:
         """Copy a folder to its content address ``<kind>/<digest>``; safe to repeat.
 
+        What is damaged there gives way to the copy.
+
         Args:
             produced: the folder, and the SHA-256 of its manifest.
             manifest: name of the manifest in the folder.
@@ -160,25 +162,47 @@ class LocalObjects:
         """
         target = self.path(kind, produced.digest)
         source = Path(produced.uri)
-        if not renew(target / manifest):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-            shutil.copytree(source, draft)
-            for path in draft.rglob("*"):
-                if path.is_file():
-                    _sync(path)
-            try:
-                draft.rename(target)
-            except OSError:  # somebody adopted it at the same time: the content is the same
-                shutil.rmtree(draft)
+        if not (renew(target / manifest) and _holds(target, source)):
+            _require_named(source / manifest, produced.digest)
+            self._take(source, target)
             renew(target / manifest)
-        found = file_digest(target / manifest)
-        if found != produced.digest:
-            raise StorageError(
-                f"{target / manifest} is damaged: its checksum is {found[:12]}, expected"
-                f" {produced.digest[:12]}. Delete the folder and materialize the asset again."
-            )
+        _require_named(target / manifest, produced.digest)
         return Ref(uri=str(target), digest=produced.digest)
+
+    def _take(self, source: Path, target: Path) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        shutil.copytree(source, draft)
+        for path in draft.rglob("*"):
+            if path.is_file():
+                _sync(path)
+        self.discard(target, still=lambda _: True)
+        try:
+            draft.rename(target)
+        except OSError:  # somebody adopted it at the same time: the content is the same
+            shutil.rmtree(draft)
+
+
+def _require_named(manifest: Path, digest: str) -> None:
+    found = file_digest(manifest)
+    if found != digest:
+        raise StorageError(
+            f"{manifest} is damaged: its checksum is {found[:12]}, expected {digest[:12]}. Delete"
+            " the folder and materialize the asset again."
+        )
+
+
+def _holds(target: Path, source: Path) -> bool:
+    """Return whether a folder has every file of another one, with the same content.
+
+    Of one that is gone, or is the same one, nothing is missing.
+    """
+    return source.resolve() == target.resolve() or all(
+        (there := target / file.relative_to(source)).is_file()
+        and file_digest(there) == file_digest(file)
+        for file in source.rglob("*")
+        if file.is_file()
+    )
 
 
 def inside(folder: Path, name: str) -> Path:

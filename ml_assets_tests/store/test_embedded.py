@@ -1,8 +1,11 @@
 """The embedded store under fire: killed writers, two writers at once, damaged files."""
 
+import contextlib
 import fcntl
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -11,8 +14,10 @@ from pathlib import Path
 import pytest
 
 from ml_assets.errors import StorageError
+from ml_assets.store.embedded import refs
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.embedded.trees import Tree
+from ml_assets.store.embedded.trust import Trust
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import Collected, CommitId, Published, SnapshotStore
 
@@ -115,6 +120,54 @@ def publish(store: SnapshotStore, number: int) -> CommitId:
         done = workspace.publish()
     assert isinstance(done, Published)
     return done.commit
+
+
+def test_a_reader_that_may_not_write_sees_what_others_publish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = EmbeddedStore(tmp_path)
+    publish(writer, 0)
+    monkeypatch.setattr(refs, "may_write", lambda _: False)
+    reader = EmbeddedStore(tmp_path)
+    for number in range(1, 30):  # over a checkpoint of the writer
+        assert reader.resolve() == writer.resolve()
+        publish(writer, number)
+    writer.tag("kept", writer.resolve())
+    assert reader.tags() == {"kept": writer.resolve()}
+    assert reader.read_bytes(reader.resolve(), "t/29") == b"29"
+
+
+def test_a_reader_that_may_not_write_copies_again_what_a_writer_moved_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint between the copies of the database and of its log."""
+    writer = EmbeddedStore(tmp_path)
+    published = publish(writer, 0)
+    monkeypatch.setattr(refs, "may_write", lambda _: False)
+    copy, done = shutil.copyfile, list[Path]()
+
+    def copied(file: Path, target: Path) -> None:
+        copy(file, target)
+        if not done:
+            with contextlib.closing(sqlite3.connect(tmp_path / "refs.db")) as other:
+                other.execute("pragma wal_checkpoint(truncate)")
+        done.append(file)
+
+    monkeypatch.setattr(shutil, "copyfile", copied)
+    assert EmbeddedStore(tmp_path).resolve() == published
+
+
+def test_history_reads_each_commit_once_however_many_tags_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = EmbeddedStore(tmp_path)
+    commits = [publish(store, number) for number in range(20)]
+    for number, commit in enumerate(commits):
+        store.tag(f"tag-{number}", commit)
+    steps = list[str]()
+    monkeypatch.setattr(Trust, "inherit", lambda _, parent: steps.append(parent))
+    assert [one.id for one in store.history()][:20] == commits[::-1]
+    assert len(steps) == 20
 
 
 def test_others_publish_while_a_collection_reads_history_and_lose_nothing(

@@ -71,6 +71,16 @@ def test_a_state_of_any_other_format_is_refused_and_left_as_it_is(
     home.prepare(settings)
 
 
+def test_reset_deletes_nothing_under_a_daemon_that_works_there(settings: Settings) -> None:
+    home.prepare(settings)
+    with home.daemon_lock(settings.dagster_home):
+        with pytest.raises(StateInUse, match=r"in use by process .*Nothing was deleted"):
+            home.reset(settings)
+        assert (settings.dagster_home / "dagster.yaml").is_file()
+    home.reset(settings)
+    assert not settings.home.exists()
+
+
 def test_reset_deletes_the_state_and_nothing_that_is_not_ours(
     settings: Settings, tmp_path: Path
 ) -> None:
@@ -82,3 +92,38 @@ def test_reset_deletes_the_state_and_nothing_that_is_not_ours(
     with pytest.raises(SettingsError, match="nothing was deleted"):
         home.reset(other)
     assert (tmp_path / "precious").exists()
+
+
+def test_reset_leaves_what_somebody_else_put_there_and_names_it(settings: Settings) -> None:
+    home.prepare(settings)
+    folder, paper = settings.home / ".venv", settings.home / "thesis.tex"
+    folder.mkdir()
+    paper.write_text("mine")
+    ours = [settings.home / name for name in ("objects", "mlflow.db-wal", ".format.json.0a1b")]
+    for file in ours:
+        file.write_text("ours")
+    assert home.reset(settings) == (str(folder), str(paper))
+    assert sorted(settings.home.iterdir()) == [folder, paper]
+    home.prepare(settings)
+    assert home.reset(settings) == (str(folder), str(paper))
+
+
+def test_reset_deletes_a_store_that_was_put_elsewhere_in_the_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    variables = {"ML_ASSETS_HOME": str(folder), "ML_ASSETS_OBJECTS": str(folder / "a" / "b")}
+    settings = read_settings(variables)
+    home.prepare(settings)
+    (folder / "a" / "b").mkdir(parents=True)
+    assert home.reset(settings) == ()
+    assert not folder.exists()
+
+
+def test_reset_deletes_a_link_and_not_what_it_leads_to(settings: Settings, tmp_path: Path) -> None:
+    home.prepare(settings)
+    big = tmp_path / "big"
+    big.mkdir()
+    (big / "models").write_text("large")
+    (settings.home / "objects").symlink_to(big)
+    assert home.reset(settings) == (str(big),)
+    assert not settings.home.exists()
+    assert (big / "models").read_text() == "large"

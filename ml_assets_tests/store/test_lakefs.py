@@ -18,9 +18,10 @@ import pytest
 
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
-from ml_assets.settings import read_settings
+from ml_assets.settings import read_lakefs, read_settings
 from ml_assets.spec.base import canonical_json
 from ml_assets.store.lakefs import repository as lakefs_repository
+from ml_assets.store.lakefs.gateway import S3Gateway, scan_away
 from ml_assets.store.lakefs.repository import MANIFEST, State, seal, unseal
 from ml_assets.store.lakefs.store import LakeFsStore
 from ml_assets.store.signing import Keys
@@ -59,6 +60,44 @@ def repository(store: LakeFsStore) -> str:
 
 def left(server: LakeFSServer, store: LakeFsStore) -> list[str]:
     return [b for b in server.catalog.repository(repository(store)).branches if b != "main"]
+
+
+# --- a server that is away ---------------------------------------------------------------------
+
+
+def test_the_object_store_that_an_upload_does_not_reach_is_named(
+    lakefs: LakeFSServer, store: LakeFsStore
+) -> None:
+    lakefs.faults.add(Fault(*STEPS["upload"], times=-1))
+    with pytest.raises(StoreAway, match=r"no answer from the object store at \S+:\d+ ") as away:
+        publish(store, {"t/a": b"1"})
+    assert "pre_signed_endpoint" in str(away.value)
+    assert "LAKEFS_ENDPOINT" not in str(away.value)
+    assert "Signature" not in str(away.value)
+
+
+@pytest.mark.parametrize("status", [503, 0])
+def test_a_gateway_that_is_away_while_polars_scans_is_a_store_that_is_away(
+    lakefs: LakeFSServer,
+    store: LakeFsStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+) -> None:
+    once = {**S3Gateway(read_lakefs(), repository(store)).options, "max_retries": 0}
+    monkeypatch.setattr(S3Gateway, "options", once)
+    write_table(pl.DataFrame({"k": [1]}), tmp_path / "t.parquet", ["k"])
+    commit = published(store, {"t/data.parquet": (tmp_path / "t.parquet").read_bytes()})
+    rows = store.scan(commit, "t/data.parquet")
+    for method in ("GET", "HEAD"):
+        lakefs.faults.add(Fault(method, f"^/{repository(store)}/", times=-1, status=status))
+    with pytest.raises(OSError, match="object-store error") as raised:
+        rows.collect()
+    away = scan_away(raised.value)
+    assert away is not None
+    assert f"lakeFS at {lakefs.endpoint} did not give a table: " in str(away)
+    assert "LAKEFS_S3_ENDPOINT" in str(away)
+    assert scan_away(OSError("object-store error: no such thing")) is None
 
 
 # --- answers that are lost ---------------------------------------------------------------------
@@ -398,6 +437,17 @@ def test_a_file_that_was_changed_on_the_branch_is_damaged(
     with pytest.raises(StorageError, match="is damaged"):
         store.copy_out(commit, "t/data.parquet", tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
+
+
+def test_a_file_that_was_changed_or_lost_is_whole_again_when_it_is_made_again(
+    lakefs: LakeFSServer, store: LakeFsStore
+) -> None:
+    published(store, {"t/a": b"good", "t/b": b"good", "records/t": b"1"})
+    s3_client(lakefs).delete_object(Bucket=repository(store), Key="main/t/b")
+    forge(lakefs, store, {"t/a": b"bad!"})
+    commit = published(anew(store), {"t/a": b"good", "t/b": b"good", "records/t": b"2"}, "k2")
+    assert anew(store).read_bytes(commit, "t/a") == b"good"
+    assert anew(store).read_bytes(commit, "t/b") == b"good"
 
 
 ATTACKS = ["foreign key", "replayed signature", "stripped signature", "no signature", "no list"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ml_assets.errors import StoreAway
+from ml_assets.errors import SettingsError, StoreAway
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3.client import S3Place
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
@@ -58,3 +58,20 @@ def test_what_was_there_and_is_gone_when_it_is_looked_at_is_written(
     bucket.faults.status, bucket.faults.code = "412 Precondition Failed", "PreconditionFailed"
     bucket.faults.failing = 1
     assert place.write_new("once", b"mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("AWS_ENDPOINT_URL", "localhost:9000", r"localhost:9000\. .*AWS_ENDPOINT_URL.*http://"),
+        ("AWS_SECRET_ACCESS_KEY", "", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: set both"),
+        ("AWS_PROFILE", "nobody", r"nobody.* Correct AWS_PROFILE\."),
+        ("AWS_REGION", "eu west", "'eu west'.* Correct AWS_REGION"),
+    ],
+)
+def test_a_setting_that_boto3_cannot_use_is_named(
+    bucket: S3Server, monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError, match=said):
+        S3Place(f"s3://{BUCKET}/place")

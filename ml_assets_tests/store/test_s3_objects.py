@@ -1,6 +1,8 @@
 """The object store on S3: two homes with empty disks that share a bucket have the same objects."""
 
+import os
 import shutil
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from ml_assets.store.objects import file_digest
 from ml_assets.store.open import open_objects
 from ml_assets.store.s3 import client as s3
 from ml_assets.store.s3 import objects as s3_objects
+from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets_tests.launch.real import write_set
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
@@ -69,6 +72,34 @@ def test_a_shard_that_a_cache_lost_is_brought_again(
     shutil.rmtree(shard_of(own, "train"))
     assert second.own(data, "shards", "demo") == own
     assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: os.truncate(file, 5)])
+@pytest.mark.parametrize("name", ["numeric.npy", "shard.json"])
+def test_a_shard_of_which_a_cache_lost_a_part_is_brought_again(
+    first: S3Objects, second: S3Objects, data: Ref, name: str, damage: Callable[[Path], None]
+) -> None:
+    first.publish(data)
+    own = second.own(data, "shards", "demo")
+    damage(shard_of(own, "train") / name)
+    assert second.own(data, "shards", "demo") == own
+    assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
+
+
+@pytest.mark.parametrize("left", [None, b"half"])
+def test_a_file_that_the_store_lost_or_cut_goes_up_again(
+    first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server, left: bytes | None
+) -> None:
+    first.publish(data)
+    train = shard_of(data, "train")
+    place = first.place.at("shards", "demo", train.name)
+    place.discard("numeric.npy")
+    if left:
+        place.write("numeric.npy", left)
+    before = first.place.moved.bytes
+    first.publish(Ref(uri=str(train), digest=train.name))
+    assert first.place.moved.bytes - before == (train / "numeric.npy").stat().st_size
+    second.own(data, "shards", "demo")
 
 
 def test_a_set_comes_without_its_shards_which_come_as_they_are_asked_for(
@@ -150,6 +181,23 @@ def test_what_is_used_again_is_marked_so(
     first.publish(data)
     (after,) = place.items("schema.json")
     assert after.changed >= before.changed and after.size == before.size
+
+
+def test_what_another_home_deletes_while_it_is_marked_is_gone(
+    first: S3Objects, second: S3Objects, data: Ref, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first.publish(data)
+    name = f"shards/demo/{data.digest}/schema.json"
+    monkeypatch.setattr(s3_objects, "RENEWED", timedelta(-1))
+    read = S3Place.read
+
+    def collected(place: S3Place, name: str) -> bytes | None:
+        second.place.discard(name)
+        return read(place, name)
+
+    monkeypatch.setattr(S3Place, "read", collected)
+    assert not first.renew(*name.split("/"))
+    assert first.place.size(name) is None
 
 
 def test_a_page_is_read_as_it_is_there_now(first: S3Objects, second: S3Objects) -> None:

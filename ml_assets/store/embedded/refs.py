@@ -29,6 +29,8 @@ SignGraft = Callable[[str, str | None], Signature | None]
 """(commit, parent) -> the signature of a graft."""
 BUSY_SECONDS = 30.0
 """How long a process waits for another that writes."""
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+"""Inode, time of the last change and size of the database and of its log."""
 
 
 class Refs:
@@ -38,6 +40,8 @@ class Refs:
         self._root = root
         self._turn = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._copy_of: _Stamp | None = None
+        """The state of the files that the connection holds a copy of; None: it is on the files."""
         if may_write(root):
             with self._open() as refs:
                 refs.executescript(_SCHEMA)
@@ -137,17 +141,27 @@ class Refs:
         """
         with self._turn:
             try:
-                self._connection = self._connection or self._connect()
-                with self._connection:
-                    yield self._connection
+                connection = self._current()
+                with connection:
+                    yield connection
             except sqlite3.DatabaseError as error:
                 said = refusal(error, self._root)
                 found = StorageError(f"The refs of {self._root} cannot be used: {error}")
                 raise said or found from error
 
+    def _current(self) -> sqlite3.Connection:
+        known = self._connection
+        if known and self._copy_of in (None, self._stamp()):
+            return known
+        if may_write(self._root):
+            self._connection, self._copy_of = self._connect(), None
+        else:
+            self._connection, self._copy_of = self._copied()
+        if known:
+            known.close()
+        return self._connection
+
     def _connect(self) -> sqlite3.Connection:
-        if not may_write(self._root):
-            return self._copied()
         file = self._root / "refs.db"
         connection = sqlite3.connect(
             file, timeout=BUSY_SECONDS, check_same_thread=False
@@ -157,28 +171,44 @@ class Refs:
         connection.execute("pragma wal_autocheckpoint = 100")  # pages: 400 KB of log at most
         return connection
 
-    def _copied(self) -> sqlite3.Connection:
+    def _copied(self) -> tuple[sqlite3.Connection, _Stamp]:
         """The refs of a store that cannot be written, as they are now, in memory.
 
         A database in WAL mode cannot be opened in place there: SQLite makes two files beside it.
+        Where others write, a checkpoint between the two copies would lose what it moved.
         """
-        with (
-            tempfile.TemporaryDirectory() as folder,
-            contextlib.closing(sqlite3.connect(Path(folder) / "refs.db")) as on_disk,
-        ):
-            for suffix in ("", "-wal"):
-                file = self._root / f"refs.db{suffix}"
-                if file.is_file():
-                    shutil.copyfile(file, Path(folder) / file.name)
-            copy = sqlite3.connect(":memory:", check_same_thread=False)
-            on_disk.backup(copy)
-        copy.execute("pragma query_only = on")
-        return copy
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            before = self._stamp()
+            with tempfile.TemporaryDirectory() as folder:
+                for file in self._files():
+                    with contextlib.suppress(FileNotFoundError):  # the last writer's log goes
+                        shutil.copyfile(file, Path(folder) / file.name)
+                if self._stamp() == before:
+                    return _in_memory(Path(folder) / "refs.db"), before
+            if time.monotonic() > deadline:
+                raise sqlite3.OperationalError("others changed them during every copy")
+
+    def _stamp(self) -> _Stamp:
+        """What differs after others have written."""
+        found = [file.stat() if file.is_file() else None for file in self._files()]
+        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) if one else None for one in found)
+
+    def _files(self) -> tuple[Path, Path]:
+        return self._root / "refs.db", self._root / "refs.db-wal"
 
 
 def graft_name(commit: str, parent: str | None) -> str:
     """Return what is signed of a graft."""
     return f"{commit}>{parent or ''}"
+
+
+def _in_memory(file: Path) -> sqlite3.Connection:
+    with contextlib.closing(sqlite3.connect(file)) as on_disk:
+        copy = sqlite3.connect(":memory:", check_same_thread=False)  # by turns
+        on_disk.backup(copy)
+    copy.execute("pragma query_only = on")
+    return copy
 
 
 def _sign(refs: sqlite3.Connection, name: str, signature: Signature | None) -> None:

@@ -104,8 +104,10 @@ class EmbeddedStore:
         return tuple(itertools.islice(self._behind(self.resolve(ref)), limit))
 
     def history(self) -> tuple[Commit, ...]:
-        ends = [self.resolve(), *filter(self._trust.counts, self.tags().values())]
-        found = {commit.id: commit for end in ends for commit in self._behind(end)}
+        found: dict[CommitId, Commit] = {}
+        for end in (self.resolve(), *filter(self._trust.counts, self.tags().values())):
+            new = itertools.takewhile(lambda one: one.id not in found, self._behind(end))
+            found.update((commit.id, commit) for commit in new)
         return tuple(sorted(found.values(), key=lambda commit: commit.time, reverse=True))
 
     def diff(self, left: CommitId, right: CommitId) -> tuple[Change, ...]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError, StorageError, install
 from ml_assets.settings import LakeFs
@@ -23,6 +24,10 @@ ReceivedT = TypeVar("ReceivedT")
 _CHUNK = 1 << 20
 _WANTED_BY_STORE = {"azure": {"x-ms-blob-type": "BlockBlob"}}
 """Headers without which an object store refuses a presigned upload."""
+_PRESIGNED = (
+    "lakeFS gave that address for the upload: see that this machine reaches it, or have lakeFS give"
+    " another (pre_signed_endpoint in its blockstore configuration) or none (disable_pre_signed)."
+)
 
 
 @dataclass(frozen=True)
@@ -282,17 +287,22 @@ def _put(url: str, file: Path, size: int, wanted: Mapping[str, str]) -> str:
     """Stream a file to a presigned address; the checksum that the object store gives it."""
     import urllib3
 
-    with file.open("rb") as content:
-        answer = urllib3.request(
-            "PUT",
-            url,
-            body=content,
-            headers={"Content-Length": str(size), **wanted},
-            retries=False,
-            timeout=urllib3.Timeout(connect=TIMEOUT[0], read=TIMEOUT[1]),
-        )
+    place = f"the object store at {urlsplit(url).netloc}"
+    try:
+        with file.open("rb") as content:
+            answer = urllib3.request(
+                "PUT",
+                url,
+                body=content,
+                headers={"Content-Length": str(size), **wanted},
+                retries=False,
+                timeout=urllib3.Timeout(connect=TIMEOUT[0], read=TIMEOUT[1]),
+            )
+    except (urllib3.exceptions.HTTPError, ConnectionError, TimeoutError) as error:
+        # not its text: that may hold the presigned address
+        raise Lost(f"no answer from {place} ({type(error).__name__})", _PRESIGNED) from error
     if answer.status >= 300:
-        raise Lost(f"the object store answered {answer.status}")
+        raise Lost(f"{place} answered {answer.status}", _PRESIGNED)
     return answer.headers.get("ETag", "").strip('"')
 
 

@@ -39,8 +39,19 @@ _OURS = {404, 410, 412}
 """Statuses that say something of the data; all others say that the server refuses us."""
 
 
+_LEADS_THERE = "See that it is up and that LAKEFS_ENDPOINT leads there."
+
+
 class Lost(MlAssetsError):
-    """No answer, or one that does not tell whether it was done."""
+    """No answer, or one that does not tell whether it was done.
+
+    Args:
+        remedy: what to do if that never ends.
+    """
+
+    def __init__(self, what: str, remedy: str = _LEADS_THERE) -> None:
+        super().__init__(what)
+        self.remedy = remedy
 
 
 class Calls:
@@ -108,8 +119,7 @@ class Calls:
             )
         except Lost as error:
             raise StoreAway(
-                f"{self.where} could not {doing}: {error}, {TRIES} times. See that it is"
-                " up and that LAKEFS_ENDPOINT leads there."
+                f"{self.where} could not {doing}: {error}, {TRIES} times. {error.remedy}"
             ) from error
 
     def pages(

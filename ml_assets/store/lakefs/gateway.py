@@ -1,12 +1,13 @@
 """The S3 side of a lakeFS server: ``s3://<repository>/<ref>/<path>``, to scan and to upload."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ml_assets.errors import SettingsError, StoreAway, install
+from ml_assets.errors import SettingsError, StoreAway, install, one_line
 from ml_assets.settings import LakeFs
 from ml_assets.store.lakefs.calls import TIMEOUT, TRIES
 
@@ -24,6 +25,24 @@ _REFUSALS = {
     "NoSuchBucket": ("there is no such repository", "Correct ML_ASSETS_SNAPSHOTS."),
 }
 _WHERE = "See that it is up and that LAKEFS_S3_ENDPOINT (default: LAKEFS_ENDPOINT) leads there."
+_NOT_SCANNED = re.compile(
+    r"object-store error: .*Error performing \w+ (?P<where>https?://[^/\s]+).* - (?P<why>[^\n(]+)"
+)
+"""What polars says when it has asked again and again."""
+
+
+def scan_away(error: BaseException) -> StoreAway | None:
+    """Return what a gateway that is away means for a scan of polars, looked for along the causes of
+    an error; None: it is something else."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if found := _NOT_SCANNED.search(str(cause)):
+            return StoreAway(
+                f"The S3 gateway of lakeFS at {found['where']} did not give a table:"
+                f" {one_line(found['why'])}. {_WHERE}"
+            )
+        cause = cause.__cause__
+    return None
 
 
 class S3Gateway:

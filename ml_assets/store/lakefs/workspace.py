@@ -81,8 +81,8 @@ class LakeFsWorkspace:
     def put(self, path: str, file: Path, *, if_absent: bool = False) -> Entry:
         _check(path)
         entry = (file_digest(file), file.stat().st_size)
-        there = self._staged.get(path) if path in self._staged else self._was.get(path)
-        if there != entry:
+        # what was published before may be damaged there: what is made again mends it
+        if self._staged.get(path) != entry:
             self._repository.upload(self._branch, path, file)
         self._staged[path] = entry
         if if_absent:

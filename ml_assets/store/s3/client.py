@@ -49,6 +49,13 @@ _REFUSALS = CREDENTIAL_REFUSALS | {
     "403": ("access is denied", "Allow these credentials to list, read, write and delete there."),
     "NotImplemented": ("it lacks conditional writes", "Use a store that has If-None-Match."),
 }
+_ABOUT = {
+    "ValueError": "AWS_ENDPOINT_URL: it has to begin with http:// or https://",
+    "InvalidRegionError": "AWS_REGION, or AWS_DEFAULT_REGION",
+    "PartialCredentialsError": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: set both, or neither",
+    "ProfileNotFound": "AWS_PROFILE",
+}
+"""What boto3 raises of a setting before it asks anybody -> which one is wrong."""
 UP_AND_WHERE = "See that it is up and that AWS_ENDPOINT_URL (unset: AWS itself) leads there."
 
 
@@ -270,11 +277,12 @@ def client(tries: int | None = None, timeout: float = 60.0) -> Any:
         timeout: seconds without a byte of an answer.
 
     Raises:
-        SettingsError: boto3 is not installed.
+        SettingsError: boto3 is not installed, or cannot use what the environment says.
     """
     try:
         import boto3
         from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
     except ImportError as error:
         raise SettingsError(
             "An address on S3 is to be used (ML_ASSETS_OBJECTS, ML_ASSETS_CHECKPOINTS), and boto3"
@@ -287,10 +295,15 @@ def client(tries: int | None = None, timeout: float = 60.0) -> Any:
         retries=retries,
         max_pool_connections=_CONNECTIONS,
     )
-    session = boto3.Session()  # the shared one keeps the credentials of its first use
-    # boto3 itself reads AWS_DEFAULT_REGION alone
-    region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
-    return session.client("s3", region_name=region, config=config)
+    try:
+        session = boto3.Session()  # the shared one keeps the credentials of its first use
+        # boto3 itself reads AWS_DEFAULT_REGION alone
+        region = os.environ.get("AWS_REGION") or session.region_name or "us-east-1"
+        return session.client("s3", region_name=region, config=config)
+    except (BotoCoreError, ValueError) as error:
+        about = _ABOUT.get(type(error).__name__, "AWS_ENDPOINT_URL or another AWS_ setting")
+        said = str(error).rstrip(".")
+        raise SettingsError(f"S3 cannot be used: {said}. Correct {about}.") from error
 
 
 def transfer_config() -> Any:

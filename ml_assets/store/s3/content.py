@@ -4,6 +4,7 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -76,17 +77,17 @@ def arrays_of(splits: Sequence[Split]) -> Kind:
 
 
 def fetch_folder(place: S3Place, digest: str, kind: Kind, target: Path) -> None:
-    """Bring a folder here whole, held to its digest, by rename; one that is there stays.
+    """Bring a folder here whole, held to its digest, by rename; one that is there whole stays.
 
-    What it needs beside it is brought first, several folders at the same time.
+    What it needs beside it is brought first, several folders at the same time. Of a file that is
+    here its size is looked at: whoever reads it holds it to its checksum.
 
     Raises:
         StorageError: it is lost, or is not what its digest names.
         StoreAway: nobody can tell.
     """
-    if target.is_dir() and kind.kind_beside is None:
-        return
-    content = _manifest(place, digest, kind, target)
+    known = _known(target / kind.manifest, digest)
+    content = _manifest(place, digest, kind) if known is None else known
     files, beside = _named(place, kind, content)
     target.parent.mkdir(parents=True, exist_ok=True)
 
@@ -95,24 +96,44 @@ def fetch_folder(place: S3Place, digest: str, kind: Kind, target: Path) -> None:
         fetch_folder(_beside(place, other), other, kind.kind_beside, target.parent / other)
 
     each(beside, bring)  # also where the folder is there: a cache may have lost some of them
-    if target.is_dir():
+    if known is not None and all(_size(target / file.path) == file.size for file in files):
         return
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         _download(place, files, draft)
         (draft / kind.manifest).write_bytes(content)
+        _put_in_place(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _put_in_place(draft: Path, target: Path) -> None:
+    """In the place of a damaged folder, if there is one."""
+    damaged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    with suppress(FileNotFoundError):
+        target.rename(damaged)
+    try:
         draft.rename(target)
     except OSError:
         if not target.is_dir():  # else somebody brought it at the same time: the same content
             raise
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        shutil.rmtree(damaged, ignore_errors=True)
 
 
-def _manifest(place: S3Place, digest: str, kind: Kind, target: Path) -> bytes:
-    """The manifest of a folder that is to be here, held to its digest."""
-    here = target / kind.manifest
-    content = here.read_bytes() if here.is_file() else place.read(kind.manifest)
+def _known(manifest: Path, digest: str) -> bytes | None:
+    """The manifest of a folder that is here; None: it is lost, or is not what its digest names."""
+    content = manifest.read_bytes() if manifest.is_file() else b""
+    return content if bytes_digest(content) == digest else None
+
+
+def _size(file: Path) -> int | None:
+    return file.stat().st_size if file.is_file() else None
+
+
+def _manifest(place: S3Place, digest: str, kind: Kind) -> bytes:
+    """The manifest of a folder of the store, held to its digest."""
+    content = place.read(kind.manifest)
     if content is None:
         raise StorageError(f"{place.uri}/{kind.manifest} is lost: {place.uri} was to be used.")
     if bytes_digest(content) != digest:
@@ -128,6 +149,8 @@ def publish_folder(
 ) -> None:
     """Upload a whole folder, its manifest last; first what it needs beside it.
 
+    Of a folder that is there, what is lost or of another size goes up again.
+
     Args:
         again: one that is there and older is marked as used again: its manifest is put anew.
 
@@ -135,26 +158,31 @@ def publish_folder(
         StorageError: the folder is not what its manifest says: nothing counts of it.
         StoreAway: it is not published.
     """
-    there = next((item for item in place.items(kind.manifest)), None)
-    if there is not None and datetime.now(UTC) - there.changed <= again:
-        return
+    there = {item.name: item for item in place.items()}
+    manifest = there.get(kind.manifest)
+    recent = manifest is not None and datetime.now(UTC) - manifest.changed <= again
     try:
         content = (folder / kind.manifest).read_bytes()
     except FileNotFoundError as error:
+        if recent:
+            return
         raise StorageError(
             f"{place.uri} is lost, and {folder} has no copy to put there. Make it again."
         ) from error
-    if there is None:
-        files, beside = _named(place, kind, content)
+    files, beside = _named(place, kind, content)
 
-        def put(other: str) -> None:
-            assert kind.kind_beside is not None
-            publish_folder(_beside(place, other), folder.parent / other, kind.kind_beside, again)
+    def put(other: str) -> None:
+        assert kind.kind_beside is not None
+        publish_folder(_beside(place, other), folder.parent / other, kind.kind_beside, again)
 
+    if manifest is None:
         each(beside, put)
-        verify(folder, files)
-        each(files, lambda file: place.upload(file.path, inside(folder, file.path)))
-    place.write(kind.manifest, content)
+    else:
+        files = [f for f in files if f.path not in there or there[f.path].size != f.size]
+    verify(folder, files)
+    each(files, lambda file: place.upload(file.path, inside(folder, file.path)))
+    if not recent:
+        place.write(kind.manifest, content)
 
 
 def _beside(place: S3Place, name: str) -> S3Place:

@@ -81,7 +81,10 @@ class S3Objects(LocalObjects):
         if there is None:
             return False
         if datetime.now(UTC) - there.changed > RENEWED:
-            self.place.write(name, self.place.read(name) or b"")
+            content = self.place.read(name)
+            if content is None:  # another home's collection was first
+                return False
+            self.place.write(name, content)
         return True
 
     def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:

@@ -1,0 +1,40 @@
+"""A disk that is full is said to be so, whichever library met it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from ml_assets.errors import DiskRefuses
+from ml_assets.store.disk import refusal
+from ml_assets.store.table_files import write_table
+
+FULL = Path("/dev/full")
+ROWS = pl.DataFrame({"k": range(1000)})
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this machine has no full device")
+@pytest.mark.parametrize("write", [ROWS.write_parquet, ROWS.lazy().sink_parquet])
+def test_a_disk_that_fills_while_polars_writes_is_full(
+    tmp_path: Path, write: Callable[[Path], object]
+) -> None:
+    with pytest.raises(pl.exceptions.ComputeError) as raised:
+        write(FULL)
+    told = refusal(raised.value, tmp_path)
+    assert isinstance(told, DiskRefuses)
+    assert str(told).startswith(f"The disk is full: {tmp_path} ")
+
+
+def test_a_folder_that_polars_may_not_write_is_named(tmp_path: Path) -> None:
+    said = f"Permission denied (os error 13): {tmp_path / 'data.parquet'}"
+    told = refusal(PermissionError(said))
+    assert str(told).startswith(f"{tmp_path / 'data.parquet'} may not be used by this user")
+
+
+def test_a_file_that_is_not_there_is_no_refusal_of_a_disk(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        write_table(ROWS, tmp_path / "none" / "data.parquet", ["k"])
+    assert refusal(raised.value) is None
+    assert refusal(ValueError("No space left on device (os error 28)")) is None
+    assert refusal(OSError("No space left on device (os error 28)")) is not None

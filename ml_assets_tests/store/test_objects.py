@@ -1,0 +1,62 @@
+"""A folder is kept under the digest of its manifest; a damaged one gives way to what is made
+again."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ml_assets.errors import StorageError
+from ml_assets.spec.training_program import Ref
+from ml_assets.store.objects import TRASH, LocalObjects, file_digest
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> LocalObjects:
+    return LocalObjects(tmp_path / "objects")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Ref:
+    folder = tmp_path / "session" / "model"
+    folder.mkdir(parents=True)
+    (folder / "weights").write_bytes(b"good")
+    (folder / "model.json").write_bytes(b"{}")
+    return Ref(uri=str(folder), digest=file_digest(folder / "model.json"))
+
+
+def flip(file: Path) -> None:
+    file.write_bytes(b"bad!")
+
+
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+@pytest.mark.parametrize("name", ["weights", "model.json"])
+def test_a_damaged_model_is_whole_again_when_it_is_made_again(
+    objects: LocalObjects, made: Ref, damage: Callable[[Path], None], name: str
+) -> None:
+    own = objects.adopt(made, "models", "model.json")
+    damage(Path(own.uri, name))
+    assert objects.adopt(made, "models", "model.json") == own
+    assert Path(own.uri, "weights").read_bytes() == b"good"
+    assert Path(own.uri, "model.json").read_bytes() == b"{}"
+    assert not list(objects.path(TRASH).iterdir())
+
+
+def test_a_whole_one_stays_the_folder_that_it_is(objects: LocalObjects, made: Ref) -> None:
+    own = objects.adopt(made, "models", "model.json")
+    before = Path(own.uri).stat().st_ino
+    assert objects.adopt(made, "models", "model.json") == own
+    assert objects.adopt(own, "models", "model.json") == own
+    gone = Ref(uri=f"{made.uri}-gone", digest=made.digest)
+    assert objects.adopt(gone, "models", "model.json") == own
+    assert Path(own.uri).stat().st_ino == before
+
+
+def test_what_its_digest_does_not_name_takes_the_place_of_nothing(
+    objects: LocalObjects, made: Ref
+) -> None:
+    own = objects.adopt(made, "models", "model.json")
+    flip(Path(made.uri, "model.json"))
+    with pytest.raises(StorageError, match="is damaged"):
+        objects.adopt(made, "models", "model.json")
+    assert Path(own.uri, "model.json").read_bytes() == b"{}"
