@@ -12,6 +12,13 @@ from ml_assets.extras.online.features import look_up_text, open_features
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
+CAST = '.with_columns(pl.col("docks").cast(pl.Float64))'
+CLOSED = f"""{CAST}
+        .pipe(
+            lambda rows: rows
+            if rows.collect()["late"].has_nulls()
+            else rows.with_columns(closed=pl.lit(1.0))
+        )"""
 ONLINE = "  online: {entity: [depot], look_back: 1}\n  label: "
 
 
@@ -63,7 +70,7 @@ def test_a_store_that_was_lost_is_served_again_and_nothing_else_is_made(world: W
 
 
 def test_a_function_that_looks_ahead_publishes_nothing(world: World) -> None:
-    """The last test of the file: it leaves the pipeline broken."""
+    """From here on the pipeline is broken."""
     before = versions_of(world)
     newest = max(before)
     assert checks_of(world)[newest] == "passed"
@@ -77,6 +84,23 @@ def test_a_function_that_looks_ahead_publishes_nothing(world: World) -> None:
     assert "uses what was not known yet" in said
     assert versions_of(world) == before, "not one partition is published"
     assert checks_of(world)[newest] == "failed"
+
+
+def test_a_function_that_fails_on_the_day_of_a_decision_publishes_nothing(world: World) -> None:
+    """It makes a column only where all orders have arrived, and the guard of the future warns."""
+    before = versions_of(world)
+    folder = world.pipelines / "deliveries"
+    spec = (folder / "defs.yaml").read_text().replace("docks, recent", "docks, closed, recent", 1)
+    loose = "  leaks: {future_events: {severity: warning}}\n  label: "
+    (folder / "defs.yaml").write_text(spec.replace("  label: ", loose, 1))
+    assert deliveries.FEATURES.count(CAST) == 1
+    (folder / "features.py").write_text(deliveries.FEATURES.replace(CAST, CLOSED))
+    for _ in range(2):
+        said = world.cli("run", "deliveries", "--through", "feature_set", code=1)
+        assert "replayed with what was known then, the function fails, as it would for a" in said
+        assert "rows lack 'closed'" in said
+        assert versions_of(world) == before, "not one partition is published"
+        assert checks_of(world)[max(before)] == "failed"
 
 
 def versions_of(world: World) -> dict[str, str]:

@@ -81,7 +81,8 @@ def check_features(
     """The declared columns of a feature frame, in order and with their types.
 
     Returns the key, ``decision_at`` (UTC), a ranking's query, the groups of the split, the label,
-    the numeric features as Float64, the categorical ones and the text as String.
+    the numeric features as Float64, the categorical ones and the text as String. NaN becomes null:
+    it is no value.
 
     Raises:
         SpecError: a column is missing or of a type that does not fit, a key is there twice, or a
@@ -98,7 +99,7 @@ def check_features(
         raise SpecError("The feature function's rows lack " + _suggest(missing, schema.names()))
     _check_types(schema, spec)
     checked = frame.select(columns).with_columns(
-        *(pl.col(name).cast(pl.Float64) for name in spec.numeric),
+        *(pl.col(name).cast(pl.Float64).fill_nan(None) for name in spec.numeric),
         *(pl.col(name).cast(pl.String) for name in spec.columns[len(spec.numeric) :]),
     )
     check_keys(checked, spec.key, "the feature rows")

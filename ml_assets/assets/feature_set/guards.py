@@ -45,8 +45,8 @@ class RowGuards:
     def judge(self, address: Address) -> JudgedRows:
         """The rows of a partition, if no guard refuses them."""
         replayed, differs = self.replays.checks(address.partition), self.replays.refusal(address)
-        if self.future.leaking:
-            return JudgedRows(None, replayed, _both(self.future.leaking, differs))
+        if self.future.stopped:
+            return JudgedRows(None, replayed, _both(self.future.stopped, differs))
         state, rows = self.replays.rows(address)
         found, leaks = self.future.judge(state, address, self.build, rows)
         checks, refused = (*found, *replayed), _both(leaks, differs)

@@ -23,7 +23,7 @@ from ml_assets.assets.feature_set.future_check import (
 )
 from ml_assets.assets.feature_set.leak_check_results import outcome, refusal
 from ml_assets.assets.feature_set.reads import Reads, table_reads
-from ml_assets.errors import LeakError
+from ml_assets.errors import DiskRefuses, LeakError, MlAssetsError, StorageError, StoreAway
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.sources import SourceSpec
@@ -66,7 +66,8 @@ class FutureGuard:
     def __init__(self, reads: Reads, keys: Sequence[str | None]) -> None:
         self.reads = reads
         self.examined = sampled(keys, reads.pipeline.spec.leaks.future_events.partitions)
-        self.leaking: LeakError | None = None
+        self.stopped: MlAssetsError | None = None
+        """Why no other partition is published; None: none leaks so far."""
 
     def judge(
         self,
@@ -75,14 +76,22 @@ class FutureGuard:
         build: FeatureFunction,
         rows: pl.LazyFrame,
     ) -> tuple[tuple[CheckOutcome, ...], LeakError | None]:
-        """Return the guard's check of a partition before it is published, and its error."""
+        """Return the guard's check of a partition before it is published, and its error.
+
+        Raises:
+            StorageError: a store does not say what it holds, so that nobody knows whether it leaks.
+        """
         if address.partition not in self.examined:
             return (), None
         pipeline = self.reads.pipeline
-        found = examine_future(self.reads, state, address.partition, build, rows)
+        try:
+            found = examine_future(self.reads, state, address.partition, build, rows)
+        except StorageError as error:
+            self.stopped = error
+            raise
         refused = refusal((found,), pipeline.spec, str(address))
         if refused:
-            self.leaking = LeakError(f"not published, because {address} leaks")
+            self.stopped = LeakError(f"not published, because {address} leaks")
         return (outcome(pipeline, found),), LeakError(refused) if refused else None
 
 
@@ -96,6 +105,9 @@ def examine_future(
     """Return whether the rows of a partition are the same without what was not known at a decision.
 
     Costs what it costs to make the partition once more.
+
+    Raises:
+        StoreAway, DiskRefuses: the rows could not be made for another reason than the function's.
     """
     spec = reads.pipeline.spec
     columns = tuple(f"{n}.{c}" for n, source in spec.sources.items() for c in source.after_event)
@@ -114,6 +126,8 @@ def examine_future(
     try:
         tables = PastTables(state, moment).read(reads, partition)
         again = build_features(build, tables, reads.window(partition), spec)
+    except (StoreAway, DiskRefuses):
+        raise
     except Exception as error:  # a team's function may raise anything
         return cannot_be_made(error, hidden)
     return compare_rows(build, rows, again, spec.features, hidden)

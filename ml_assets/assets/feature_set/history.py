@@ -63,7 +63,8 @@ def lag(column: str, back: str, *, within: str | None = None, name: str | None =
 def trailing(column: str, span: str, of: Of = "mean", *, name: str | None = None) -> Trailing:
     """The mean (sum, count, min, max) of the values known in the ``span`` before the decision.
 
-    The moment of the decision itself does not count, nor does a value that is NaN or infinite.
+    The moment of the decision itself does not count, nor does a value that is NaN or infinite. A
+    mean and a sum are of running totals, see ``trailing_mean``.
     Without a value in the span it is null, a count 0. ``trailing("pm25", "24h", "max")`` is the
     column ``pm25_max_24h``.
 
@@ -92,7 +93,8 @@ def add_history(
         rows: [n] with ``decision_at`` and the columns of ``by``.
         events: with ``known_at``, the columns of ``by``, and those that are asked for; null is no
             value.
-        by: the columns that name an entity: a station, a shop. Empty: all rows are of one.
+        by: the columns that name an entity: a station, a shop. Empty: all rows are of one. A row
+            where one of them is null has no history.
 
     Returns:
         The rows, in their order, with the columns.
@@ -172,6 +174,7 @@ def _extreme(
     known_at: str,
 ) -> pl.Series:
     """The least or the greatest value of the span: rows and events in one line of time."""
+    seen = seen.drop_nulls(list(by)) if by else seen  # a row without an entity has no history
     value = pl.col(one.column).cast(pl.Float64).alias(_SUM)
     at = pl.col(decision_at).alias(_KNOWN)
     asked = rows.select(*by, at, pl.lit(None, pl.Float64).alias(_SUM)).with_row_index("__row")
@@ -215,7 +218,9 @@ def trailing_mean(
 ) -> Rows:
     """Add the mean of the events known in ``[decision_at - span, decision_at)``, by entity.
 
-    Sums at the two ends of the span are looked up in running totals: exact, and linear in events.
+    Sums at the two ends of the span are looked up in running totals: linear in events. Of fractions
+    a total keeps sixteen digits: after a value of 1e20 an entity's sums of single units are lost.
+    Let the contract refuse such a value, or make it null.
 
     Args:
         rows: [n] with ``decision_at`` and the columns of ``by``.

@@ -1,7 +1,6 @@
 """The check ``parity`` of feature_set: replays a few rows before they are published."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from ml_assets.store.snapshots import CommitId
 if TYPE_CHECKING:
     import polars as pl
 
+STAGE = "feature_set"
 CHECK_NAME = "parity"
 RowsOf = Callable[[PipelineState, str | None], "pl.LazyFrame"]
 """Makes the feature rows of a partition."""
@@ -27,7 +27,7 @@ def parity_spec(pipeline: Pipeline) -> CheckSpec:
     """The check, as Dagster declares it."""
     return check_spec(
         pipeline,
-        "feature_set",
+        STAGE,
         CHECK_NAME,
         "Rows drawn by chance are made again on the path of a single prediction, from"
         " what was known when they were decided on: they have to be the same, bit for bit.",
@@ -46,22 +46,31 @@ class Replays:
     partitions: Sequence[str | None]
     """Those that the step makes, oldest first."""
     rows_of: RowsOf
-    _found: dict[str | None, CheckOutcome] | None = None
+    _drawn: tuple[str | None, ...] | None = None
+    """None: nothing was replayed yet."""
+    _found: dict[str | None, CheckOutcome] = field(default_factory=dict)
     _made: "dict[str | None, tuple[PipelineState, pl.LazyFrame]]" = field(default_factory=dict)
 
     def checks(self, partition: str | None) -> tuple[CheckOutcome, ...]:
-        """The verdict on a partition, if it was drawn."""
-        found = self._examined()
-        return (found[partition],) if partition in found else ()
+        """The verdict on a partition, if it was drawn.
+
+        Raises:
+            MlAssetsError: its rows cannot be made, or a store does not say what it holds.
+        """
+        if partition in self._examined() and partition not in self._found:
+            self._judge(partition, *self.rows(self.pipeline.address(STAGE, partition=partition)))
+        return (self._found[partition],) if partition in self._found else ()
 
     def refusal(self, address: Address) -> FeaturesDiffer | None:
         """Return why the partition is not published; None: nothing differs."""
-        failed = {key: check for key, check in self._examined().items() if not check.passed}
+        self._examined()
+        failed = {key: check for key, check in self._found.items() if not check.passed}
         if not failed:
             return None
         if address.partition in failed:
             return FeaturesDiffer(f"{address}: {failed[address.partition].reason}")
-        return FeaturesDiffer(f"{address}: held back, because [{next(iter(failed))}] differs")
+        first = next(iter(failed))
+        return FeaturesDiffer(f"{address}: held back, because the replay of [{first}] failed")
 
     def rows(self, address: Address) -> "tuple[PipelineState, pl.LazyFrame]":
         """The feature rows of a partition, and the state that they are made from."""
@@ -70,16 +79,23 @@ class Replays:
         state = self.pipeline.now()
         return state, self.rows_of(state, address.partition)
 
-    def _examined(self) -> Mapping[str | None, CheckOutcome]:
-        if self._found is None:
-            self._found = {}
+    def _examined(self) -> Sequence[str | None]:
+        """The partitions that were drawn: each is judged, if its rows can be made."""
+        if self._drawn is None:
             state = self.pipeline.now()
-            for partition in drawn(self.partitions, state.commit):
-                with suppress(MlAssetsError):  # of its inputs: told when its turn comes
+            found = drawn(self.partitions, state.commit)
+            for partition in found:
+                try:
                     rows = self.rows_of(state, partition)
-                    self._made[partition] = (state, rows)
-                    self._found[partition] = _replayed(state, partition, rows)
-        return self._found
+                except MlAssetsError:  # of its inputs: told when its turn comes
+                    continue
+                self._judge(partition, state, rows)
+            self._drawn = found
+        return self._drawn
+
+    def _judge(self, partition: str | None, state: PipelineState, rows: "pl.LazyFrame") -> None:
+        self._found[partition] = _replayed(state, partition, rows)
+        self._made[partition] = (state, rows)
 
 
 def _replayed(state: PipelineState, partition: str | None, rows: "pl.LazyFrame") -> CheckOutcome:

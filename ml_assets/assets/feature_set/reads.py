@@ -1,12 +1,12 @@
 """The inputs of a team's function for one partition: published tables, and their look-back."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ml_assets.assets.raw_snapshot.receipt import window_of
 from ml_assets.errors import WindowError, counted
-from ml_assets.spec.partitions import windows
+from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
@@ -16,6 +16,29 @@ if TYPE_CHECKING:
     import polars as pl
 
 STAGE = "feature_set"
+
+
+@dataclass
+class _Calendar:
+    """The partitions up to now, laid out once; and again when a later one is asked for."""
+
+    pipeline: Pipeline
+    _spans: tuple[PartitionWindow, ...] = ()
+    _places: Mapping[str, int] = field(default_factory=dict)
+
+    def place(self, partition: str) -> int:
+        """How many partitions come before one."""
+        if partition not in self._places:
+            from ml_assets.assets.raw_snapshot.sources import Sources
+
+            self._spans = windows(self.pipeline.spec.partitions, Sources.now())
+            self._places = {span.key: place for place, span in enumerate(self._spans)}
+        return self._places[partition]
+
+    def spans(self, partition: str, back: int = 0) -> Sequence[PartitionWindow]:
+        """A partition and so many before it, oldest first."""
+        place = self.place(partition)
+        return self._spans[place - back : place + 1]
 
 
 @dataclass(frozen=True)
@@ -66,29 +89,33 @@ class Reads:
         """The span that the function makes rows for."""
         from ml_assets.assets.feature_set.labels import deciding
 
-        span = window_of(self.pipeline, partition)
-        window = Window(partition, span.start if span else None, span.end if span else None)
+        window = Window(None, None, None)
+        if partition is not None:
+            (span,) = self._calendar.spans(partition)
+            window = Window(partition, span.start, span.end)
         return deciding(window, self.pipeline.spec.label) if self.reader == STAGE else window
 
     def reads(self) -> list[tuple[str, str, int]]:
         """The same as stage, name, and how many partitions back each is read."""
         return [(self._stage(name), name, self._back(name)) for name in self.names]
 
+    @cached_property
+    def _calendar(self) -> _Calendar:
+        return _Calendar(self.pipeline)
+
     def _keys(self, partition: str | None) -> list[str | None]:
         if partition is None:
             return [None]
-        span = window_of(self.pipeline, partition)
-        assert span is not None
-        keys: list[str | None] = [w.key for w in windows(self.pipeline.spec.partitions, span.end)]
+        place = self._calendar.place(partition)
         warm_up = self.pipeline.warm_up(self.reader)
-        if len(keys) <= warm_up:
+        if place < warm_up:
             raise WindowError(
                 f"{self.pipeline.name}/{self.reader} [{partition}] looks back"
-                f" {counted(warm_up, 'partition')}, and there are only {len(keys) - 1} before it."
+                f" {counted(warm_up, 'partition')}, and there are only {place} before it."
                 f" Its first partition is number {warm_up + 1}; set a smaller look_back, or an"
                 " earlier partitions.start."
             )
-        return keys[-self.look_back - 1 :]
+        return [span.key for span in self._calendar.spans(partition, self.look_back)]
 
     def _keys_of(self, name: str, keys: Sequence[str | None]) -> Sequence[str | None]:
         """The keys to read; of a slowly changing table, what was known when the partition began."""

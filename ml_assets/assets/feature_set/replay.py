@@ -21,7 +21,14 @@ from ml_assets.assets.feature_set.decode import feature_function
 from ml_assets.assets.feature_set.feature_function import build_features
 from ml_assets.assets.feature_set.labels import deciding
 from ml_assets.assets.feature_set.new_rows import Tables, keys_of
-from ml_assets.errors import counted, quoted
+from ml_assets.errors import (
+    DiskRefuses,
+    MlAssetsError,
+    StorageError,
+    StoreAway,
+    counted,
+    quoted,
+)
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.partitions import PartitionWindow, windows
 from ml_assets.spec.sources import SourceSpec
@@ -42,6 +49,8 @@ class Parity:
     moment: datetime | None
     difference: str
     """The first value that differs, in words; empty where all are the same bits."""
+    failure: str = ""
+    """Why the rows could not be made again, in words; empty where they could."""
     counting: str = ""
     """The first value that changes with an empty row before it, in words; empty where none does."""
     untried: str = ""
@@ -49,7 +58,7 @@ class Parity:
 
     @property
     def passed(self) -> bool:
-        return not (self.difference or self.counting)
+        return not (self.failure or self.difference or self.counting)
 
     @property
     def reason(self) -> str:
@@ -57,6 +66,11 @@ class Parity:
         if self.moment is None:
             return "the partition has no rows to replay"
         what = f"{counted(self.rows, 'row')} decided on at {self.moment:%Y-%m-%d %H:%M:%S} UTC"
+        if self.failure:
+            return (
+                f"of {what}, replayed with what was known then, the function fails, as it would"
+                f" for a prediction: {self.failure}"
+            )
         if self.difference:
             return (
                 f"of {what}, replayed with what was known then, {self.difference}. The function "
@@ -80,8 +94,7 @@ def replay(state: PipelineState, partition: str | None, rows: pl.LazyFrame, draw
         rows: the feature rows of the partition, as the batch made them from the state.
 
     Raises:
-        SpecError: the feature function does not return what the spec declares.
-        WindowError: a table that it reads is not published.
+        StorageError: a store does not say what it holds, so that nobody knows the result.
     """
     spec = state.spec.features
     decided = rows.select(spec.decision_at).collect().to_series()
@@ -89,16 +102,23 @@ def replay(state: PipelineState, partition: str | None, rows: pl.LazyFrame, draw
         return Parity(0, None, "")
     moment = decided[draw.randrange(len(decided))]
     batch = rows.filter(pl.col(spec.decision_at) == moment).head(MOST_ROWS).collect()
-    again = _rows_at(state, partition, batch, moment)
+    try:
+        again = _rows_at(state, partition, batch, moment)
+    except StorageError:
+        raise
+    except MlAssetsError as error:
+        return Parity(len(batch), moment, "", failure=quoted(error))
     differs = difference(batch, again, spec)
     if differs:
         return Parity(len(batch), moment, differs)
     try:
         counting = _with_empty_rows(state, partition, batch, moment)
+    except (StoreAway, DiskRefuses):
+        raise
     except Exception as error:  # a team's function may refuse a row without values
         untried = f"not tried whether it counts rows: one without values ends in {quoted(error)}"
         return Parity(len(batch), moment, "", untried=untried)
-    return Parity(len(batch), moment, "", counting)
+    return Parity(len(batch), moment, "", counting=counting)
 
 
 def _with_empty_rows(

@@ -105,10 +105,11 @@ def query_starts(frame: pl.DataFrame, label: LabelSpec) -> NDArray[np.int64]:
 
 
 def _binary(column: pl.Series) -> NDArray[np.float32]:
-    numbers = column.cast(pl.Float32)
-    if not numbers.is_in([0.0, 1.0]).all():
+    numbers = column.cast(pl.Float32, strict=False)
+    wrong = column.filter(~numbers.is_in([0.0, 1.0]).fill_null(False))
+    if len(wrong):
         raise SpecError(
-            f"The binary label {column.name!r} holds {quoted(sorted(set(column.to_list()))[:5])};"
+            f"The binary label {column.name!r} holds {quoted(wrong.unique().sort().to_list()[:5])};"
             " expected true and false, or 1 and 0."
         )
     return numbers.to_numpy().astype(np.float32)

@@ -6,7 +6,7 @@ to the last bit, and a set of any size takes the memory of one part.
 
 import tempfile
 from dataclasses import dataclass, field
-from math import isinf
+from math import isfinite, isinf
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -44,7 +44,7 @@ def fit(train: SplitRows, features: FeaturesSpec, label: LabelSpec, scratch: Pat
         scratch: where files may lie meanwhile; None: where the machine has them.
 
     Raises:
-        SpecError: a numeric feature is infinite.
+        SpecError: a numeric feature is infinite, or so large that its deviation is.
     """
     if features.tokens:
         tokens = fit_tokens(train, features.tokens)
@@ -161,5 +161,11 @@ def _numeric(name: str, file: _ColumnFile) -> NumericColumn:
             )
     mean = float(values.mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
     std = float(values.std() or 0.0)  # pyright: ignore[reportArgumentType]  likewise
+    if not (isfinite(mean) and isfinite(std)):
+        raise SpecError(
+            f"The feature {name!r} goes from {low} to {high} in the training rows; a mean and a"
+            " deviation of such numbers are too large for a computer. Let the feature function"
+            " return their logarithm, another unit, or null where a value is none."
+        )
     # of equal values the deviation is rounding alone, and what deviates later would be cut off
     return NumericColumn(name=name, mean=mean, std=std if std > 0 and low != high else 1.0)

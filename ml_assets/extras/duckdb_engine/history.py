@@ -204,12 +204,13 @@ class DuckDBHistory:
             f"CAST({quoted(one.column)} AS DOUBLE) AS {_SUM}",
         ]
         asked = [*names, f"epoch_us({quoted(decision_at)})", "NULL"]
+        entity = "".join(f" AND {name} IS NOT NULL" for name in names)
         parts = f"PARTITION BY {', '.join(names)}" if names else ""
         span = one.span // timedelta(microseconds=1)
         return self._database.table(
             f"SELECT {_ROW}, {one.of}({_SUM}) OVER ({parts} ORDER BY {_AT}"
             f" RANGE BETWEEN {span} PRECEDING AND 1 PRECEDING) AS {quoted(one.name)} FROM"
-            f" (SELECT {', '.join(told)}, CAST(NULL AS BIGINT) AS {_ROW} FROM ({seen})"
+            f" (SELECT {', '.join(told)}, CAST(NULL AS BIGINT) AS {_ROW} FROM ({seen}{entity})"
             f" UNION ALL SELECT {', '.join(asked)}, {_ROW} FROM {rows}) QUALIFY {_ROW} IS NOT NULL"
         )
 

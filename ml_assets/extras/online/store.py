@@ -191,12 +191,18 @@ def _parsed(name: str, text: Any, kind: str) -> Any:
         "String": str,
         "Boolean": {"true": True, "false": False}.__getitem__,
         "Date": date.fromisoformat,
-        "Datetime": lambda said: datetime.fromisoformat(said).astimezone(UTC),
+        "Datetime": _instant,
     }
     try:
         return readers[kind](text)
     except (ValueError, KeyError, OverflowError) as error:
         raise SpecError(f"{name} is {text!r:.80}; a value of type {kind} is expected.") from error
+
+
+def _instant(text: str) -> datetime:
+    """A time in UTC; without a zone it is one of UTC already."""
+    told = datetime.fromisoformat(text)
+    return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
 
 
 def _plain(value: Any) -> Any:

@@ -117,9 +117,7 @@ def labels_tick(pipeline: Pipeline, instance: dg.DagsterInstance) -> dg.SensorRe
     code = code_version_of(pipeline, ONLINE_STAGE)
     due: list[StageRecord] = []
     late: set[str] = set()
-    for features in state.recent(pipeline.address("feature_set")):
-        if begin is None or features.time < begin:
-            continue
+    for features in _published_since(state, begin):
         made = state.record(pipeline.address(ONLINE_STAGE, partition=features.partition))
         new = _unseen(made, features, hours) if made and made.code_version == code else {"all"}
         if new:
@@ -138,6 +136,15 @@ def labels_tick(pipeline: Pipeline, instance: dg.DagsterInstance) -> dg.SensorRe
         return dg.SensorResult(skip_reason=why)
     tags = run_tags(pipeline, "labels", {**said, **asked.tags, MAX_RETRIES_TAG: "0"})
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, tags=tags)])
+
+
+def _published_since(state: PipelineState, begin: datetime | None) -> Sequence[StageRecord]:
+    """The features that were published since traffic began, oldest partition first."""
+    if begin is None:
+        return []
+    address = state.address("feature_set")
+    found = [*state.partitions(address).values()] or state.recent(address)  # or of no partitions
+    return [features for features in found if features.time >= begin]
 
 
 def _unseen(made: StageRecord, features: StageRecord, hours: Mapping[str, StageRecord]) -> set[str]:

@@ -85,6 +85,7 @@ class Following:
         if news is None:
             return
         release, seen = news
+        aborts = len(self._aborted)
         if self._served is None or self._served.release.model != release.model:
             await self._take_up(release)
         else:
@@ -92,7 +93,8 @@ class Following:
         self._show()
         if self.pipeline.spec.release.rollout is not None:
             await self._follow_canary()
-        self.seen = seen
+        if len(self._aborted) == aborts:  # else the next look writes the line of the abort
+            self.seen = seen
 
     async def abort(self, canary: ServedModel, reason: str) -> None:
         """Take the model in canary out at once, and write the line of the ledger.
@@ -216,6 +218,8 @@ class Following:
         run = asyncio.get_running_loop().run_in_executor
         try:
             release = await run(self._store, self._in_canary)
+            if release is not None and release.model.digest in self._aborted:
+                release = None  # it was aborted while the ledger was read
             if self.canary is not None and (
                 release is None or release.model != self.canary.release.model
             ):

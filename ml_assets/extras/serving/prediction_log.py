@@ -56,19 +56,24 @@ class PredictionLog:
     every: float = 5.0
     """Seconds between two files."""
     most: int = 200_000
-    """Answers that wait while the object store is away; later ones are lost, and counted."""
+    """Rows that wait while the object store is away; later ones are lost, and counted."""
     lost: int = 0
+    """Rows."""
     _waiting: list[Answered] = field(default_factory=list)
+    _rows: int = 0
+    """Those that wait or are being written."""
     _writer: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _server: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     _parts: int = 0
 
     def add(self, answered: Answered) -> None:
         """Remember an answer; it is written within seconds."""
-        if len(self._waiting) < self.most:
+        rows = len(answered.rows)
+        if self._rows + rows <= self.most:
+            self._rows += rows
             self._waiting.append(answered)
         else:
-            self.lost += 1
+            self.lost += rows
 
     async def flush(self) -> None:
         """Write what waits.
@@ -86,6 +91,7 @@ class PredictionLog:
             except BaseException:  # a cancelled write may be done: a row that comes twice is one
                 self._waiting = [*taken, *self._waiting]
                 raise
+            self._rows -= sum(len(one.rows) for one in of_it)
             taken = [one for one in taken if one.moment.strftime(_HOUR) != hour]
 
     def close(self) -> None:

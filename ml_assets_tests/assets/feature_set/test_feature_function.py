@@ -30,6 +30,11 @@ def test_the_declared_columns_come_back_with_their_types() -> None:
     assert checked.schema["x"] == pl.Float64
 
 
+def test_a_number_that_is_none_comes_back_as_no_value() -> None:
+    numbers = GOOD.with_columns(x=pl.Series([float("nan"), 2.0]))
+    assert check_features(numbers, SPEC, LABEL)["x"].to_list() == [None, 2.0]
+
+
 def test_a_missing_column_is_named_with_the_nearest_one() -> None:
     with pytest.raises(SpecError, match=r"'unaskd' \(there is 'unasked'\)"):
         check_features(GOOD, SPEC.model_copy(update={"numeric": ("unaskd",)}), LABEL)

@@ -129,6 +129,13 @@ def test_a_lag_may_take_a_value_that_is_a_little_older() -> None:
     assert found["about"].to_list() == [7, 7, None]
 
 
+def test_rows_without_an_entity_are_not_the_history_of_each_other() -> None:
+    events = events_of([(1, "a", 7), (2, "a", 9)]).with_columns(e=pl.lit(None, pl.String))
+    wanted = [trailing("y", "6h", of) for of in ("mean", "sum", "count", "min", "max")]
+    rows = rows_of([(3, "a")]).with_columns(e=pl.lit(None, pl.String))
+    assert add_history(rows, events, *wanted, by=["e"]).row(0)[2:] == (None, None, 0.0, None, None)
+
+
 def test_a_history_that_is_none_is_refused() -> None:
     with pytest.raises(SpecError, match="'soon' is not a duration"):
         lag("y", "soon")

@@ -131,3 +131,21 @@ def test_an_infinite_feature_is_refused_by_its_name(tmp_path: Path) -> None:
     )
     with pytest.raises(SpecError, match=r"The feature 'x' is -inf in a training row"):
         fit(cut(frame, [50]), FEATURES, label_of("binary"), tmp_path)
+
+
+@pytest.mark.parametrize("huge", [1e200, -1.7e308])
+def test_a_feature_too_large_for_a_deviation_is_refused_by_its_name(
+    huge: float, tmp_path: Path
+) -> None:
+    frame = rows(100, "binary").with_columns(
+        x=pl.when(pl.int_range(pl.len()) < 5).then(huge).otherwise(1.0)
+    )
+    with pytest.raises(SpecError, match=r"The feature 'x' goes from .* in the training rows"):
+        fit(cut(frame, [50]), FEATURES, label_of("binary"), tmp_path)
+
+
+@pytest.mark.parametrize("words", [["yes", "no"], ["1", "perhaps"]])
+def test_a_binary_label_in_words_is_refused_by_its_name(words: list[str], tmp_path: Path) -> None:
+    frame = rows(100, "binary").with_columns(y=pl.Series(words * 50))
+    with pytest.raises(SpecError, match=r"The binary label 'y' holds .* expected true and false"):
+        fit(cut(frame, [50]), FEATURES, label_of("binary"), tmp_path)

@@ -1,8 +1,10 @@
 """The nodes of the plan: which assets can be made of what has landed."""
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -16,7 +18,8 @@ from ml_assets.extras.online.entry import with_lost_service
 from ml_assets.extras.online.sqlite import SqliteOnline
 from ml_assets.extras.online.store import Served
 from ml_assets.settings import DEMO_PIPELINES, read_settings
-from ml_assets.spec.partitions import windows
+from ml_assets.spec import partitions
+from ml_assets.spec.partitions import PartitionsSpec, windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.layout import Address, run_key
 from ml_assets_tests.worlds import deliveries
@@ -45,6 +48,23 @@ def test_nothing_is_served_before_the_first_look_back_is_whole(
     assert (stages["feature_set"], stages["online_features"]) == (features, online)
     served = [node for node in nodes if node.address.stage == "online_features"]
     assert all(node.inputs for node in served)
+
+
+def test_the_calendar_is_laid_out_as_often_for_few_partitions_as_for_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graph = pipeline_of(DEMO_PIPELINES / "flight_delays")
+    known = windows(graph.spec.partitions, datetime(2014, 1, 1, tzinfo=UTC))
+    edges, laid_out = partitions._edges, Counter[int]()
+
+    def counted(spec: PartitionsSpec, zone: ZoneInfo) -> Iterator[datetime]:
+        laid_out[weeks] += 1
+        return edges(spec, zone)
+
+    monkeypatch.setattr(partitions, "_edges", counted)
+    for weeks in (8, 40):
+        data_nodes(graph, Landed(known[:weeks]), lambda name, _: receipt_version(name, None, {}))
+    assert laid_out[8] == laid_out[40] > 0
 
 
 def test_what_was_read_stands_for_what_a_source_has_no_more_but_not_where_it_was_recalled(

@@ -21,6 +21,7 @@ from ml_assets.errors import SpecError
 from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.settings import read_settings
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
+from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.window import Window
@@ -112,6 +113,25 @@ def test_every_history_is_that_of_polars(tmp_path: Path, seed: int) -> None:
     assert (tmp_path / "polars").read_bytes() == (tmp_path / "duckdb").read_bytes(), found.join(
         again, on=found.columns, how="anti", nulls_equal=True
     )
+    nobody = again.filter(pl.col("e").is_null())
+    assert nobody["y_min_6h"].null_count() == nobody["y_max_6h"].null_count() == len(nobody) > 0
+
+
+@portable
+def as_they_are(tables: Mapping[str, Frame], _: Window) -> Frame:
+    return tables["rows"]
+
+
+def test_a_feature_that_is_no_number_is_no_value_on_both_engines(tmp_path: Path) -> None:
+    spec = load_spec(FLIGHTS).model_copy(
+        update={"features": FEATURES, "label": LabelSpec(column="y", task="binary")}
+    )
+    at = pl.lit(START).dt.cast_time_unit("us").alias("decision_at")
+    rows = pl.LazyFrame({"id": [1, 2, 3], "n": [nan, 0.5, None], "y": [True, False, True]})
+    tables = {"rows": rows.with_columns(at)}
+    for build in (as_they_are, on_engine(as_they_are, FEATURES, SMALL, tmp_path)):
+        made = build_features(build, tables, ALWAYS, spec).collect()
+        assert made["n"].to_list() == [None, 0.5, None]
 
 
 @portable

@@ -3,6 +3,7 @@
 import math
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -199,6 +200,21 @@ def test_an_entity_is_read_from_text_as_it_is_typed() -> None:
         parse_entity(served, {**given, "depot": "seven"})
     with pytest.raises(SpecError, match="looks features up by depot, at; given are depot"):
         parse_entity(served, {"depot": "7"})
+
+
+def test_a_time_without_a_zone_is_of_utc_wherever_the_server_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served = Served(PIPELINE, "v", ("at",), {"at": "Datetime"}, 1)
+    six = [datetime(2024, 5, 1, 6, tzinfo=UTC)]
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert parse_entity(served, {"at": "2024-05-01T06:00"}) == six
+        assert parse_entity(served, {"at": "2024-05-01T08:00+02:00"}) == six
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize("value", ["7", 7.0, True, [7]])

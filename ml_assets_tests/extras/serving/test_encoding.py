@@ -1,6 +1,7 @@
 """Rows of a request are encoded to the bits of a table's rows, or refused with the mistakes."""
 
 import math
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
@@ -8,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ml_assets.assets.feature_set.feature_function import check_features
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.errors import RowsRefused
 from ml_assets.extras.serving.encoding import Encoder
+from ml_assets.spec.features import FeaturesSpec
+from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.training import Mlp
 from ml_assets.spec.training_program import (
     CategoricalColumn,
@@ -37,6 +41,7 @@ MANIFEST = ModelManifest(
     weights=File(path="weights.safetensors", size=1, sha256="0" * 64),
     step=1,
 )
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
 ENCODER = Encoder(MANIFEST, frozenset({"key"}))
 
 numbers = st.none() | st.floats(allow_infinity=False) | st.integers(-(2**70), 2**70)
@@ -62,6 +67,17 @@ def test_the_bits_are_those_of_a_table(given_rows: list[tuple[object, ...]]) -> 
     assert found.categorical.dtype == np.int32
     assert found.numeric.tobytes() == numeric.tobytes()
     assert found.categorical.tobytes() == categorical.tobytes()
+
+
+def test_a_feature_that_is_no_number_is_to_the_server_what_it_was_in_training() -> None:
+    numbers = {"a": [math.nan], "b": [1.0], "c": [math.nan]}
+    features = FeaturesSpec(
+        function="f.py:b", key=("k",), decision_at="at", numeric=("a", "b", "c"), categorical=("w",)
+    )
+    made = pl.DataFrame({**numbers, "k": [1], "at": [NOW], "w": ["x"], "y": [True]})
+    table = check_features(made, features, LabelSpec(column="y", task="binary"))
+    learned, _ = encode_rows(table, READ)
+    assert ENCODER.encode({**numbers, "w": ["x"]}, 1).numeric.tobytes() == learned.tobytes()
 
 
 def test_columns_that_the_model_does_not_read_may_come_along() -> None:

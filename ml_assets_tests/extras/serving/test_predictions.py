@@ -178,6 +178,28 @@ def test_what_waits_too_long_is_counted_and_what_failed_to_be_written_waits(worl
     assert [pl.read_parquet(part)["request"].to_list() for part in parts] == [["first"], ["second"]]
 
 
+def test_the_rows_that_wait_are_counted_and_not_their_requests(world: World) -> None:
+    pipeline = open_pipeline("deliveries", world.settings)
+
+    async def written() -> int:
+        server = PredictionLog(pipeline, most=10)
+        said = {"probability": [0.5] * 8}
+        for request in ("first", "second"):
+            server.add(Answered(THEN, request, range(8), "canary", A, 0.1, {}, said))
+        await server.flush()
+        server.add(Answered(THEN, "third", range(8), "canary", A, 0.1, {}, said))
+        await server.flush()
+        server.close()
+        return server.lost
+
+    assert asyncio.run(written()) == 8
+    parts = pipeline.objects.path(FOLDER, "deliveries").glob("*/*.parquet")
+    assert pl.concat(map(pl.read_parquet, sorted(parts)))["request"].unique().sort().to_list() == [
+        "first",
+        "third",
+    ]
+
+
 def test_half_a_character_keeps_no_row_from_the_log(world: World) -> None:
     pipeline = open_pipeline("deliveries", world.settings)
 
