@@ -10,15 +10,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from ml_assets.errors import counted, one_line, outside
+from ml_assets.errors import StorageError, counted, one_line, outside
 from ml_assets.spec.base import Frozen, canonical_json, digest_of
 from ml_assets.spec.records import Time
 from ml_assets.store.layout import Address, read_as
 from ml_assets.store.pipeline_context import PipelineState
-from ml_assets.store.snapshots import MAIN, SnapshotStore
+from ml_assets.store.snapshots import MAIN, Conflict, SnapshotStore
 
 _MOST = 2000
 """Characters of a reason."""
+_ATTEMPTS = 20
 
 
 class FailedPartition(Frozen):
@@ -48,27 +49,42 @@ def note_failures(
         reasons: partition -> the error's words.
 
     Raises:
-        StorageError: the store cannot be written.
+        StorageError: the store cannot be written, or other writers were always first.
     """
     now = datetime.now(UTC)
-    kept = [one for one in _of_asset(state, address) if one.partition not in reasons]
     new = [
         FailedPartition(partition=key, reason=why[:_MOST], run=run, time=now)
         for key, why in reasons.items()
     ]
-    found = FailedPartitions(key=address.key, failed=(*kept, *new))
+    for _ in range(_ATTEMPTS):
+        kept = [one for one in _of_asset(state, address) if one.partition not in reasons]
+        found = FailedPartitions(key=address.key, failed=(*kept, *new))
+        if _is_published(state, address, found, run):
+            return
+        state = state.at(state.store.resolve(MAIN))
+    raise StorageError(
+        f"Failures of {address.key} are not written down: other writers were first in {_ATTEMPTS}"
+        " attempts."
+    )
+
+
+def _is_published(
+    state: PipelineState, address: Address, found: FailedPartitions, run: str
+) -> bool:
+    """Publish the failures of an asset; False where another writer was first."""
     data = canonical_json(found)
-    with state.store.open(state.commit, digest_of([_path(address), data.decode()])) as workspace:
+    key = digest_of([_path(address), data.decode(), state.commit])
+    with state.store.open(state.commit, key) as workspace:
         workspace.put_bytes(_path(address), data)
         workspace.commit(f"failed {address.key}", {"run": run})
-        workspace.publish()
+        return not isinstance(workspace.publish(), Conflict)
 
 
 def forget_failures(store: SnapshotStore, pipeline: str, stages: Collection[str]) -> None:
     """Take back what was written down of stages of which nothing is due any more."""
     commit = store.resolve(MAIN)
     paths = [entry.path for entry in store.list(commit, _home(pipeline))]
-    gone = [path for path in paths if path.removeprefix("failures/").split("/")[1] in stages]
+    gone = [path for path in paths if _address(path).stage in stages]
     if not gone:
         return
     with store.open(commit, digest_of([commit, *gone])) as workspace:
@@ -100,10 +116,11 @@ def failed_partitions(state: PipelineState) -> dict[str, list[str | None]]:
 
 def _assets(state: PipelineState) -> list[Address]:
     """Those of which something was written down."""
-    return [
-        Address.of(entry.path.removeprefix("failures/").removesuffix(".json"))
-        for entry in state.store.list(state.commit, _home(state.name))
-    ]
+    return [_address(entry.path) for entry in state.store.list(state.commit, _home(state.name))]
+
+
+def _address(path: str) -> Address:
+    return Address.of(path.removeprefix("failures/").removesuffix(".json"))
 
 
 def _of_asset(state: PipelineState, address: Address) -> list[FailedPartition]:

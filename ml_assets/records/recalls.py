@@ -1,11 +1,15 @@
 """Recalls in the snapshot store, and the check that every loader makes: may this be used?
 
-A recall lists what it reached. The same content, made again from inputs that no recall reaches, may
-be used: content is judged by its inputs.
+A recall lists what it had reached. Content is judged by its inputs: what is published from recalled
+inputs after the recall may not be used either; the same content, made again from sound inputs, may.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import chain
 
 from ml_assets.errors import Recalled, StorageError
 from ml_assets.records.ledger.stages import champion
@@ -56,7 +60,7 @@ def lifted(store: SnapshotStore, commit: CommitId, recall: str) -> tuple[Recall,
 
 
 def write(store: SnapshotStore, recall: Recall) -> None:
-    """Publish a recall; from then on nothing that it reached is used.
+    """Publish a recall, or what it reached more; from then on nothing that it reached is used.
 
     Raises:
         StorageError: other writers were always first.
@@ -157,55 +161,157 @@ def _named(record: StageRecord, version: InputVersion) -> InputVersion:
     return version.model_copy(update={"key": key})
 
 
+_Asked = tuple[Node, CommitId | None]
+"""What is asked about, and the older commit that its consumer was found at; None: on ``main``."""
+_Verdict = Generator[_Asked, "Recall | None", "Recall | None"]
+
+
 @dataclass
 class Quarantine:
-    """Holds what the recalls of a commit reached, and what was since made from sound inputs."""
+    """Holds what may not be used as of a commit.
+
+    A seed never may. Everything else may where one of its records has only inputs that may: the
+    list of a recall ends with the recall, and work that had begun before it publishes after it.
+    """
 
     store: SnapshotStore
     commit: CommitId
     recalls: tuple[Recall, ...]
     _seeds: dict[Node, Recall] = field(default_factory=dict)
     _reached: dict[Node, Recall] = field(default_factory=dict)
-    _judged: dict[Node, Recall | None] = field(default_factory=dict)
+    _named: dict[Node, list[CommitId]] = field(default_factory=dict)
+    """Where recalls saw what is read whole, and what they spared."""
+    _judged: dict[_Asked, Recall | None] = field(default_factory=dict)
+    _newest: dict[Address, StageRecord | None] = field(default_factory=dict)
+    _since: dict[str, Mapping[str, Sequence[CommitId]]] = field(default_factory=dict)
+    """Recall -> message -> the commits since then."""
 
     def __post_init__(self) -> None:
         for recall in self.recalls:
             self._seeds.update((node_of(version), recall) for version in recall.seeds)
             self._reached.update((node_of(version), recall) for version in recall.reached)
+            whole = (version for version in recall.reached if version.partition is None)
+            for version in (*recall.spared, *whole):
+                if version.commit:
+                    self._named.setdefault(node_of(version), []).append(version.commit)
 
     def of_record(self, record: StageRecord) -> Recall | None:
         """The recall that a record's content is reached by."""
-        node = record.key, record.partition, record.data_version
-        if node in self._seeds:
-            return self._seeds[node]
-        if node not in self._reached:
+        if not self.recalls:
             return None
-        return self._first(derived_from(record))
+        node = record.key, record.partition, record.data_version
+        return self._answer((node, None), self._judge((node, None), record))
 
     def of(self, key: str, partition: str | None, version: str) -> Recall | None:
         """The same of a version by its name."""
-        node = key, partition, version
-        if node not in self._judged:
-            self._judged[node] = self._judge(node)
-        return self._judged[node]
+        asked = (key, partition, version), None
+        if not self.recalls or asked in self._judged:
+            return self._judged.get(asked)
+        return self._answer(asked, self._judge(asked))
 
-    def _judge(self, node: Node) -> Recall | None:
-        listed = self._seeds.get(node) or self._reached.get(node)
-        if listed is None or node in self._seeds:
-            return listed
+    def _answer(self, first: _Asked, verdict: _Verdict) -> Recall | None:
+        """Ask on, input by input: models that began with one another are a longer way than Python
+        calls itself."""
+        waiting: dict[_Asked, _Verdict] = {first: verdict}
+        answer: Recall | None = None
+        while waiting:
+            asked = next(reversed(waiting))
+            try:
+                step = waiting[asked].send(answer)
+            except StopIteration as said:
+                answer = self._judged[asked] = said.value
+                del waiting[asked]
+                continue
+            answer = self._judged.get(step)
+            if step not in self._judged and step not in waiting:
+                waiting[step] = self._judge(step)
+        return answer
+
+    def _judge(self, asked: _Asked, record: StageRecord | None = None) -> _Verdict:
+        node, at = asked
+        if node in self._seeds:
+            return self._seeds[node]
+        found = self._reached.get(node)
+        given = [(record, at)] if record else []
+        for known, place in chain(given, self._records(node, at)):
+            found = yield from self._behind(known, place)
+            if found is None:
+                return None
+        return found
+
+    def _behind(self, record: StageRecord, at: CommitId | None) -> _Verdict:
+        """The first recall that reached an input."""
+        for version in derived_from(record):
+            if "/" in version.key:
+                found = yield node_of(version), at
+                if found:
+                    return found
+        return None
+
+    def _records(
+        self, node: Node, at: CommitId | None
+    ) -> Iterator[tuple[StageRecord, CommitId | None]]:
+        """What a content was made from, and where its inputs are looked up; what costs least first.
+
+        A partition that was replaced is looked up no further: mended, it stays on ``main``.
+        """
         address = Address.of(node[0], node[1])
-        there = read_record(self.store, self.commit, address)
-        if there is None or there.data_version != node[2]:
-            return listed
-        return self._first(derived_from(there))
+        if address not in self._newest:
+            self._newest[address] = read_record(self.store, self.commit, address)
+        newest = self._newest[address]
+        if newest and newest.data_version == node[2]:
+            yield newest, at
+        for commit in (*([at] if at else []), *self._named.get(node, ())):
+            yield from self._at(commit, address, node[2])
+        if newest and newest.data_version != node[2] and address.stage in _MENDED:
+            for commit in self._later(address, node):
+                yield from self._at(commit, address, node[2])
 
-    def _first(self, inputs: Iterable[InputVersion]) -> Recall | None:
-        found = (self.of(i.key, i.partition, i.version) for i in inputs)
-        return next((recall for recall in found if recall), None)
+    def _at(
+        self, commit: CommitId, address: Address, version: str
+    ) -> Iterator[tuple[StageRecord, CommitId]]:
+        """The record that a commit has of a version, if it is kept."""
+        with suppress(StorageError):
+            record = read_record(self.store, commit, address)
+            if record and record.data_version == version:
+                yield record, commit
+
+    def _later(self, address: Address, node: Node) -> Sequence[CommitId]:
+        """The first commits of a table that is read whole since the recall that reached it: it may
+        have been mended to the same content, and have moved on."""
+        recall = self._reached.get(node)
+        if recall is None or address.partition is not None:
+            return ()
+        if recall.id not in self._since:
+            self._since[recall.id] = _commits_since(self.store, self.commit, recall.time - _SKEW)
+        return self._since[recall.id].get(str(address), ())[:_MOST]
 
 
+_MENDED = ("validated_table", "derived_table", "feature_set")
+"""Stages that may leave out what was bad: mended, their content is the same."""
+_MOST = 100
+_SKEW = timedelta(hours=1)
+"""Clocks of two machines differ by less."""
+
+
+def _commits_since(
+    store: SnapshotStore, head: CommitId, time: datetime
+) -> Mapping[str, Sequence[CommitId]]:
+    """Message -> commits since a time, oldest first."""
+    limit, found = 256, store.log(head, 256)
+    while len(found) == limit and found[-1].time >= time:
+        limit *= 4
+        found = store.log(head, limit)
+    by_message: dict[str, list[CommitId]] = {}
+    for commit in reversed(found):
+        if commit.time >= time:
+            by_message.setdefault(commit.message, []).append(commit.id)
+    return by_message
+
+
+@lru_cache(maxsize=2)
 def quarantine(store: SnapshotStore, commit: CommitId) -> Quarantine:
-    """Return what may not be used as of a commit."""
+    """Return what may not be used as of a commit; each record that is read asks for it."""
     return Quarantine(store, commit, active(store, commit))
 
 
@@ -224,8 +330,8 @@ def _publish(
 ) -> None:
     for _ in range(_ATTEMPTS):
         base = store.resolve(MAIN)
-        ids = [recall.id for recall in active(store, base) if recall.id not in (add, remove)]
-        now = ActiveRecalls(ids=tuple([*ids, add] if add else ids))
+        ids = dict.fromkeys(recall.id for recall in active(store, base) if recall.id != remove)
+        now = ActiveRecalls(ids=tuple(ids | {add: None} if add else ids))
         with store.open(base, f"{message} on {base}") as workspace:
             workspace.put_bytes(path, canonical_json(document))
             workspace.put_bytes(_ACTIVE, canonical_json(now))

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from ml_assets.spec.base import Digest, Frozen
+from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.records import InputVersion, Time
 
 Said = Annotated[str, StringConstraints(min_length=1, max_length=2000, strip_whitespace=True)]
@@ -31,6 +31,8 @@ class Recall(Frozen):
     """The tables that are bad themselves: their content counts, whoever made it again."""
     reached: tuple[InputVersion, ...] = Field(strict=False)
     """What was made from them, the seeds left out; in the order of the walk."""
+    spared: tuple[InputVersion, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """What was made from them, and from sound inputs as well: each where the latter was."""
     stages: tuple[RecalledStage, ...] = Field(strict=False)
     author: Said
     reason: Said

@@ -12,26 +12,30 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.predict import feature_columns, named_predictions, score
-from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.rollback import way_back
+from ml_assets.assets.released_model.rollback import models_before
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.load_release import LoadedModel, LoadedRelease
+from ml_assets.records.recalls import recalled
 from ml_assets.spec.gates import HIGHER_IS_BETTER, METRICS_OF
 from ml_assets.spec.handover import Golden, Handover, Tensor
 from ml_assets.spec.records import EvaluationReport, Measured, SliceMetrics
 from ml_assets.spec.training import outputs_of
 from ml_assets.spec.training_program import ModelManifest
+from ml_assets.store.objects import bytes_digest
 from ml_assets.store.pipeline_context import Pipeline
 
 _WATCHED = 10
 _TYPES = {"float64": "FP64", "string": "BYTES"}
 
 
-def handover_of(pipeline: Pipeline, release: LoadedRelease) -> Handover:
+def handover_of(pipeline: Pipeline, release: LoadedRelease, envelope: bytes) -> Handover:
     """The document of a release; its golden vectors are predicted now, on this machine.
+
+    Args:
+        envelope: its certificate, as it is exported.
 
     Raises:
         StorageError: its records are no longer kept.
@@ -46,7 +50,6 @@ def handover_of(pipeline: Pipeline, release: LoadedRelease) -> Handover:
     then = pipeline.at(origin.commit)
     record = require_record(then, pipeline.address("evaluation_report"))
     report, provenance = read_report(then), release.certificate.provenance
-    back = way_back(read(pipeline.store, pipeline.name), pipeline.spec.release)
     inputs, outputs = tensors(release.manifest)
     return Handover(
         pipeline=pipeline.name,
@@ -59,13 +62,22 @@ def handover_of(pipeline: Pipeline, release: LoadedRelease) -> Handover:
         inputs=inputs,
         outputs=outputs,
         golden=_golden(pipeline, release),
-        rollback_to=None if isinstance(back, Refused) else back.back,
+        rollback_to=_back_to(pipeline),
         rollout=pipeline.spec.release.rollout,
         drift_profile=provenance.baseline if provenance else None,
         slices=_worst(report, release.manifest),
         metrics=report.metrics,
         measured=Measured.model_validate(record.attributes["measured"]),
+        certificate=bytes_digest(envelope),
     )
+
+
+def _back_to(pipeline: Pipeline) -> str | None:
+    """The newest model that was in the stage before and that may still be used."""
+    store, name, release = pipeline.store, pipeline.name, pipeline.spec.release
+    now = store.resolve()
+    earlier = models_before(read(store, name, now), release)
+    return next((model for model in earlier if not recalled(store, now, name, model)), None)
 
 
 def tensors(manifest: ModelManifest) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:

@@ -11,7 +11,7 @@ from ml_assets.assets.raw_snapshot.readers.read import origin_of
 from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.graph.code_version import code_version_of, trained_by
 from ml_assets.records.provenance import run_record_at
-from ml_assets.records.recalls import derived_from
+from ml_assets.records.recalls import derived_from, require_sound
 from ml_assets.settings import Settings
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.registered import MADE_ELSEWHERE
@@ -23,17 +23,21 @@ from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 
 def require_made_here(origin: PipelineState) -> None:
-    """Hold all that lies behind a model to sources and code of here.
+    """Hold all that lies behind a model to the recalls, and to sources and code of here.
 
     Args:
         origin: the model and the report on it are the pipeline's at this commit.
 
     Raises:
+        Recalled: a recall reached something, as of now.
         EvidenceError: something was read elsewhere, or made by other code or another spec.
         StorageError: nothing says where or by what.
     """
     pipeline = origin.pipeline
     records = records_behind(origin.store, origin.commit, origin.name)
+    now = origin.store.resolve(MAIN)
+    for record in records:
+        require_sound(origin.store, now, record)
     require_own_sources(records, origin.spec.sources, pipeline.settings)
     _refuse(other_code(pipeline, origin.store, origin.commit, records), origin.name)
 

@@ -121,7 +121,7 @@ class _Walk:
 
     def recall(self, recall: Recall) -> None:
         """What a recall names is evidence."""
-        for version in (*recall.seeds, *recall.reached):
+        for version in (*recall.seeds, *recall.reached, *recall.spared):
             names = (version.version, *([commit_name(version.commit)] if version.commit else []))
             self._names(names, f"recall {recall.id} names it")
 

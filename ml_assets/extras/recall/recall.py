@@ -118,6 +118,7 @@ def extent(
         snapshot=snapshot,
         seeds=tuple(_version(made) for made in seeds),
         reached=tuple(_reached(history, bad - planted)),
+        spared=tuple(_spared(history, bad)),
         stages=tuple(_stages(store, head, bad)),
         author=one_line(author),
         reason=one_line(reason),
@@ -127,19 +128,36 @@ def extent(
 
 
 def carry_out(store: SnapshotStore, recall: Recall) -> Recall:
-    """Quarantine what it reached; safe to repeat: one that holds already is completed.
+    """Quarantine what it reached; safe to repeat: one that holds already is completed, with what it
+    has reached since.
 
     Raises:
         StorageError: a ledger is broken, or others are always first.
     """
-    seeds = {node_of(version) for version in recall.seeds}
     holding = recalls.active(store, store.resolve(MAIN))
-    again = next((r for r in holding if {node_of(v) for v in r.seeds} == seeds), None)
-    if again is None:
-        recalls.write(store, recall)
-    kept = again or recall
+    again = next((r for r in holding if _nodes(r.seeds) == _nodes(recall.seeds)), None)
+    kept = _grown(again, recall) if again else recall
+    if kept != again:
+        recalls.write(store, kept)
     _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
     return kept
+
+
+def _grown(recall: Recall, found: Recall) -> Recall:
+    """A recall with all that is found of it now; itself where that is no more."""
+    listed, spared = _nodes(recall.reached), _nodes(recall.spared)
+    if _nodes(found.reached) <= listed and _nodes(found.spared) <= spared:
+        return recall
+    new = [v for v in found.reached if node_of(v) not in listed]
+    others = [v for v in found.spared if node_of(v) not in spared]
+    reached = sorted([*recall.reached, *new], key=lambda version: _place(node_of(version)))
+    stages = tuple(dict.fromkeys([*recall.stages, *found.stages]))
+    more = {"reached": tuple(reached), "spared": (*recall.spared, *others), "stages": stages}
+    return recall.model_copy(update=more)
+
+
+def _nodes(versions: Iterable[InputVersion]) -> set[Node]:
+    return {node_of(version) for version in versions}
 
 
 def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
@@ -241,6 +259,20 @@ def _reached(history: RunHistory, bad: set[Node]) -> Iterator[InputVersion]:
     newest = {made.node: made for made in history.made if made.node in bad}
     for made in sorted(newest.values(), key=lambda made: _place(made.node)):
         yield _version(made)
+
+
+def _spared(history: RunHistory, bad: set[Node]) -> Iterator[InputVersion]:
+    """What was made from bad data and is sound, each as it was last made from sound data only."""
+    sound: dict[Node, Made] = {}
+    spoiled = set[Node]()
+    for made in history.made:
+        if made.node in bad:
+            continue
+        if any(node_of(i) in bad for i in derived_from(made.record)):
+            spoiled.add(made.node)
+        else:
+            sound[made.node] = made
+    yield from (_version(made) for node, made in sound.items() if node in spoiled)
 
 
 def _place(node: Node) -> tuple[int, str, str]:

@@ -56,10 +56,10 @@ def _move(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
 
 
 def _return(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
+    """A recall before it says nothing: made again from sound data a model may be used, and no line
+    tells of that."""
     if decided_move(before, entry.model, entry.stage) is None:
         yield f"it goes back to {_short(entry.model)}, which never was released to {entry.stage}"
-    if _is_recalled(before, entry.model):
-        yield f"it goes back to {_short(entry.model)}, which was recalled then"
 
 
 def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:

@@ -6,7 +6,7 @@ be repeated from the ledger: it is used as recorded, and marked.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import Literal
 
 from ml_assets.errors import EvidenceError, counted
@@ -242,7 +242,7 @@ def _what_if(
     """What the ledger says of a bound that all of them keep; empty where it cannot tell."""
     bound = results[0].bound or 0.0
     values = [one.value for one in results if one.value is not None]
-    furthest = _outward(max(values, key=lambda value: abs(value - bound)))
+    furthest = _rounded_past(max(values, key=lambda value: abs(value - bound)), bound)
     try:
         replay = what_if(entries, stage, gate, furthest)
     except EvidenceError:  # its values do not tell on which side of the bound it passes
@@ -257,10 +257,10 @@ def _what_if(
     )
 
 
-def _outward(value: float) -> float:
-    """Two digits of a number, away from zero."""
+def _rounded_past(value: float, bound: float) -> float:
+    """Two digits of a number, away from a bound that it does not keep: it keeps those digits."""
     if value == 0:
         return 0.0
     scale = 10 ** (floor(log10(abs(value))) - 1)
-    steps = -(-abs(value) // scale)
-    return float(f"{(steps if value > 0 else -steps) * scale:.2g}")
+    steps = ceil(value / scale) if value > bound else floor(value / scale)
+    return float(f"{steps * scale:.2g}")

@@ -58,6 +58,19 @@ def moves(entries: Sequence[LedgerEntry], stage: Target | None = None) -> list[L
     return [e for e in entries if e.kind == "stage" and stage in (None, e.stage)]
 
 
+def left_by(entries: Sequence[LedgerEntry], move: LedgerEntry) -> LedgerEntry | None:
+    """The line that took a model out of the stage of a move; None: it is there still."""
+    if move.stage is None:
+        return None
+    later = [entry for entry in entries if entry.seq > move.seq]
+    beyond = ORDER[ORDER.index(move.stage) + 1 :]
+    for entry in later:
+        gone = entry.stage in beyond or (entry.kind == "abort" and beyond)
+        if entry.stage == move.stage or (gone and entry.model == move.model):
+            return entry
+    return None
+
+
 def stage_line(entries: Sequence[LedgerEntry], stage: Target) -> LedgerEntry | None:
     """The move of the model that is in a stage; None where none is there."""
     line = next(iter(reversed(moves(entries, stage))), None)

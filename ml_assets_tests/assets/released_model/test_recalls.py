@@ -133,6 +133,129 @@ def test_the_same_content_from_sound_inputs_may_be_used_and_so_may_what_follows(
     require_sound(walk.store, walk.head, walk.record("p/training_set"))
 
 
+def test_it_stays_so_when_another_model_was_trained_and_the_table_has_moved_on(walk: Walk) -> None:
+    """Nothing on main tells any more what the model in production was made from."""
+    walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    mended = walk.make("p/raw_snapshot/raw_s", GOOD)
+    table = walk.make("p/validated_table/s", TABLE, mended)
+    data = walk.make("p/training_set", GOOD, table)
+    walk.make("p/trained_model", GOOD, data)
+    assert recalled(walk.store, walk.head, "p", MODEL) is None
+    walk.make("p/validated_table/s", OTHER, walk.make("p/raw_snapshot/raw_s", TABLE))
+    assert recalled(walk.store, walk.head, "p", MODEL) is None
+
+
+def test_a_bad_model_stays_bad_when_another_one_was_trained(walk: Walk) -> None:
+    walk.recall(BAD)
+    sound = walk.make("p/raw_snapshot/raw_s", GOOD)
+    table = walk.make("p/validated_table/s", GOOD, sound)
+    walk.make("p/trained_model", GOOD, walk.make("p/training_set", GOOD, table))
+    assert recalled(walk.store, walk.head, "p", MODEL)
+    assert recalled(walk.store, walk.head, "p", GOOD) is None
+
+
+def test_what_a_step_at_work_publishes_after_the_recall_is_bad_and_so_is_what_follows(
+    walk: Walk,
+) -> None:
+    raw = walk.make("p/raw_snapshot/raw_w", BAD[:-1] + "c", partition="9")
+    table = walk.make("p/validated_table/w", "4" * 64, raw, partition="9")
+    recall = walk.recall(raw.version)
+    features = walk.make("p/feature_set", "5" * 64, table, partition="9")
+    data = walk.make("p/training_set", "6" * 64, features)
+    walk.make("p/trained_model", "7" * 64, data)
+    for key, partition in (("feature_set", "9"), ("training_set", None), ("trained_model", None)):
+        with pytest.raises(Recalled, match=f"recall {recall}"):
+            require_sound(walk.store, walk.head, walk.record(f"p/{key}", partition))
+    assert recalled(walk.store, walk.head, "p", "7" * 64)
+
+
+@pytest.mark.parametrize("given", ["init_from", "distill"])
+def test_a_model_whose_teacher_is_recalled_while_it_learns_is_bad(walk: Walk, given: str) -> None:
+    walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    data = walk.make("p/training_set", GOOD, walk.make("p/raw_snapshot/raw_s", GOOD))
+    teacher = InputVersion(key=given, partition=None, version=MODEL, commit=None)
+    walk.make("p/trained_model", GOOD, data, teacher)
+    assert recalled(walk.store, walk.head, "p", GOOD)
+
+
+def test_models_that_began_with_one_another_are_judged_by_the_first(walk: Walk) -> None:
+    for version in (GOOD, OTHER, BAD):
+        begun = walk.record("p/trained_model").data_version
+        given = InputVersion(key="init_from", partition=None, version=begun, commit=None)
+        walk.make("p/trained_model", version, given)
+    walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    assert recalled(walk.store, walk.head, "p", BAD)
+    walk.make("p/validated_table/s", TABLE, walk.make("p/raw_snapshot/raw_s", GOOD))
+    assert recalled(walk.store, walk.head, "p", BAD) is None
+
+
+def test_a_long_walk_of_tables_is_judged(walk: Walk) -> None:
+    made = InputVersion(key="p/validated_table/s", partition=None, version=TABLE, commit=None)
+    with walk.store.open(walk.head, "1" * 64) as workspace:
+        for number in range(300):
+            key, version = f"p/derived_table/t{number}", f"{number:064d}"
+            record = walk.record("p/training_set").model_copy(
+                update={"key": key, "data_version": version, "inputs": (made,)}
+            )
+            workspace.put_bytes(Address.of(key).record, canonical_json(record))
+            made = InputVersion(key=key, partition=None, version=version, commit=None)
+        workspace.commit("many tables", {})
+        workspace.publish()
+    carry_out(walk.store, extent(walk.store, BAD, "ann", "the scale was off").recall)
+    with pytest.raises(Recalled):
+        require_sound(walk.store, walk.head, walk.record("p/derived_table/t299"))
+    walk.make("p/validated_table/s", TABLE, walk.make("p/raw_snapshot/raw_s", GOOD))
+    require_sound(walk.store, walk.head, walk.record("p/derived_table/t299"))
+
+
+def test_said_again_a_recall_reaches_what_was_published_since(walk: Walk) -> None:
+    first = walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
+    data = InputVersion(key="p/training_set", partition=None, version=OTHER, commit=None)
+    walk.make("p/trained_model", GOOD, data)
+    assert walk.recall(f"p/raw_snapshot/raw_s@{BAD}") == first
+    (recall,) = active(walk.store, walk.head)
+    assert recall.models() == {"p": (MODEL, GOOD)}
+    assert [line.model for line in ledger.read(walk.store, "p")] == [MODEL, GOOD]
+    walk.make("p/trained_model", TABLE)
+    assert recalled(walk.store, walk.head, "p", GOOD), "it is no longer on main"
+
+
+def test_what_sound_data_had_given_before_is_spared(walk: Walk) -> None:
+    """The contract kept the bad row out: the table is that of the day before."""
+    sound = walk.make("p/raw_snapshot/raw_w", GOOD)
+    walk.make("p/validated_table/w", GOOD, sound)
+    bad = walk.make("p/raw_snapshot/raw_w", BAD[:-1] + "c")
+    table = walk.make("p/validated_table/w", GOOD, bad)
+    data = walk.make("p/training_set", GOOD, table)
+    walk.recall(bad.version)
+    for key in ("validated_table/w", "training_set"):
+        require_sound(walk.store, walk.head, walk.record(f"p/{key}"))
+    walk.recall(f"p/raw_snapshot/raw_w@{sound.version}")
+    for key in ("validated_table/w", "training_set"):
+        with pytest.raises(Recalled):
+            require_sound(walk.store, walk.head, walk.record(f"p/{key}"))
+    assert data
+
+
+def test_the_recalls_of_a_commit_are_read_once_for_all_records(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk.recall(BAD)
+    head, record = walk.head, walk.record("q/training_set")
+    read: list[str] = []
+    whole = EmbeddedStore.read_bytes
+
+    def counted(store: EmbeddedStore, commit: str, path: str) -> bytes:
+        read.append(path)
+        return whole(store, commit, path)
+
+    monkeypatch.setattr(EmbeddedStore, "read_bytes", counted)
+    for _ in range(3):
+        require_sound(walk.store, head, record)
+    assert len([path for path in read if path.startswith("recalls/")]) == 2
+    assert len(read) == len(set(read))
+
+
 def test_bad_content_stays_bad_when_it_is_read_again(walk: Walk) -> None:
     walk.recall(f"p/raw_snapshot/raw_s@{BAD}")
     walk.make("p/raw_snapshot/raw_s", BAD)

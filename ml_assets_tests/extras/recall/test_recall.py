@@ -8,8 +8,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from ml_assets.actions.export import export_release
+from ml_assets.assets.released_model.made_from import require_made_here
+from ml_assets.errors import Recalled
 from ml_assets.extras.recall import recall
-from ml_assets.extras.recall.recall import RecoveryPlan, extent
+from ml_assets.extras.recall.recall import RecoveryPlan, carry_out, extent
 from ml_assets.records.ledger.chain import Head, append, read
 from ml_assets.records.ledger.stages import stages
 from ml_assets.records.recalls import active, write
@@ -18,6 +21,7 @@ from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import open_snapshots
+from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets.store.snapshots import SnapshotStore
 from ml_assets_tests.records.conftest import A, B, C
 from ml_assets_tests.worlds import irises
@@ -176,3 +180,30 @@ def test_the_way_back_is_one_that_a_rollback_takes(own: World) -> None:
     said = own.cli("data", "recall", bad[:10], "--dry-run")
     assert "canary of irises is model" in said
     assert "release rollback" not in said and "no earlier model is sound" not in said
+
+
+def test_a_release_is_held_to_the_recalls_of_the_moment_not_of_its_beginning(own: World) -> None:
+    pipeline = open_pipeline("irises", own.settings)
+    state = pipeline.now()
+    bad = version_of(own, "irises", "raw_snapshot", "flowers")
+    carry_out(pipeline.store, extent(pipeline.store, bad, "ann", "the scale was off").recall)
+    with pytest.raises(Recalled, match="is recalled by ann"):
+        require_made_here(state)
+
+
+def test_a_hand_over_names_no_recalled_model_to_go_back_to(own: World, tmp_path: Path) -> None:
+    pipeline = open_pipeline("irises", own.settings)
+    model = stages(read(pipeline.store, "irises"))["production"]
+    for one in (A, B, C):
+        move(pipeline.store, one, "production")
+    move(pipeline.store, model, "production", because="rollback", replaced=C)
+
+    def back(name: str) -> str | None:
+        folder = export_release(pipeline, tmp_path / name).folder
+        return json.loads((folder / "handover.json").read_text())["rollback_to"]
+
+    assert back("first") == B
+    recall_model(pipeline.store, B)
+    assert back("second") == A
+    recall_model(pipeline.store, A)
+    assert back("third") is None

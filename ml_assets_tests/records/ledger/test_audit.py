@@ -178,6 +178,15 @@ def test_a_champion_is_not_compared_with_while_it_is_recalled(store, said, found
     assert [one.split(" was")[0] for one in problem] == list(found)
 
 
+def test_a_way_back_to_a_model_that_was_made_again_from_sound_data_is_possible(store):
+    """No line tells of that: the rollback itself held the model to the recalls."""
+    released(store, A)
+    released(store, B, champion=A)
+    append(store, PIPELINE, lambda head: line(head, "recall", A, reason="recall r1: x"))
+    roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "ada", "late")
+    assert problems(read(store, PIPELINE)) == ()
+
+
 def test_a_model_is_recalled_as_long_as_one_of_its_recalls_holds(store):
     released(store, A)
     said = [("recall", "recall r1: x"), ("recall", "recall r2: y"), ("lift", "recall r1 lifted: z")]

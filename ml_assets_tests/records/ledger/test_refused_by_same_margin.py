@@ -64,6 +64,15 @@ def test_a_higher_metric_has_its_bound_below_zero(store):
     assert "With the bound -0.031, 3 of them would have passed." in found.said
 
 
+def test_a_gain_that_was_asked_for_is_rounded_so_that_all_keep_it(store):
+    refused(store, A, -0.006, bound=-0.005, passed=True)
+    for model, value in ((B, -0.00123), (C, -0.0031), (D, -0.0042)):
+        refused(store, model, value, bound=-0.005)
+    found = told(store)
+    assert found
+    assert "With the bound -0.0012, 3 of them would have passed." in found.said
+
+
 def test_who_failed_another_gate_too_would_not_have_passed(store):
     refused(store, B, 0.02)
     refused(store, C, 0.02, other=False)

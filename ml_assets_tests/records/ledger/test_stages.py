@@ -9,6 +9,7 @@ from ml_assets.records.ledger.chain import read, register
 from ml_assets.records.ledger.stages import (
     champion,
     find_model,
+    left_by,
     put_out_line,
     serving_at,
     stage_line,
@@ -52,6 +53,16 @@ def test_a_champion_that_is_released_to_a_stage_before_stays_champion():
     walk = lines((A, "production"), (A, "staging"))
     assert stages(walk) == {"production": A, "staging": A}
     assert stage_of(walk, A) == "production"
+
+
+def test_a_model_leaves_its_stage_by_another_one_by_its_own_next_move_or_by_an_abort():
+    walk = lines((A, "staging"), (A, "canary"), (B, "staging"), (A, "production"), (C, "staging"))
+    stop = walk[4].model_copy(update={"seq": 6, "kind": "abort", "stage": None})
+    aborted = (*walk, stop)
+    gone = {one.seq: line.seq for one in walk if (line := left_by(aborted, one))}
+    assert gone == {1: 2, 2: 4, 3: 5, 5: 6}
+    assert left_by(aborted, walk[3]) is None, "no abort ends production"
+    assert left_by(walk, walk[4]) is None
 
 
 def test_a_stage_that_its_model_left_is_empty_and_has_no_line():

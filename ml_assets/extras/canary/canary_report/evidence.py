@@ -40,7 +40,7 @@ from ml_assets.spec.records import (
 )
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
-from ml_assets.store.snapshots import CommitId
+from ml_assets.store.snapshots import MAIN, CommitId
 
 CANARY_REPORT = "canary_report"
 
@@ -164,15 +164,16 @@ def require_rows(state: PipelineState) -> CanaryRows:
 
 
 def require_rows_to_judge_by(state: PipelineState, rows: CanaryRows) -> None:
-    """Hold the rows to the recalls, and all behind them to the sources and the code of here.
+    """Hold the rows to the recalls of now, and all behind them to the sources and the code of here.
 
     Raises:
         Recalled: some of them are recalled.
         EvidenceError: something was read elsewhere, or made by other code or another spec.
         StorageError: nothing says where or by what.
     """
+    now = state.store.resolve(MAIN)
     for record in rows.partitions:
-        require_sound(state.store, state.commit, record)
+        require_sound(state.store, now, record)
     require_rows_made_here(state, [input_version(one, rows.commit) for one in rows.partitions])
 
 
