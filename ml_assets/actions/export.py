@@ -49,7 +49,7 @@ def export_release(pipeline: Pipeline, to: Path | None) -> Exported:
         return pipeline.store.read_bytes(commit, path_of(pipeline.name, seq))
 
     overridden = line(release.line.seq) if release.override else None
-    told, keys = canonical_json(handover_of(pipeline, release)), pipeline.store.keys
+    told, keys = canonical_json(handover_of(pipeline, release, envelope)), pipeline.store.keys
     signature = keys.sign(HANDOVER_TYPE, told)
     baseline = _baseline(pipeline, release)
     evidence = Evidence(envelope, line(said.seq), overridden, baseline, told, signature)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ml_assets.errors import NothingReleased
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import moves, serving_at, stages
+from ml_assets.records.ledger.stages import left_by, moves, serving_at, stages
 from ml_assets.reports.decisions import gates_moved
 from ml_assets.reports.wording import happened
 from ml_assets.spec.records import GateResult, LedgerEntry
@@ -63,7 +63,7 @@ class Serving:
     entry: LedgerEntry
     """The move that had put it there."""
     until: LedgerEntry | None
-    """The move that took it out again; None: it is there still."""
+    """The line that took it out again; None: it is there still."""
 
 
 def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
@@ -80,8 +80,7 @@ def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
     if entry is None:
         said = "none ever was" if not moved else f"the first came on {moved[0].time:{_TIME}}"
         raise NothingReleased(f"{pipeline.name} had no model in {stage} on {at:{_TIME}}: {said}.")
-    until = next((move for move in moved if move.seq > entry.seq), None)
-    return Serving(at, entry, until)
+    return Serving(at, entry, left_by(entries, entry))
 
 
 _TIME = "%Y-%m-%d %H:%M:%S %Z"

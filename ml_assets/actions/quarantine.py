@@ -22,7 +22,7 @@ from ml_assets.automation.planner.plan import contiguous
 from ml_assets.errors import DataRejected, MlAssetsError, StorageError, counted
 from ml_assets.spec.recalls import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
-from ml_assets.store.layout import Address, read_records
+from ml_assets.store.layout import Address, partition_of, read_records
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
@@ -97,11 +97,9 @@ def _rejected(store: SnapshotStore, commit: CommitId, pipeline: str) -> Iterator
     """Tables of which nothing was published."""
     for entry in store.list(commit, f"quarantine/{pipeline}/{STAGE}/"):
         table, name = entry.path.split("/")[3:]
-        stem = name.removesuffix(".parquet")
         frame = store.scan(commit, entry.path)
         rows = frame.select(pl.len()).collect().item()
-        partition = None if stem == "all" else stem
-        yield Kept(table, partition, rows, rows, False, _counted(frame), None)
+        yield Kept(table, partition_of(name), rows, rows, False, _counted(frame), None)
 
 
 def _counted(frame: pl.LazyFrame) -> dict[str, int]:

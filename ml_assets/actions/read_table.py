@@ -19,7 +19,7 @@ from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import DATA_STAGES
 from ml_assets.spec.training_program import Ref
-from ml_assets.store.layout import Address, read_records
+from ml_assets.store.layout import Address, partition_of, read_records
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
@@ -94,7 +94,8 @@ def stored_tables(
             yield from _of_record(store, commit, record, objects)
     for entry in store.list(commit, "quarantine/"):
         _, pipeline, _, source, name = entry.path.split("/")
-        yield _stored(store, commit, f"{pipeline}/rejected/{source}", _partition(name), entry.path)
+        key = f"{pipeline}/rejected/{source}"
+        yield _stored(store, commit, key, partition_of(name), entry.path)
 
 
 def _of_record(
@@ -123,11 +124,6 @@ def _stored(
 
 def _pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
     return sorted({entry.path.split("/")[1] for entry in store.list(commit, "records/")})
-
-
-def _partition(file_name: str) -> str | None:
-    name = file_name.removesuffix(".parquet")
-    return None if name == "all" else name
 
 
 def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | None]:

@@ -15,7 +15,15 @@ from ml_assets.assets.released_model.made_from import (
     require_own_sources,
 )
 from ml_assets.assets.released_model.tags import planted_names, wrong_names
-from ml_assets.errors import EvidenceError, MlAssetsError, SettingsError, StorageError, counted
+from ml_assets.errors import (
+    EvidenceError,
+    MlAssetsError,
+    SettingsError,
+    SpecError,
+    StorageError,
+    counted,
+    one_line,
+)
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import Origin, find_origin
@@ -167,7 +175,12 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
     if folder is None or made_from is None:
         yield Check("sources", "note", f"no spec of {pipeline} is here to compare them with")
         return
-    opened = Pipeline(load_spec(folder), folder, settings)
+    try:
+        opened = Pipeline(load_spec(folder), folder, settings)
+    except SpecError as error:
+        said = f"nothing is compared with the spec of {pipeline}: {one_line(str(error))}"
+        yield Check("sources", "note", said)
+        return
     yield _policy(opened, found)
     try:
         origin = find_origin(store, pipeline, found.model.digest)

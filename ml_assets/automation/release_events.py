@@ -8,8 +8,9 @@ it. A kill between the answer and that note sends one again, with the same id.
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -21,8 +22,10 @@ from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings
 from ml_assets.settings.access import secret_bytes
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.load import pipeline_folders
 from ml_assets.spec.records import LedgerEntry
+from ml_assets.store.objects import bytes_digest
 from ml_assets.store.open import shared_snapshots
 from ml_assets.store.snapshots import SnapshotStore
 
@@ -33,8 +36,18 @@ if TYPE_CHECKING:
 NAME = "release_events"
 SECONDS_BETWEEN_TICKS = 15
 TICK_SECONDS = 25.0
+"""For all addresses together; of what is left of it each has an equal share."""
 TYPE = "dev.ml-assets.release.{}.v1"
 _KEY = "ml_assets/release_events"
+
+
+class _Line(BaseModel):
+    """A line of a ledger, to be known again."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    digest: str
+    time: datetime
 
 
 class _Taken(BaseModel):
@@ -44,6 +57,29 @@ class _Taken(BaseModel):
 
     version: int = 1
     lines: dict[str, dict[str, int]] = {}
+    """Its number; 0: none."""
+    known: dict[str, dict[str, _Line]] = {}
+    """The line itself: a ledger that was restored has another one of that number, or none."""
+
+    def note(self, to: str, pipeline: str, entries: Sequence[LedgerEntry]) -> None:
+        """Remember that an address has taken these lines, and no others."""
+        self.lines.setdefault(to, {})[pipeline] = len(entries)
+        self.known.setdefault(to, {}).pop(pipeline, None)
+        if entries:
+            self.known[to][pipeline] = _Line(digest=_digest(entries[-1]), time=entries[-1].time)
+
+    def of(self, to: str, pipeline: str, entries: Sequence[LedgerEntry]) -> int:
+        """How many lines of a ledger an address has taken; of one that was restored, those that
+        are as old as what it took last."""
+        if to not in self.lines:
+            return len(entries)
+        number = self.lines[to].get(pipeline, 0)
+        last = self.known.get(to, {}).get(pipeline)
+        if last is None:  # none yet, or an older version took it
+            return min(number, len(entries))
+        if number <= len(entries) and _digest(entries[number - 1]) == last.digest:
+            return number
+        return sum(entry.time <= last.time for entry in entries)
 
 
 def definitions(settings: Settings) -> dg.Definitions:
@@ -91,22 +127,44 @@ def tick(settings: Settings, to: "Sequence[Recipient]", notes: "KeyValues", now:
     text = notes.get_cursor_values({_KEY}).get(_KEY)
     taken = _Taken.model_validate_json(text) if text else _Taken()
     ledgers = {name: read(store, name) for name in sorted(pipeline_folders(settings))}
-    sent, failed, end = 0, [], time.monotonic() + TICK_SECONDS
-    for one in to:
-        if one.id not in taken.lines:
-            taken.lines[one.id] = {name: len(entries) for name, entries in ledgers.items()}
-        for pipeline, entries in ledgers.items():
-            for entry in _new(entries, taken.lines[one.id].get(pipeline, 0)):
-                said = _send(settings, one, event_of(store, settings, pipeline, entry), now, end)
-                if said is not None:
-                    failed.append(f"{one.shown}: {pipeline} line {entry.seq}: {said}")
-                    break  # the next line waits for this one
-                taken.lines[one.id][pipeline] = entry.seq
-                notes.set_cursor_values({_KEY: taken.model_dump_json()})
-                sent += 1
+    sent, failed, end = 0, list[str](), time.monotonic() + TICK_SECONDS
+    for place, one in enumerate(to):
+        own_end = time.monotonic() + (end - time.monotonic()) / (len(to) - place)
+        send = partial(_send, settings, store, one, now, own_end)
+        more, refused = _tell(one, ledgers, taken, notes, send)
+        sent, failed = sent + more, [*failed, *refused]
     notes.set_cursor_values({_KEY: taken.model_dump_json()})
     told = f"{counted(sent, 'event')} sent"
     return f"{COULD_NOT_TELL}{'; '.join([*failed, told])}." if failed else f"{told}."
+
+
+def _tell(
+    to: "Recipient",
+    ledgers: Mapping[str, Sequence[LedgerEntry]],
+    taken: _Taken,
+    notes: "KeyValues",
+    send: Callable[[str, LedgerEntry], str | None],
+) -> tuple[int, list[str]]:
+    """Send an address the lines that it has not taken; how many it took now, and what it did not.
+
+    One that does not answer is sent nothing more: the next tick tries again.
+    """
+    before = {name: taken.of(to.id, name, entries) for name, entries in ledgers.items()}
+    for pipeline, entries in ledgers.items():
+        taken.note(to.id, pipeline, entries[: before[pipeline]])
+    sent, failed = 0, list[str]()
+    for pipeline, entries in ledgers.items():
+        for entry in _new(entries, before[pipeline]):
+            said = send(pipeline, entry)
+            if said is not None:
+                failed.append(f"{to.shown}: {pipeline} line {entry.seq}: {said}")
+                if _is_silent(said):
+                    return sent, failed
+                break  # the next line waits for this one
+            taken.note(to.id, pipeline, entries[: entry.seq])
+            notes.set_cursor_values({_KEY: taken.model_dump_json()})
+            sent += 1
+    return sent, failed
 
 
 def event_of(
@@ -137,16 +195,33 @@ def event_of(
     }
 
 
+def _digest(entry: LedgerEntry) -> str:
+    return bytes_digest(canonical_json(entry))
+
+
 def _new(entries: Sequence[LedgerEntry], after: int) -> Iterator[LedgerEntry]:
     return (one for one in entries if one.seq > after and one.kind in ("stage", "abort"))
 
 
 def _send(
-    settings: Settings, to: "Recipient", event: Mapping[str, Any], now: datetime, end: float
+    settings: Settings,
+    store: SnapshotStore,
+    to: "Recipient",
+    now: datetime,
+    end: float,
+    pipeline: str,
+    entry: LedgerEntry,
 ) -> str | None:
     from ml_assets.automation.alerts.delivery import signed, to_webhook
 
+    event = event_of(store, settings, pipeline, entry)
     body = json.dumps(event).encode()
     headers = signed(settings.webhook_secret, event["id"], body, now)
     left = end - time.monotonic()
     return to_webhook(to.url, body, "application/cloudevents+json", headers, left)
+
+
+def _is_silent(said: str) -> bool:
+    from ml_assets.automation.alerts.delivery import NO_ANSWER, NO_TIME
+
+    return said.startswith((NO_ANSWER, NO_TIME))

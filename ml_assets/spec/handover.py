@@ -44,7 +44,7 @@ class Handover(Frozen):
     outputs: tuple[Tensor, ...] = Field(strict=False)
     golden: Golden
     rollback_to: Digest | None
-    """The model that a rollback brings back; None: there is none."""
+    """The newest model before that nobody put out and no recall reaches; None: there is none."""
     rollout: RolloutSpec | None
     """How it is to meet traffic; None: the spec does not say."""
     drift_profile: Digest | None
@@ -55,3 +55,5 @@ class Handover(Frozen):
     """On the holdout."""
     measured: Measured
     """How fast it was where it was judged."""
+    certificate: Digest | None = None
+    """The digest of ``certificate.json``, which lies beside it; None: an older version wrote it."""

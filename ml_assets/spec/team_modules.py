@@ -71,9 +71,16 @@ class _TeamFinder(PathFinder):
         if not fullname.startswith(_PREFIX):
             return None
         found = super().find_spec(fullname, path, target)
-        if found is not None and isinstance(found.loader, SourceFileLoader):
-            package = sys.modules[fullname.split(".")[0]]
-            found.loader = _TeamLoader(fullname, found.loader.path, Path(package.__path__[0]))
+        if found is None or not found.has_location:  # a folder without a file
+            return found
+        if not isinstance(found.loader, SourceFileLoader):
+            raise ImportError(
+                f"{found.origin} is compiled, so nothing can tell by its code what it does. Only"
+                " source is imported from a pipeline's folder: put the .py file in its place, or"
+                " install it as a package that has a version."
+            )
+        package = sys.modules[fullname.split(".")[0]]
+        found.loader = _TeamLoader(fullname, found.loader.path, Path(package.__path__[0]))
         return found
 
 

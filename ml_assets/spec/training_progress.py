@@ -77,7 +77,8 @@ class TrainingStory:
         drawn = self.epochs[max(self.epochs)]
         once = drawn == DrawnRows.all_of(drawn.rows)
         each = "each once" if once else "as training.oversample asks"
-        return f"{counted(len(self.epochs), 'whole epoch')} drew {counted(drawn.rows, 'row')}, {each}"
+        epochs = counted(len(self.epochs), "whole epoch")
+        return f"{epochs} drew {counted(drawn.rows, 'row')}, {each}"
 
     @property
     def nodes(self) -> tuple[Node, ...]:

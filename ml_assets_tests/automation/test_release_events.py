@@ -3,13 +3,15 @@
 import base64
 import hmac
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from ml_assets.automation import release_events
 from ml_assets.automation.alerts.recipients import recipients
 from ml_assets.automation.release_events import NAME, definitions, tick
 from ml_assets.errors import SettingsError
@@ -54,7 +56,7 @@ def settings(tmp_path: Path, hook: Webhook) -> Settings:
     )
 
 
-def move(settings: Settings, model: str, **other: object) -> None:
+def move(settings: Settings, model: str, *, pipeline: str = "irises", **other: object) -> None:
     """A line as a release, or an abort, writes it."""
 
     def make(head: Head) -> LedgerEntry:
@@ -71,7 +73,7 @@ def move(settings: Settings, model: str, **other: object) -> None:
         }
         return LedgerEntry.model_validate({**line, **other})
 
-    append(shared_snapshots(settings.snapshots), "irises", make)
+    append(shared_snapshots(settings.snapshots), pipeline, make)
 
 
 def look(settings: Settings, notes: Notes) -> str:
@@ -149,6 +151,75 @@ def test_a_second_address_is_told_whatever_the_first_does(
         assert (len(hook.bodies), len(other.bodies)) == (0, 1)
         look(both, notes)
         assert (len(hook.bodies), len(other.bodies)) == (1, 1)
+
+
+def restored(settings: Settings, place: Path) -> Settings:
+    """The ledger as it was after its first move."""
+    found = replace(settings, snapshots=str(place / "restored"))
+    move(found, "a")
+    return found
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["seen between", "not seen between"])
+def test_what_comes_after_a_ledger_was_restored_is_told(
+    settings: Settings, hook: Webhook, tmp_path: Path, seen: bool
+) -> None:
+    notes = Notes()
+    look(settings, notes)
+    for model in "abc":
+        move(settings, model)
+    assert look(settings, notes) == "3 events sent."
+    settings = restored(settings, tmp_path)
+    if seen:
+        assert look(settings, notes) == "0 events sent."
+    for model in "def":
+        move(settings, model, time=NOW + timedelta(hours=1))
+    assert look(settings, notes) == "3 events sent."
+    assert look(settings, notes) == "0 events sent."
+    assert [one["data"]["model"][0] for one in hook.bodies] == ["a", "b", "c", "d", "e", "f"]
+
+
+def test_what_an_older_version_noted_is_still_read(
+    settings: Settings, hook: Webhook, tmp_path: Path
+) -> None:
+    notes = Notes()
+    look(settings, notes)
+    for model in "abc":
+        move(settings, model)
+    look(settings, notes)
+    ((key, text),) = notes.items()
+    before = json.loads(text)
+    del before["known"]
+    notes[key] = json.dumps(before)
+    move(settings, "d")
+    assert look(settings, notes) == "1 event sent."
+    notes[key] = json.dumps(before)
+    settings = restored(settings, tmp_path)
+    assert look(settings, notes) == "0 events sent."
+    move(settings, "e")
+    assert look(settings, notes) == "1 event sent."
+
+
+def test_an_address_that_never_answers_takes_no_time_of_the_next_one(
+    settings: Settings, hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release_events, "TICK_SECONDS", 1.0)
+    (pipelines,) = settings.pipelines
+    shutil.copytree(pipelines / "irises", pipelines / "irises_too")
+    notes = Notes()
+    with webhook() as other:
+        both = replace(settings, events=(*settings.events, other.url))
+        look(both, notes)
+        for pipeline in ("irises", "irises_too"):
+            move(settings, "a", pipeline=pipeline)
+        hook.faults += ["silence", "silence", "silence"]
+        said = look(both, notes)
+        assert said.endswith("; 2 events sent.") and len(other.bodies) == 2
+        assert "irises line 1: no answer" in said and "irises_too" not in said
+        hook.faults.clear()
+        hook.over.set()
+        assert look(both, notes) == "2 events sent."
+        assert {one["data"]["pipeline"] for one in hook.bodies} == {"irises", "irises_too"}
 
 
 def test_the_sensor_is_there_where_somebody_is_to_be_told(settings: Settings) -> None:

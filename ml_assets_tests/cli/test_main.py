@@ -397,8 +397,10 @@ def test_reset_asks_first(home: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
     assert main(["ops", "reset"]) == 1
     assert (home / "state").exists()
+    (own := home / "state" / "own.txt").write_text("mine")
     assert main(["ops", "reset", "--yes"]) == 0
-    assert not (home / "state").exists()
+    assert [*(home / "state").iterdir()] == [own]
+    assert f"left as it is: {own}" in capsys.readouterr().out
 
 
 def test_a_column_that_the_spec_does_not_name_is_left_out_aloud(

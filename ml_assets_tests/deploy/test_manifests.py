@@ -224,6 +224,18 @@ def secret_keys(secret: str) -> set[str]:
     return {key for line in made for key in re.findall(r"--from-literal=(\w+)=", line)}
 
 
+@pytest.mark.parametrize("production", ["production", "spot", "helm"])
+@pytest.mark.parametrize(
+    "store",
+    ["ML_ASSETS_OBJECTS", "ML_ASSETS_SNAPSHOTS", "MLFLOW_TRACKING_URI", "DAGSTER_PG_DB"],
+)
+def test_no_two_environments_share_a_store(store: str, production: str) -> None:
+    """A release in dev would move the alias of production in an MLflow that is of both."""
+    environments = [objects(one) for one in ("dev", "staging", production)]
+    where = [named(one, "ConfigMap", "ml-assets-settings")["data"][store] for one in environments]
+    assert len({*where}) == len(where)
+
+
 def variables_of_the_instance() -> set[str]:
     """What dagster.yaml takes from the environment."""
     text = (DEPLOY / "dagster" / "dagster.yaml").read_text()

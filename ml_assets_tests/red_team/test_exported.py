@@ -12,11 +12,17 @@ from click.testing import CliRunner
 from ml_assets.actions.export import export_release
 from ml_assets.actions.render_release import ServingPlatform, read_handover, rendered
 from ml_assets.actions.verify import verify_folder
+from ml_assets.assets.released_model.bundle import HANDOVER_TYPE
+from ml_assets.assets.released_model.model_card import model_card
 from ml_assets.cli.release_render import render
 from ml_assets.errors import MlAssetsError
+from ml_assets.records.ledger.certificate import certificate_path, open_envelope
+from ml_assets.records.ledger.chain import path_of, record_decision
+from ml_assets.records.load_release import find_release
 from ml_assets.spec.base import canonical_json
+from ml_assets.spec.records import CanaryPeriod
 from ml_assets_tests.actions.test_render_release import definition
-from ml_assets_tests.red_team.conftest import Scene
+from ml_assets_tests.red_team.conftest import NAME, Scene
 
 STRANGER = base64.b64encode(b"another key of thirty-two bytes!").decode()
 
@@ -108,3 +114,47 @@ def test_what_was_altered_is_told_in_a_sentence(
         assert done.exit_code == 0, done.output
         assert told in done.stderr
         assert bool(done.stderr) == bool(told)
+
+
+def why_refused(folder: Path) -> str:
+    return "".join(c.reason for c in verify_folder(folder, None).checks if c.outcome == "refused")
+
+
+def decided_again(scene: Scene, folder: Path, canary: CanaryPeriod | None) -> None:
+    """Another decision on the same model, truly signed, in the place of the exported one."""
+    release, store = find_release(scene.place), scene.place.store
+    assert release.line.decision is not None
+    one_gate = {"canary": canary, "gates": release.line.decision.gates[-1:]}
+    other = release.line.decision.model_copy(update=one_gate)
+    line = record_decision(store, other, "me", release.certificate.provenance)
+    commit = store.resolve()
+    envelope = store.read_bytes(commit, certificate_path(NAME, line.seq))
+    (folder / "certificate.json").write_bytes(envelope)
+    (folder / "ledger_line.json").write_bytes(store.read_bytes(commit, path_of(NAME, line.seq)))
+    card = model_card(open_envelope(envelope, store.keys.trusted), release.manifest)
+    (folder / "MODEL_CARD.md").write_text(card)
+
+
+def with_a_hand_over_of_before(scene: Scene, folder: Path) -> None:
+    """As a version wrote it that did not name the certificate."""
+    told = json.loads((folder / "handover.json").read_text())
+    del told["certificate"]
+    content = canonical_json(told)
+    signed = scene.place.store.keys.sign(HANDOVER_TYPE, content)
+    (folder / "handover.json").write_bytes(content)
+    (folder / "handover.sig").write_bytes(canonical_json(vars(signed)))
+
+
+def test_no_other_decision_on_a_model_takes_the_place_of_the_exported_one(
+    exported: Path, refused: Scene
+) -> None:
+    """Where a person overrode a refusal, it would hide that."""
+    decided_again(refused, exported, canary=None)
+    assert "was put in another's place" in why_refused(exported)
+
+
+def test_a_decision_on_a_canary_is_not_one_of_the_gates(exported: Path, refused: Scene) -> None:
+    with_a_hand_over_of_before(refused, exported)
+    assert verify_folder(exported, None).holds, "it is still read"
+    decided_again(refused, exported, CanaryPeriod(first="1", last="1", rows=10))
+    assert "is a decision on a canary" in why_refused(exported)

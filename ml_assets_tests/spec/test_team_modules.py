@@ -1,8 +1,10 @@
 """What a team's file imports from beside it: found, kept apart, counted, missed with a reason."""
 
 import os
+import py_compile
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,37 @@ def test_a_missing_sibling_is_named_with_its_line_and_what_is_there(tmp_path: Pa
     assert said.startswith(f"{tmp_path / 'features.py'}, line 2, cannot be imported")
     assert f"'helprs' is neither a file in {tmp_path} (there is features, helpers)" in said
     assert "Did you mean 'helpers'? Create helprs.py there" in said
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        "from .fast import f\n",
+        "from . import fast\n",
+        "from .more.fast import f\n",
+        "import fast\n",
+    ],
+)
+@pytest.mark.parametrize("ending", [".pyc", EXTENSION_SUFFIXES[0]])
+def test_a_compiled_module_is_not_imported_for_no_code_version_sees_into_it(
+    tmp_path: Path, features: str, ending: str
+) -> None:
+    folder(tmp_path, features=features + BUILD, source="f = 1\n", more__other="")
+    for place in (tmp_path, tmp_path / "more"):
+        made = place / f"fast{ending}"
+        py_compile.compile(str(tmp_path / "source.py"), cfile=str(made), doraise=True)
+    with pytest.raises(SpecError, match=r"features.py, line 1, cannot be imported") as refused:
+        answer(tmp_path)
+    absolute = features.startswith("import")
+    assert ("nor an installed package" if absolute else "is compiled") in str(refused.value)
+
+
+def test_a_compiled_module_does_not_hide_a_file_of_its_name(tmp_path: Path) -> None:
+    features = "from .fast import f\n" + BUILD.format("f")
+    at = folder(tmp_path, features=features, fast="f = 7\n")
+    (tmp_path / f"fast{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
+    with pytest.raises(SpecError, match="is compiled"):
+        answer(at)
 
 
 def test_what_a_sibling_misses_is_said_of_the_sibling(tmp_path: Path) -> None:

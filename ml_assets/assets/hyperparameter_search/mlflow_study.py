@@ -52,7 +52,7 @@ class TrackedStudy:
         """Begin the run of the study."""
         here = environment(pipeline.settings)
         tracking = Tracking.of(pipeline.settings)
-        outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
+        outbox = Outbox(pipeline.settings.home, pipeline.objects)
         tags = {"dagster.run_id": context.run.run_id, _NAME: f"study {plan.name[-20:]}"}
         params = {
             path: str(one.model_dump(mode="json", exclude_none=True))

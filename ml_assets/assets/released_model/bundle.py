@@ -234,6 +234,11 @@ class _Bundle:
         elif (self._folder / OVERRIDDEN).exists():
             raise StorageError(f"{OVERRIDDEN} is there, but nothing was overridden.")
         require_about(self._held, entry, content, overridden)
+        if entry.decision and entry.decision.canary:
+            raise EvidenceError(
+                f"{LINE} is a decision on a canary, and not one of the gates, which is what is"
+                " exported. Export the release again: ml-assets release export PIPELINE"
+            )
         refused = "" if overridden else why_not(entry)
         if refused:
             raise EvidenceError(refused)
@@ -282,6 +287,13 @@ class _Bundle:
         about, held = (said.pipeline, said.model), (self._held.pipeline, self._held.model)
         if about != held:
             raise StorageError(f"{HANDOVER} is about model {said.model[:12]} of {said.pipeline}.")
+        found = file_digest(self._folder / CERTIFICATE)
+        if said.certificate not in (None, found):
+            raise StorageError(
+                f"{CERTIFICATE} has the digest {found[:12]}, and {HANDOVER} was written beside"
+                f" {said.certificate[:12]}: one of them was put in another's place. Export the"
+                " release again: ml-assets release export PIPELINE"
+            )
         if not self._key:
             return "about this model, but not signed: the rest of its content proves nothing"
         told = self._read(HANDOVER_SIGNATURE)

@@ -39,7 +39,7 @@ def publish_report(
 ) -> Path:
     """Write the page with its decision; tell the session's MLflow run both, and the numbers."""
     page = write_report(pipeline, decision)
-    outbox = Outbox(pipeline.settings.home, pipeline.objects.path("sessions"))
+    outbox = Outbox(pipeline.settings.home, pipeline.objects)
     entry = outbox.add(_entry(pipeline, decision))
     run = tell_whole(tracking, entry, training_story(pipeline.objects, entry.session))
     if not isinstance(run, Unavailable):

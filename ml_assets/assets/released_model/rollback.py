@@ -2,10 +2,10 @@
 
 The switch is one line of the ledger, after everything that can refuse. Until it is written, the
 model in the stage stays. It waits for no run and no lock, because a training may take the night.
-``abort`` takes a model out of staging or canary; no gate brings it back.
+``abort`` takes out a model that is on its way to its last stage; no gate brings it back.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,16 +96,24 @@ def way_back(
             " A model that passes its gates is released by a run, which checks more."
         )
         return Way(away, back) if decided_move(entries, back, release.to) else Refused((why,))
-    before = dict.fromkeys(e.model for e in reversed(moves(entries, release.to)))
-    for model in before:
-        if model != away and put_out_line(entries, model) is None:
-            return Way(away, model)
+    back = next(models_before(entries, release), None)
+    if back is not None:
+        return Way(away, back)
     return Refused(
         (
             f"No model was in {release.to} before {away[:12]}, or somebody rolled back from each of"
             " them. Name one with --to; ml-assets release history shows them.",
         )
     )
+
+
+def models_before(entries: Sequence[LedgerEntry], release: ReleaseSpec) -> Iterator[str]:
+    """The models that were in the stage before the one that is there, newest first; not those that
+    somebody put out since."""
+    away = champion(entries, release.to)
+    for model in dict.fromkeys(e.model for e in reversed(moves(entries, release.to))):
+        if model != away and put_out_line(entries, model) is None:
+            yield model
 
 
 def roll_back(
@@ -289,7 +297,8 @@ def _newest_features(pipeline: Pipeline) -> pl.DataFrame:
 
 
 def abort(pipeline: Pipeline, model: str, author: str, reason: str) -> LedgerEntry | None:
-    """Take a model out of staging or canary; None where it is in neither.
+    """Take a model out of staging or canary; None where it is in neither, or where its pipeline
+    releases to that stage: there another one takes its place.
 
     Raises:
         StorageError: the ledger is broken.
@@ -297,7 +306,8 @@ def abort(pipeline: Pipeline, model: str, author: str, reason: str) -> LedgerEnt
     """
 
     def make(head: Head) -> LedgerEntry | Declined[None]:
-        if model not in on_its_way(head.entries):
+        stays = champion(head.entries, pipeline.spec.release.to) == model
+        if stays or model not in on_its_way(head.entries):
             return Declined(None)
         return LedgerEntry(
             seq=head.seq,

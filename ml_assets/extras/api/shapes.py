@@ -86,7 +86,8 @@ class StageRequest(Shape):
     """Says where a model version is asked to go."""
 
     stage: Stage
-    """Where to: the stage that the pipeline releases to, or its canary; archived: out of them."""
+    """Where to: the stage that the pipeline releases to, or its canary; archived: out of a stage on
+    the way there."""
     reason: Text = "asked for through the API"
     """Why; the ledger has it beside the caller's name."""
 

@@ -96,10 +96,12 @@ def _archive(
     if line is not None:
         project_stages(pipeline.store, Tracking.of(pipeline.settings), pipeline.name)
         return told.model_copy(update={"status": "moved", "ledger_line": line.seq})
+    to = pipeline.spec.release.to
     raise EvidenceError(
         f"Model {told.version[:12]} is in {stage or 'no stage'}: a model can leave only staging "
-        "and canary. A model leaves production when another one takes its place (a release, or "
-        "the stage of the version before: a rollback)."
+        f"and canary, and only on its way. {pipeline.name} releases to {to}, and a model leaves "
+        f"{to} when another one takes its place (a release, or the stage of the version before: a "
+        "rollback)."
     )
 
 

@@ -97,7 +97,8 @@ class Traffic:
             parts = list(await asyncio.gather(*asked))
         if canary is not None and version is None:
             self._observe(champion, canary, parts)
-        self._note(parts, columns, request)
+        if canary is None or version is None:  # a caller would choose what judges the canary
+            self._note(parts, columns, request)
         return parts
 
     async def run(self) -> None:
@@ -130,8 +131,8 @@ class Traffic:
             self._told = ""
             if log.lost:
                 self.tell(
-                    f"{counted(log.lost, 'answer', 'are')} not in the prediction log: it waited too"
-                    " long"
+                    f"{counted(log.lost, 'row', 'are')} not in the prediction log: while it could"
+                    f" not be written, {log.most:,} others waited"
                 )
                 log.lost = 0
         except Exception as error:  # a store that is away silences no server

@@ -5,6 +5,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import dagster as dg
 import pytest
 from safetensors.numpy import load_file, save_file
 
@@ -97,7 +98,8 @@ def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: P
         }
         status, said = api.ask(f"{V1}/models/register", asked)
         assert (status, said["status"]) == (202, "being judged"), said
-        assert ended(api, said["run_id"]) == "failure", "the release is refused"
+        assert ended(api, said["run_id"]) == "failure"
+        assert failed_steps(world, said["run_id"]) == ["irises__released_model"], "it is refused"
         status, again = api.ask(f"{V1}/models/register", asked)
         assert (status, again["status"]) == (200, "registered before")
         assert (again["run_id"], again["version"]) == (said["run_id"], said["version"])
@@ -117,6 +119,13 @@ def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: P
         assert now() == first
 
 
+def failed_steps(world: World, run: str) -> list[str | None]:
+    """The steps of a run that failed, by their names."""
+    with world.instance() as instance:
+        logs = instance.all_logs(run, of_type=dg.DagsterEventType.STEP_FAILURE)
+    return [entry.step_key for entry in logs]
+
+
 def in_sql(world: World) -> str | None:
     """The model in production, by the views."""
     file = world.settings.home / "data_model.db"
@@ -127,9 +136,9 @@ def in_sql(world: World) -> str | None:
         return next((version for (version,) in views.execute(asked)), None)
 
 
-def made_elsewhere(world: World, folder: Path) -> Path:
+def made_elsewhere(world: World, folder: Path, pipeline: str = "irises") -> Path:
     """The released weights, a little moved: another model."""
-    release = find_release(open_pipeline("irises", world.settings))
+    release = find_release(open_pipeline(pipeline, world.settings))
     folder.mkdir(parents=True)
     named = release.manifest.weights.path
     moved = {n: w * 1.0001 for n, w in load_file(Path(release.model.uri) / named).items()}

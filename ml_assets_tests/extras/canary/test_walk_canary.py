@@ -2,13 +2,19 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
+from fastapi.testclient import TestClient
 
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
 from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
+from ml_assets.errors import Recalled
+from ml_assets.extras.api.access import Caller
+from ml_assets.extras.api.app import Api
+from ml_assets.extras.canary.canary_report.evidence import canary_evidence
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work
@@ -21,6 +27,7 @@ from ml_assets.spec.records import Interval, LedgerEntry
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import asked_for
+from ml_assets_tests.extras.api.test_launch import made_elsewhere
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
@@ -57,7 +64,9 @@ def ledger(world: World) -> tuple[LedgerEntry, ...]:
     return entries
 
 
-def alone(world: World, *stages: str, checks: set[dg.AssetCheckKey] | None = None) -> str:
+def alone(
+    world: World, *stages: str, checks: set[dg.AssetCheckKey] | None = None, **run: Any
+) -> str:
     """Materialize assets as a click does, without checks but these; what the failure says."""
     with world.instance() as instance, pytest.MonkeyPatch.context() as environment:
         world.enter(environment)
@@ -66,7 +75,7 @@ def alone(world: World, *stages: str, checks: set[dg.AssetCheckKey] | None = Non
         job = defs.resolve_implicit_global_asset_job_def().get_subset(
             asset_selection=keys, asset_check_selection=checks or set()
         )
-        result = job.execute_in_process(instance=instance, raise_on_error=False)
+        result = job.execute_in_process(instance=instance, raise_on_error=False, **run)
     return " ".join(str(e.step_failure_data.error) for e in result.all_events if e.is_step_failure)
 
 
@@ -147,7 +156,10 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     world.cli("run", "deliveries", "--through", "feature_set")
     week = ("data", "recall", f"deliveries/raw_snapshot/raw_orders/2024-04-01@{version_of(world)}")
     who = ("--author", "ada", "--reason", "the week is garbage")
+    begun = open_pipeline("deliveries", world.settings).now()
     world.cli(*week, *who)
+    with pytest.raises(Recalled, match="is recalled by ada"):  # by a step that began before
+        canary_evidence(begun, ledger(world))
     assert "is recalled by ada" in world.cli("release", "promote", "deliveries", code=3)
     assert "is recalled by ada" in alone(world, "canary_report", "promoted_model")
     (recall,) = active(open_pipeline("deliveries", world.settings).store, head_of(world))
@@ -250,3 +262,34 @@ def test_an_aborted_canary_is_not_released_again_by_itself(world: World) -> None
     said = world.cli("run", "deliveries", "--epochs", "2")
     assert "skip  deliveries/released_model: it was taken out" in said
     assert stages(ledger(world)) == there
+
+
+def test_a_model_that_was_made_elsewhere_goes_to_canary_by_the_run_that_judges_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handover = world.root / "handover"
+    monkeypatch.setenv("ML_ASSETS_REGISTER_FROM", str(handover))
+    monkeypatch.setenv("DAGSTER_HOME", str(world.settings.dagster_home))
+    body = {
+        "name": "deliveries",
+        "version": "1",
+        "artifact_uri": str(made_elsewhere(world, handover / "one", "deliveries")),
+        "stage": "canary",
+    }
+    with TestClient(Api(world.settings).app({"t": Caller("olga", operator=True)})) as client:
+        token = {"Authorization": "Bearer t"}
+        answer = client.post("/api/v1/models/register", json=body, headers=token)
+    assert (answer.status_code, "Dagster does not answer" in answer.text) == (503, True)
+    model = ledger(world)[-1].model
+    spec = open_pipeline("deliveries", world.settings).spec
+    report = dg.AssetKey(["deliveries", "evaluation_report"])
+    said = alone(
+        world,
+        *("checkpoints", "trained_model", "evaluation_report", "released_model"),
+        checks={dg.AssetCheckKey(report, gate.name) for gate in spec.gates},
+        run_config={"ops": {"deliveries__train": {"config": {"registered": model}}}},
+    )
+    assert said == ""
+    assert stages(ledger(world))["canary"] == model
+    (judged,) = [e.decision for e in ledger(world) if e.decision and e.model == model]
+    assert (judged.gates[-1].name, judged.gates[-1].passed) == ("made_elsewhere", True)
