@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from ml_assets.adapters.runs import (
+    PIPELINE_TAG,
     Run,
     RunEvent,
     StoredRun,
@@ -19,7 +20,7 @@ from ml_assets.adapters.runs import (
     step_failures,
 )
 from ml_assets.adapters.step import Instance
-from ml_assets.automation.schedules import cron_of, due_times
+from ml_assets.automation.schedules import cron_of, due_times, last_look
 from ml_assets.spec.base import Frozen
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -158,8 +159,8 @@ def _ended(pipeline: str, instance: Instance, piece: Sequence[StoredRun]) -> Una
 # --- causes ---------------------------------------------------------------------------------------
 
 _REFUSED = {"RefusedByGate", "EvidenceError"}
-_JUDGE = ("__gates", "__canary")
-"""Steps that end with a failed check where a gate refused."""
+_JUDGES = ("gates", "canary")
+"""Steps of a pipeline that end with a failed check where a gate refused."""
 _CHECK_FAILED = "DagsterAssetCheckFailedError"
 
 
@@ -173,10 +174,8 @@ def _end_of(instance: Instance, run: Run) -> tuple[End, str]:
     if not events:
         return "failed", "its process died or never started"
     causes = [(event.step_key or "", _root(event)) for event in events]
-    if any(
-        name in _REFUSED or (name == _CHECK_FAILED and step.endswith(_JUDGE))
-        for step, name in causes
-    ):
+    judges = [f"{run.tags.get(PIPELINE_TAG)}__{judge}" for judge in _JUDGES]
+    if any(name in _REFUSED or (name == _CHECK_FAILED and step in judges) for step, name in causes):
         return "refused", "refused by a gate"
     step, name = causes[0]
     what = "a check failed" if name == _CHECK_FAILED else _in_words(name)
@@ -213,26 +212,45 @@ def _missed(
         return
     kept = instance.get_tick_retention_settings(states[0].instigator_type).values()
     from_then = max(datetime.fromtimestamp(begun, UTC), since, _kept_since(kept, now))
-    ticks = instance.get_ticks(
-        states[0].instigator_origin_id, states[0].selector_id, after=from_then.timestamp() - 1
-    )
-    failed = {t.timestamp: t.error.message.strip() for t in ticks if t.is_failure and t.error}
-    came = {tick.timestamp for tick in ticks}
     zone = declared.timezone or spec.partitions.timezone
     last = now - spec.automation.start_within
-    for due in due_times(cron_of(declared), zone, from_then, last):
-        at = due.timestamp()
-        if at in failed or at not in came:
-            why = f"it could not be evaluated: {failed[at]}" if at in failed else _NO_DAEMON
-            yield UnattendedWork(
-                pipeline=spec.name,
-                asked_by=name,
-                what="refresh",
-                time=due.astimezone(UTC),
-                end="missed",
-                cause=why,
-                runs=(),
-            )
+    found = _misses(instance, states[0], cron_of(declared), zone, from_then, last)
+    for at, why in sorted(found.items()):
+        yield UnattendedWork(
+            pipeline=spec.name,
+            asked_by=name,
+            what="refresh",
+            time=datetime.fromtimestamp(at, UTC),
+            end="missed",
+            cause=why,
+            runs=(),
+        )
+
+
+def _misses(
+    instance: Instance, state: Any, cron: str, zone: str, since: datetime, until: datetime
+) -> dict[float, str]:
+    """When a schedule asked for nothing though it was due -> why.
+
+    Dagster keeps no past of a schedule. Of one that was edited nobody knows when it was due before
+    its last evaluation.
+    """
+    ticks = instance.get_ticks(
+        state.instigator_origin_id,
+        state.selector_id,
+        after=since.timestamp() - _INSTANT,
+        before=until.timestamp() + _INSTANT,
+    )
+    due = {time.timestamp() for time in due_times(cron, zone, since, until)}
+    came = {tick.timestamp for tick in ticks}
+    failed = {
+        tick.timestamp: f"it could not be evaluated: {tick.error.message.strip()}"
+        for tick in ticks
+        if tick.is_failure and tick.error
+    }
+    edited = state.instigator_data.cron_schedule != cron or not came <= due
+    known_from = last_look(instance, state) if edited else 0.0
+    return failed | {at: _NO_DAEMON for at in due - came if at > known_from}
 
 
 def _kept_since(days: Iterable[int], now: datetime) -> datetime:
@@ -241,4 +259,6 @@ def _kept_since(days: Iterable[int], now: datetime) -> datetime:
     return now - timedelta(days=min(purged)) if purged else datetime.min.replace(tzinfo=UTC)
 
 
+_INSTANT = 0.001
+"""Seconds: both ends count."""
 _NO_DAEMON = "its tick never came: Dagster's daemon was not running"

@@ -4,7 +4,7 @@ Both look at the state of the store at every tick and ask for one step of the wa
 sources, derived tables, features, then the model. They ask for nothing while a run is at work.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -37,7 +37,7 @@ from ml_assets.automation.planner.plan import Plan, plan
 from ml_assets.automation.run_requests import Cursor, requests, sort_out
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError, StoreAway, counted
-from ml_assets.records.data_failures import forget_failures
+from ml_assets.records.data_failures import failed_partitions, forget_failures
 from ml_assets.spec.stages import DATA_STAGES
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -77,9 +77,19 @@ def landing(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
         return model_candidate(pipeline, records, as_of=None, data_only=True)
 
     found, away = plan_data(pipeline, arrived, records, data_only=True)
-    if arrived.is_all and not found.due:  # a source may be again what it was before it failed
-        forget_failures(pipeline.store, pipeline.name, DATA_STAGES)
+    if arrived.is_all and not found.due:
+        _forget_what_passed(pipeline, arrived, records)
     return Watch("landing", _in_words(pipeline, arrived), found, model, away)
+
+
+def _forget_what_passed(pipeline: Pipeline, arrived: Landed, records: Records) -> None:
+    """Take back the failures of stages of which nothing is due, whether its data changed or its
+    code: a source may be again what it was before it failed."""
+    if not failed_partitions(pipeline.now()):
+        return
+    found, _ = plan_data(pipeline, arrived, records)
+    due = {item.node.address.stage for item in found.due}
+    forget_failures(pipeline.store, pipeline.name, {*DATA_STAGES} - due)
 
 
 def code_change(pipeline: Pipeline, sources: Sources, records: Records) -> Watch:
@@ -151,11 +161,15 @@ Step = tuple[AssetJob, CandidateRun | str]
 """A job, and the candidate that it is for; else why there is none, in words."""
 
 
-def _between(pipeline: Pipeline, jobs: PipelineJobs) -> list[Step]:
-    """What is asked for when the data is made, and before the model is made again."""
+def _between(pipeline: Pipeline, jobs: PipelineJobs) -> Iterator[Step]:
+    """Yield what is asked for when the data is made, and before the model is made again.
+
+    Each is looked for when it is asked for: what a recall reached holds up no data.
+    """
     job_of = {DRIFT: jobs.drift, CANARY: jobs.promote}
-    found = before_the_model(pipeline)
-    return [(job, step) for place, step in found if (job := job_of[place])]
+    for place, step in before_the_model(pipeline):
+        if job := job_of[place]:
+            yield job, step
 
 
 def _ask(
@@ -164,7 +178,7 @@ def _ask(
     instance: dg.DagsterInstance,
     records: Records,
     watch: Watch,
-    between: Sequence[Step],
+    between: Iterator[Step],
     text: str | None,
 ) -> dg.SensorResult:
     steps = [(job, data_candidates(step, watch.data, records)) for step, job in jobs.data]

@@ -12,7 +12,7 @@ from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.automation.jobs import AssetJob
-from ml_assets.automation.schedules import cron_of, due_times
+from ml_assets.automation.schedules import cron_of, due_times, last_look
 from ml_assets.spec.automation import AutomationSpec, duration_text
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -147,13 +147,11 @@ def _missed_refresh(
     since = getattr(state.instigator_data, "start_timestamp", None)
     if since is None:
         return ""
-    newest = due_times(expression, zone, datetime.fromtimestamp(since, UTC), now - bound)[-1:]
-    if not newest or newest[0].timestamp() <= since:
+    after = max(since, last_look(instance, state))
+    newest = due_times(expression, zone, datetime.fromtimestamp(after, UTC), now - bound)[-1:]
+    if not newest or newest[0].timestamp() <= after:
         return ""
     due = newest[0]
-    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
-    if ticks and ticks[0].timestamp >= due.timestamp():
-        return ""
     return (
         f"The refresh of {pipeline.name} was due at {due:%Y-%m-%d %H:%M %Z} and was not evaluated:"
         " Dagster's daemon was not running."

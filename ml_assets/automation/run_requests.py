@@ -22,6 +22,7 @@ from ml_assets.adapters.runs import (
     mark_dead,
     name_of,
     runs_on,
+    step_failures,
 )
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
@@ -39,7 +40,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 RUN_KEY_TAG = "dagster/run_key"
 WANTED_TAG = "ml_assets/wanted"
-"""What the candidate of a schedule would be made from."""
+"""What a schedule's candidate, or a study, would be made from."""
 MAX_RETRIES_TAG = "dagster/max_retries"
 """Of a run with a key: 0. Its sensor asks for it again; Dagster would do so beside it."""
 ATTEMPTS = 3
@@ -101,25 +102,35 @@ def sort_out(
 ) -> Sorted:
     """Return which candidates are new, changed, or lost with the process that worked on them."""
     fresh: list[tuple[CandidateRun, int]] = []
-    held: dict[str, list[str]] = {}
+    held: dict[str, list[CandidateRun]] = {}
+    waiting = {one.place: asked for one in candidates if (asked := _asked(one, cursor))}
+    ended = _ended(instance, [asked.run_key for asked in waiting.values()])
     for candidate in candidates:
-        asked = cursor.asked.get(candidate.place)
-        if asked is None or asked.wanted != candidate.wanted:
+        asked = waiting.get(candidate.place)
+        if asked is None:
             fresh.append((candidate, 1))
             continue
-        record = record_of(instance, asked.run_key)
-        if record is None:
+        end = ended.get(asked.run_key)
+        if end is None:
             fresh.append((candidate, asked.attempt))
             continue
-        run, wait = record.dagster_run, _wait(instance, record, candidate, asked.attempt)
-        if wait is None:
-            held.setdefault(_why_held(run), []).append(candidate.place)
-        elif wait > timedelta():
-            how = "died" if died(instance, run) else "was hindered"
-            held.setdefault(_why_waits(run, how, asked.attempt, wait), []).append(candidate.place)
-        else:
+        wait = _wait(end, candidate, asked.attempt)
+        if wait is not None and wait <= timedelta():
             fresh.append((candidate, asked.attempt + 1))
-    return Sorted(tuple(fresh), tuple(f"{', '.join(places)} {why}" for why, places in held.items()))
+        else:
+            why = _why_held(end.run) if wait is None else _why_waits(end, asked.attempt, wait)
+            held.setdefault(why, []).append(candidate)
+    return Sorted(tuple(fresh), tuple(f"{_places(ones)} {why}" for why, ones in held.items()))
+
+
+def _asked(candidate: CandidateRun, cursor: Cursor) -> RequestedRun | None:
+    """What was asked for as it would be now; None: the candidate is new, or has changed."""
+    asked = cursor.asked.get(candidate.place)
+    return asked if asked and asked.wanted == candidate.wanted else None
+
+
+def _places(candidates: Sequence[CandidateRun]) -> str:
+    return span(candidates) if len(candidates) > 1 else candidates[0].place
 
 
 def requests(
@@ -189,7 +200,7 @@ def asked_once(
     gone = mark_dead(instance, records)
     for run in (record.dagster_run for record in records):
         if run.run_id not in gone and run.tags.get(WANTED_TAG) == wanted:
-            return dg.SkipReason(f"{name_of(run)} already makes the model of {pipeline.name}.")
+            return dg.SkipReason(f"{name_of(run)} already makes the same for {pipeline.name}.")
     return found
 
 
@@ -224,30 +235,55 @@ def _partitions(selection: Selection, order: Sequence[str]) -> Sequence[str | No
     return order[order.index(first) : order.index(last) + 1]
 
 
-def record_of(instance: dg.DagsterInstance, run_key: str) -> dg.RunRecord | None:
-    """The run that was asked for with this key; None: it never began."""
-    return records_of(instance, [run_key]).get(run_key)
-
-
-def records_of(instance: dg.DagsterInstance, run_keys: list[str]) -> dict[str, dg.RunRecord]:
+def records_of(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, dg.RunRecord]:
     """Key -> the newest run that was asked for with it, of those that began; in one question."""
-    asked = dg.RunsFilter(tags={RUN_KEY_TAG: run_keys})
-    records = instance.get_run_records(filters=asked, ascending=True)
+    asked = dg.RunsFilter(tags={RUN_KEY_TAG: list(dict.fromkeys(run_keys))})
+    records = instance.get_run_records(filters=asked, ascending=True) if run_keys else ()
     return {record.dagster_run.tags[RUN_KEY_TAG]: record for record in records}
 
 
-def _wait(
-    instance: dg.DagsterInstance, record: dg.RunRecord, candidate: CandidateRun, attempt: int
-) -> timedelta | None:
+_Failures = tuple[tuple[str | None, str | None], ...]
+"""Each step that failed in a run, and the class of what it raised."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A run, and what failed in it: it is looked up once for all that it was to make."""
+
+    record: dg.RunRecord
+    failures: _Failures
+
+    @property
+    def run(self) -> dg.DagsterRun:
+        return self.record.dagster_run
+
+    @property
+    def died(self) -> bool:
+        return _is_for(self.run, self.failures, _OUTSIDE)
+
+    @property
+    def hindered(self) -> bool:
+        return _is_for(self.run, self.failures, _OUTSIDE | _PASSES)
+
+
+def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, _Ended]:
+    """Key -> the run that was asked for with it; none that never began."""
+    records = records_of(instance, run_keys)
+    return {
+        key: _Ended(record, _failures(instance, record.dagster_run))
+        for key, record in records.items()
+    }
+
+
+def _wait(end: _Ended, candidate: CandidateRun, attempt: int) -> timedelta | None:
     """How long until a run is asked for again; None: not before something changes."""
-    run = record.dagster_run
-    if died(instance, run):
+    if end.died:
         if attempt < ATTEMPTS:
             return timedelta()
-        return wait_after(record, attempt - ATTEMPTS)
-    if hindered(instance, run):
-        return wait_after(record, attempt - 1)
-    spared = attempt < ATTEMPTS and _spared(instance, run, candidate)
+        return wait_after(end.record, attempt - ATTEMPTS)
+    if end.hindered:
+        return wait_after(end.record, attempt - 1)
+    spared = attempt < ATTEMPTS and _spared(end, candidate)
     return timedelta() if spared else None
 
 
@@ -265,21 +301,24 @@ def died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     Its process was killed, told to end (as when the UI is closed), lost Dagster's own database, or
     never began.
     """
-    return _ended_for(instance, run, _OUTSIDE)
+    return _is_for(run, _failures(instance, run), _OUTSIDE)
 
 
 def hindered(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
     """Whether the run failed for what passes by itself: it died, or a store or a disk refused."""
-    return _ended_for(instance, run, _OUTSIDE | _PASSES)
+    return _is_for(run, _failures(instance, run), _OUTSIDE | _PASSES)
 
 
-def _ended_for(instance: dg.DagsterInstance, run: dg.DagsterRun, causes: Set[str]) -> bool:
+def _is_for(run: dg.DagsterRun, failures: _Failures, causes: Set[str]) -> bool:
     """Whether the run failed, and each step that failed did for one of these causes."""
+    failed = run.status == dg.DagsterRunStatus.FAILURE
+    return failed and all(cause in causes for _, cause in failures)
+
+
+def _failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> _Failures:
     if run.status != dg.DagsterRunStatus.FAILURE:
-        return False
-    entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    events = [entry.dagster_event for entry in entries if entry.dagster_event]
-    return all(_cause(event) in causes for event in events)
+        return ()
+    return tuple((event.step_key, _cause(event)) for event in step_failures(instance, run))
 
 
 def _cause(event: dg.DagsterEvent) -> str | None:
@@ -291,21 +330,21 @@ def _cause(event: dg.DagsterEvent) -> str | None:
     return error.cls_name if error else None
 
 
-def _spared(instance: dg.DagsterInstance, run: dg.DagsterRun, candidate: CandidateRun) -> bool:
+def _spared(end: _Ended, candidate: CandidateRun) -> bool:
     """Other partitions made the run fail: what is still due of this one was never begun."""
-    if run.status != dg.DagsterRunStatus.FAILURE or candidate.model is not None:
+    if end.run.status != dg.DagsterRunStatus.FAILURE or candidate.model is not None:
         return False
-    entries = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    failed = {entry.step_key for entry in entries}
+    failed = {step for step, _ in end.failures}
     due = {item.node.address.key.replace("/", "__") for item in candidate.items if item.due}
     return not due & failed
 
 
-def _why_waits(run: dg.DagsterRun, how: str, attempt: int, wait: timedelta) -> str:
+def _why_waits(end: _Ended, attempt: int, wait: timedelta) -> str:
+    how = "died" if end.died else "was hindered"
     again = counted(-(wait // -timedelta(minutes=1)), "minute")
     return (
-        f"{how} in run {run.run_id[:8]} (attempt {attempt}) and is asked for again in {again};"
-        f" 'ml-assets run {run.tags[PIPELINE_TAG]}' tries again now"
+        f"{how} in run {end.run.run_id[:8]} (attempt {attempt}) and is asked for again in {again};"
+        f" 'ml-assets run {end.run.tags[PIPELINE_TAG]}' tries again now"
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
@@ -78,6 +79,19 @@ def due_times(cron: str, timezone: str, since: datetime, until: datetime) -> lis
     keys = windows.get_partition_keys(current_time=until)
     found = (datetime.fromisoformat(key) for key in keys)
     return [time for time in found if since <= time <= until]
+
+
+def last_look(instance: dg.DagsterInstance, state: Any) -> float:
+    """Return the time up to which the daemon has evaluated a schedule; 0: nobody knows.
+
+    It is that of the schedule of then: of another one, nothing up to that time was missed.
+
+    Args:
+        state: an ``InstigatorState``, which Dagster keeps for itself.
+    """
+    ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+    looked = getattr(state.instigator_data, "last_iteration_timestamp", None) or 0.0
+    return max([looked, *(tick.timestamp for tick in ticks)])
 
 
 def refresh_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:

@@ -5,6 +5,7 @@ Either way only if the study would differ from the last one. A retraining never 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import dagster as dg
 
@@ -13,6 +14,7 @@ from ml_assets.automation.jobs import AssetJob, PipelineJobs, run_tags
 from ml_assets.automation.schedules import timed_schedules
 from ml_assets.automation.tick_failures import why_not
 from ml_assets.errors import MlAssetsError
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline
@@ -33,6 +35,8 @@ def search_schedules(declared: Pipeline, job: AssetJob | None) -> list[dg.Schedu
 
 def search_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     """The run of one tick; or one sentence why there is none."""
+    from ml_assets.automation.run_requests import WANTED_TAG
+
     own = pipeline.declared
     try:
         due = study_is_due(own)
@@ -40,7 +44,9 @@ def search_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
         return dg.SkipReason(why_not(error))
     if isinstance(due, dg.SkipReason):
         return due
-    return dg.RunRequest(tags=run_tags(own, "schedule", {"reason": due}))
+    return dg.RunRequest(
+        tags=run_tags(own, "schedule", {"reason": due.reason, WANTED_TAG: due.wanted})
+    )
 
 
 def search_after_refusals(
@@ -53,11 +59,13 @@ def search_after_refusals(
     Raises:
         StorageError: the ledger is broken.
     """
+    from ml_assets.automation.run_requests import MAX_RETRIES_TAG, WANTED_TAG
+
     own, most = pipeline.declared, pipeline.search and pipeline.search.after_refusals
     if jobs.search is None or most is None:
         return None
     refused = refused_in_a_row(own, jobs, instance)
-    if len(refused) < most or isinstance(study_is_due(own), dg.SkipReason):
+    if len(refused) < most or isinstance(due := study_is_due(own), dg.SkipReason):
         return None
     last = refused[-1]
     run_key = _key_to_ask_by(instance, [own.name, SEARCH_STAGE, last.seq])
@@ -67,7 +75,9 @@ def search_after_refusals(
     return dg.RunRequest(
         run_key=run_key,
         job_name=jobs.search.name,
-        tags=run_tags(own, DRIFT_TRIGGER, {"why": why}),
+        tags=run_tags(
+            own, DRIFT_TRIGGER, {"why": why, MAX_RETRIES_TAG: "0", WANTED_TAG: due.wanted}
+        ),
     )
 
 
@@ -117,7 +127,16 @@ def refused_in_a_row(
     return found
 
 
-def study_is_due(own: Pipeline) -> str | dg.SkipReason:
+@dataclass(frozen=True)
+class DueStudy:
+    """A study that would be another one than the last."""
+
+    reason: str
+    wanted: str
+    """Digest of what it would be made from."""
+
+
+def study_is_due(own: Pipeline) -> DueStudy | dg.SkipReason:
     """Return why a study on the training set of now would be another one than the last; or why it
     would not.
 
@@ -127,10 +146,11 @@ def study_is_due(own: Pipeline) -> str | dg.SkipReason:
     from ml_assets.automation.planner.graph_nodes import records_by_address, study_node
     from ml_assets.automation.planner.plan import plan
 
-    records = records_by_address(own.store, own.name)
-    if own.address("training_set") not in records:
+    records, data = records_by_address(own.store, own.name), own.address("training_set")
+    if data not in records:
         return dg.SkipReason("There is no training set to search on yet.")
     (found,) = plan([study_node(own)], records).items
     if not found.due:
         return dg.SkipReason("The study is over, and would be the same: same data, same search.")
-    return found.reason
+    wanted = digest_of([SEARCH_STAGE, found.node.code_version, records[data].data_version])
+    return DueStudy(found.reason, wanted)

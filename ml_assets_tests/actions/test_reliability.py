@@ -192,7 +192,36 @@ def test_a_tick_whose_record_is_purged_by_now_was_not_missed(spec: PipelineSpec)
     assert [work.time for work in found.work] == [due - timedelta(days=1)]
 
 
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"every": "week", "at": "monday 08:00"},
+        {"every": "day", "at": "06:00"},
+        {"every": "week", "at": "monday 06:00", "timezone": "Europe/Berlin"},
+    ],
+)
+def test_a_schedule_that_was_edited_missed_nothing_before_its_last_evaluation(
+    spec: PipelineSpec, instance: dg.DagsterInstance, edited: dict[str, str]
+):
+    monday = datetime(2024, 2, 26, 6, 0, tzinfo=UTC)
+    looked = monday + timedelta(days=2)
+    begun = monday - timedelta(days=60)
+    state = switch(instance, REFRESH, "0 6 * * 1", since=begun, looked=looked)
+    tick(instance, state, monday, error=BROKE)
+    for week in range(1, 8):
+        tick(instance, state, monday - timedelta(weeks=week))
+    now, refreshed = looked + timedelta(hours=1), _refreshed(spec, **edited)
+    (work,) = reliability(refreshed, instance, LONG_AGO, now).work
+    assert work.cause.startswith("it could not be evaluated"), "that is known whatever was edited"
+    first, *later = reliability(refreshed, instance, LONG_AGO, now + timedelta(days=7)).work
+    assert first == work and later and all(one.time > looked for one in later)
+
+
 def _refreshed_daily(spec: PipelineSpec) -> PipelineSpec:
+    return _refreshed(spec, every="day", at="06:00", timezone="UTC")
+
+
+def _refreshed(spec: PipelineSpec, **refresh: str) -> PipelineSpec:
     document = spec.model_dump(mode="json", by_alias=True)
-    document["automation"]["refresh"] = {"every": "day", "at": "06:00", "timezone": "UTC"}
+    document["automation"]["refresh"] = refresh
     return PipelineSpec.model_validate(document)

@@ -13,10 +13,12 @@ from ml_assets.actions.reliability import reliability
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation import run_requests
 from ml_assets.automation.landing_sensor import Watch, landing
+from ml_assets.automation.planner import candidate_runs
 from ml_assets.automation.tick_failures import COULD_NOT
-from ml_assets.errors import WindowError
+from ml_assets.errors import StorageError, WindowError
 from ml_assets.extras.online.open import open_online
 from ml_assets.extras.online.store import Served
+from ml_assets.records.data_failures import failed_partitions
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
@@ -358,3 +360,34 @@ def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_n
     deliveries.land(world.sources, 3)
     (request,) = world.asks_for()
     assert request.tags["why"] == "sources [2024-01-15]: never made"
+
+
+def test_a_drift_that_cannot_be_looked_at_keeps_back_no_data(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+):
+    def refuses(_: object) -> str:
+        raise StorageError("the baseline is not the one that was certified")
+
+    monkeypatch.setattr(candidate_runs, "drift_candidate", refuses)
+    world = plant(3, LANDING)
+    assert world.asks_for()
+
+
+def test_a_failure_of_changed_code_is_known_until_the_code_is_back(plant: Plant):
+    world = plant(3, "{landing: {}, on_code_change: true}")
+    world.settle()
+    for file, column, asset in (
+        ("tables.py", '"arrived_at"', "deliveries/derived_table/closed_orders"),
+        ("features.py", '"recent_late"', "deliveries/feature_set"),
+    ):
+        good = (world.folder / file).read_text()
+        assert column in good
+        (world.folder / file).write_text(good.replace(column, '"another"'))
+        (broken,) = world.asks_for("code_change")
+        assert not world.execute(broken)
+        for _ in range(2):
+            assert "everything that is there is published" in world.says()
+            assert failed_partitions(world.graph.now()).keys() == {asset}
+        (world.folder / file).write_text(good)
+        assert "everything that is there is published" in world.says()
+        assert not failed_partitions(world.graph.now())

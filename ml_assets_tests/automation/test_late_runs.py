@@ -77,6 +77,16 @@ def test_a_refresh_that_was_due_while_the_daemon_was_down_is_noticed(plant: Plan
     assert late_runs(world.graph, world.instance, now()) == []
 
 
+def test_a_schedule_that_was_edited_has_missed_nothing_that_its_daemon_looked_at(plant: Plant):
+    world = plant(2, "{refresh: {every: hour}}")
+    begun, looked = now() - timedelta(days=60), now() - timedelta(minutes=20)
+    state = switch(world.instance, REFRESH, "0 6 * * 1", since=begun, looked=looked)
+    tick(world.instance, state, now() - timedelta(days=2))
+    assert late_runs(world.graph, world.instance, now()) == []
+    (said,) = late_runs(world.graph, world.instance, now() + timedelta(hours=3))
+    assert "was due at" in said
+
+
 def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
     world = plant(2, "{refresh: {every: hour}}")
     switch(world.instance, REFRESH, "0 * * * *")

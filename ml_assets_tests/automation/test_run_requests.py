@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import dagster as dg
@@ -12,10 +13,11 @@ from sqlalchemy.exc import OperationalError
 from ml_assets.adapters.runs import PIPELINE_TAG
 from ml_assets.automation import run_requests
 from ml_assets.automation.planner.candidate_runs import CandidateRun
-from ml_assets.automation.planner.plan import Plan
+from ml_assets.automation.planner.plan import Item, Node, Plan
 from ml_assets.automation.planner.selection import ModelRun
 from ml_assets.automation.run_requests import RUN_KEY_TAG, Cursor, RequestedRun, sort_out
 from ml_assets.errors import ClusterRefused, SourceError, StoreAway, StoreRefuses
+from ml_assets.store.layout import Address
 
 
 @dg.op
@@ -112,3 +114,43 @@ def test_a_run_whose_store_is_away_is_asked_for_again_after_a_wait(
         monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())  # the minute is over
         again = sort_out(instance, [CANDIDATE], CURSOR).fresh
     assert again == (((CANDIDATE, 2),) if "again" in said else ())
+
+
+@dg.op(name="irises__validated_table__flowers")
+def without_valid_rows() -> None:
+    raise dg.Failure("three partitions were refused")
+
+
+def of_partition(key: str, table: str = "flowers") -> CandidateRun:
+    node = Node(Address("irises", "validated_table", table, key), "code")
+    return CandidateRun(f"sources [{key}]", (Item(node, True, "never made"),), "these rows", "")
+
+
+def test_a_run_of_many_partitions_is_looked_at_once_and_they_are_told_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = [f"2024-01-{day:02}" for day in range(1, 31)]
+    candidates = [of_partition(key) for key in keys]
+    spared = of_partition("2024-01-31", "leaves")
+    once = RequestedRun(wanted="these rows", run_key="once")
+    cursor = Cursor(asked={one.place: once for one in (*candidates, spared)})
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran(instance, without_valid_rows)
+        looks: list[str] = []
+        for name in ("get_run_records", "all_logs"):
+            monkeypatch.setattr(instance, name, counted(looks, name, getattr(instance, name)))
+        found = sort_out(instance, [*candidates, spared], cursor)
+        alone = sort_out(instance, candidates[:1], cursor)
+    assert found.fresh == ((spared, 2),), "no step of its table failed"
+    (said,) = found.held
+    assert said.startswith("sources [2024-01-01 .. 2024-01-30: 30 partitions] failed in run ")
+    assert alone.held[0].startswith("sources [2024-01-01] failed in run ")
+    assert looks == ["get_run_records", "all_logs"] * 2
+
+
+def counted(looks: list[str], name: str, ask: Callable[..., object]) -> Callable[..., object]:
+    def asked(*arguments: object, **more: object) -> object:
+        looks.append(name)
+        return ask(*arguments, **more)
+
+    return asked

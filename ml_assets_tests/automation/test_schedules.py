@@ -1,13 +1,24 @@
-"""The refresh: due or not is read from the store; its cron and time zone from the spec."""
+"""What is due by the clock is read from the store; when, with its time zone, from the spec."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import dagster as dg
 
+from ml_assets.spec.base import canonical_json
+from ml_assets.spec.records import StageRecord
+from ml_assets.store.layout import Address
 from ml_assets_tests.automation.conftest import World, asked_for
 
 Plant = Callable[[int, str], World]
+SEARCH = """\
+search:
+  method: grid
+  trials: 2
+  schedule: {every: day}
+  parameters:
+    model.width: {kind: choice, values: [8, 16]}
+"""
 
 
 def test_the_schedule_is_what_the_spec_says(plant: Plant):
@@ -59,7 +70,7 @@ def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: 
     job = world.defs.resolve_job_def("deliveries__refresh")
     started = dg.DagsterRunStatus.STARTED
     run = world.instance.create_run_for_job(job, tags=dict(request.tags), status=started)
-    waits = f"run {run.run_id[:8]} (schedule, started) already makes the model of deliveries."
+    waits = f"run {run.run_id[:8]} (schedule, started) already makes the same for deliveries."
     assert tick(world) == waits  # else it would publish and judge all of it a second time
     world.instance.report_run_failed(run)
     assert tick(world) == request
@@ -76,9 +87,48 @@ def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: 
     assert "remains refused" in found
 
 
-def tick(world: World) -> dg.RunRequest | str:
-    """What the schedule asks for, or why it skips."""
-    definition = world.defs.resolve_schedule_def("deliveries__refresh_schedule")
+def test_a_study_that_is_at_work_is_asked_for_by_no_other_tick(plant: Plant):
+    world = plant(2, "{landing: {}}")
+    (world.folder / "search.yaml").write_text(SEARCH)
+    assert "no training set" in str(tick(world, "search"))
+    publish_training_set(world, "a" * 64)
+    asked = tick(world, "search")
+    assert isinstance(asked, dg.RunRequest)
+    assert asked.tags["reason"] == "never made"
+    job = world.defs.resolve_job_def("deliveries__search")
+    run = world.instance.create_run_for_job(
+        job, tags=dict(asked.tags), status=dg.DagsterRunStatus.STARTED
+    )
+    assert "already makes the same for deliveries." in str(tick(world, "search"))
+    publish_training_set(world, "b" * 64)
+    other = tick(world, "search")
+    assert isinstance(other, dg.RunRequest), "it is of other rows"
+    world.instance.report_run_failed(run)
+
+
+def publish_training_set(world: World, version: str) -> None:
+    """As far as a study looks at it before it begins: its record."""
+    address, pipeline = Address("deliveries", "training_set"), world.graph
+    record = StageRecord(
+        key=address.key,
+        partition=None,
+        run_key=version,
+        code_version="1",
+        data_version=version,
+        rows=1,
+        inputs=(),
+        run="run",
+        time=datetime.now(UTC),
+    )
+    with pipeline.store.open(pipeline.store.resolve(), version) as workspace:
+        workspace.put_bytes(address.record, canonical_json(record))
+        workspace.commit(str(address), {})
+        workspace.publish()
+
+
+def tick(world: World, name: str = "refresh") -> dg.RunRequest | str:
+    """What a schedule asks for, or why it skips."""
+    definition = world.defs.resolve_schedule_def(f"deliveries__{name}_schedule")
     with dg.build_schedule_context(
         instance=world.instance,
         scheduled_execution_time=datetime(2024, 4, 1, 6, tzinfo=UTC),

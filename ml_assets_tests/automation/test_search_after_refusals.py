@@ -13,7 +13,7 @@ from ml_assets.actions.override import override_refusal
 from ml_assets.automation import search_starts
 from ml_assets.automation.drift_sensor import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
-from ml_assets.automation.search_starts import search_after_refusals
+from ml_assets.automation.search_starts import DueStudy, search_after_refusals
 from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.automation.conftest import QUIET, World, make_it_quick
@@ -129,13 +129,14 @@ def test_a_study_that_failed_holds_up_no_drift_and_one_that_died_is_asked_for_ag
 ) -> None:
     refused = [SimpleNamespace(seq=5, reason="auc"), SimpleNamespace(seq=7, reason="auc")]
     monkeypatch.setattr(search_starts, "refused_in_a_row", lambda *_: refused)
-    monkeypatch.setattr(search_starts, "study_is_due", lambda _: "never made")
+    monkeypatch.setattr(search_starts, "study_is_due", lambda _: DueStudy("never made", "these"))
     own = SimpleNamespace(name="p", search=SimpleNamespace(after_refusals=2))
     pipeline: Any = SimpleNamespace(declared=own, search=own.search)
     jobs: Any = SimpleNamespace(search=SimpleNamespace(name="p__search"))
 
     def asked() -> str | None:
         found = search_after_refusals(pipeline, jobs, instance)
+        assert found is None or found.tags["dagster/max_retries"] == "0", "nobody asks beside it"
         return found.run_key if found else None
 
     def ended(key: str | None, *, died: bool) -> None:

@@ -26,15 +26,20 @@ def switch(
     *,
     on: bool = True,
     since: datetime | None = None,
+    looked: datetime | None = None,
 ) -> InstigatorState:
-    """A sensor, or with ``cron`` a schedule, that was switched on or off; now where not said."""
+    """A sensor, or with ``cron`` a schedule, that was switched on or off; now where not said.
+
+    Args:
+        looked: when the daemon wrote down last that it had looked at the schedule.
+    """
     origin = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "__repository__")
     began = (since or datetime.now(UTC)).timestamp()
     state = InstigatorState(
         RemoteInstigatorOrigin(origin, name),
         InstigatorType.SCHEDULE if cron else InstigatorType.SENSOR,
         InstigatorStatus.RUNNING if on else InstigatorStatus.STOPPED,
-        ScheduleInstigatorData(cron, began) if cron else None,
+        ScheduleInstigatorData(cron, began, looked and looked.timestamp()) if cron else None,
     )
     return instance.add_instigator_state(state)
 

@@ -361,7 +361,7 @@ class PipelineRun:
     def _pay_debts(self) -> None:
         """Tell MLflow what it could not take before; it is not even loaded where it has all."""
         settings = self.pipeline.settings
-        outbox = Outbox(settings.home, settings.cache / "sessions")
+        outbox = Outbox(settings.home, self.pipeline.objects)
         for line in sentences(outbox.deliver(Tracking.of(settings))):
             self.tell(line)
         repaired = repair_projection(self.store, settings, self.pipeline.name)

@@ -55,7 +55,7 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
         seconds: for all attempts together.
     """
     if seconds <= 0:
-        return _NO_TIME
+        return NO_TIME
     if recipient.medium == WEBHOOK:
         body = json.dumps(message.document()).encode()
         event = hashlib.sha256(body).hexdigest()[:32]
@@ -66,7 +66,9 @@ def deliver(recipient: Recipient, message: Message, seconds: float) -> str | Non
     return str(found) if found is not None else None
 
 
-_NO_TIME = "there was no time left to send it"
+NO_TIME = "there was no time left to send it"
+NO_ANSWER = "no answer"
+"""Begins what is said of a recipient that keeps one waiting."""
 
 
 def signed(secret: str, event: str, body: bytes, now: datetime) -> dict[str, str]:
@@ -110,7 +112,7 @@ def to_webhook(
     def post() -> str | _Refused | None:
         left = min(ATTEMPT_SECONDS, end - time.monotonic())
         if left <= 0:
-            return _NO_TIME
+            return NO_TIME
         return _bounded(lambda: _post(url, body, kind, headers, left), left)
 
     def passes(found: str | _Refused | None) -> bool:
@@ -145,7 +147,7 @@ def _bounded(work: Callable[[], str | None], seconds: float) -> str | _Refused |
     thread = Thread(target=run, name=THREAD, daemon=True)
     thread.start()
     thread.join(seconds)
-    return outcome[0] if outcome else f"no answer within {seconds:.0f} s"
+    return outcome[0] if outcome else f"{NO_ANSWER} within {seconds:.0f} s"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -177,7 +179,7 @@ def _plain(error: Exception) -> str:
     if isinstance(found, ssl.SSLError):
         return "its certificate or its encryption cannot be trusted"
     if isinstance(found, TimeoutError):
-        return "no answer in time"
+        return f"{NO_ANSWER} in time"
     if isinstance(found, ConnectionRefusedError):
         return "it refused the connection"
     return f"it could not be reached ({type(found).__name__})"

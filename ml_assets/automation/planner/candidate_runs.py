@@ -14,6 +14,7 @@ from ml_assets.automation.planner.graph_nodes import model_nodes, under_publishe
 from ml_assets.automation.planner.plan import Item, Node, Plan, plan
 from ml_assets.automation.planner.selection import ModelRun, model_run, put_out, standing_refusal
 from ml_assets.automation.planner.steps import WalkStep
+from ml_assets.errors import Recalled
 from ml_assets.load_extras import load_extra
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import StageRecord
@@ -168,7 +169,14 @@ def before_the_model(pipeline: Pipeline) -> Iterator[tuple[str, CandidateRun | s
     """
     yield DRIFT, drift_candidate(pipeline)
     if pipeline.spec.release.canary != "none":
-        yield CANARY, load_extra("release.canary").canary_candidate(pipeline)
+        yield CANARY, _canary_candidate(pipeline)
+
+
+def _canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
+    try:
+        return load_extra("release.canary").canary_candidate(pipeline)
+    except Recalled as error:  # the next model is made from sound rows: it is not held up
+        return f"the model in canary stays there: {error}"
 
 
 def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
@@ -183,7 +191,10 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
     if pipeline.spec.drift is None:
         return ""
     state = pipeline.now()
-    windows = drift_windows(state)
+    try:
+        windows = drift_windows(state)
+    except Recalled as error:  # as above
+        return f"no drift is looked for: {error}"
     if isinstance(windows, str):
         return windows
     wanted = windows.work(pipeline, "").run_key
