@@ -77,7 +77,7 @@ def test_a_tick_hands_over_the_window_and_the_next_one_has_nothing_to_do(plant: 
     assert world.execute(request.with_replaced_attrs(job_name="deliveries__refresh"))
     assert tick(world) == "The model of 2024-03-18 is made from what is published."
 
-    spec.write_text(spec.read_text().replace("at_least: 0.01", "at_least: 0.999"))
+    spec.write_text(spec.read_text().replace("at_least: 0.01", "at_least: 0.98"))
     policy = tick(world)
     assert isinstance(policy, dg.RunRequest)
     assert "deliveries__training_set" not in policy.run_config.get("ops", {})
