@@ -12,7 +12,8 @@ from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
 from ml_assets.automation.jobs import AssetJob
-from ml_assets.automation.schedules import cron_of, due_times, last_look
+from ml_assets.automation.schedules import cron_of, due_times, last_look, running_refresh
+from ml_assets.errors import MlAssetsError
 from ml_assets.spec.automation import AutomationSpec, duration_text
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -74,7 +75,10 @@ def late_runs_sensor(pipeline: Pipeline, refresh: AssetJob) -> dg.SensorDefiniti
 
         instance = context.instance
         found = late_runs_tick(pipeline, instance, context.cursor, datetime.now(UTC))
-        again = refresh_again(pipeline.name, instance, lambda: stores.open(pipeline))
+        try:
+            again = refresh_again(pipeline, instance, lambda: stores.open(pipeline))
+        except MlAssetsError:  # the store is away still: the check is told all the same
+            return found
         if again is None:
             return found
         return found._replace(skip_reason=None, run_requests=[again])
@@ -134,16 +138,11 @@ def _missed_refresh(
     declared = pipeline.spec.automation.refresh
     if declared is None:
         return ""
-    states = [
-        state
-        for state in instance.all_instigator_state()
-        if state.instigator_name == f"{pipeline.name}__refresh_schedule" and state.is_running
-    ]
-    if not states:
-        return ""  # switched off, or no daemon has seen it yet
+    state = running_refresh(pipeline.name, instance)
+    if state is None:
+        return ""
     zone = declared.timezone or pipeline.spec.partitions.timezone
     expression = cron_of(declared)
-    state = states[0]
     since = getattr(state.instigator_data, "start_timestamp", None)
     if since is None:
         return ""

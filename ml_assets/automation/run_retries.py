@@ -2,13 +2,13 @@
 time: its store may have been away, or its process was killed."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG, mark_dead, name_of
 from ml_assets.automation.run_requests import MAX_RETRIES_TAG, hindered, records_of, wait_after
-from ml_assets.automation.schedules import refresh_tick
+from ml_assets.automation.schedules import refresh_tick, running_refresh
 from ml_assets.errors import counted
 from ml_assets.spec.base import digest_of
 from ml_assets.store.pipeline_context import Pipeline
@@ -16,6 +16,8 @@ from ml_assets.store.pipeline_context import Pipeline
 ATTEMPTS = 8
 """Two hours, together with the waits of 1, 2, 4 ... 60 minutes between them."""
 ATTEMPT_TAG = "ml_assets/attempt"
+_LATELY = timedelta(days=1)
+"""Longer than all waits of a refresh together: an older one is nobody's wish any more."""
 _BY_DAGSTER = "dagster/will_retry"
 _BY_HAND = "materialize it by hand in the UI."
 
@@ -50,17 +52,23 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
 
 
 def refresh_again(
-    pipeline: str, instance: dg.DagsterInstance, opened: Callable[[], Pipeline]
+    pipeline: Pipeline, instance: dg.DagsterInstance, opened: Callable[[], Pipeline]
 ) -> dg.RunRequest | None:
     """The refresh that a schedule asked for last, if it was hindered and its wait is over.
 
-    A schedule asks once: a store that is away for a minute would cost the model a week.
+    A schedule asks once: a store that is away for a minute would cost the model a week. One that
+    was switched off, or taken out of the spec, asks for nothing any more.
 
     Args:
         opened: the pipeline as it is now; called where there is such a run.
     """
-    scheduled = {PIPELINE_TAG: pipeline, TRIGGER_TAG: "schedule"}
-    filters = dg.RunsFilter(job_name=f"{pipeline}__refresh", tags=scheduled)
+    declared = pipeline.spec.automation.refresh
+    if declared is None or running_refresh(pipeline.name, instance) is None:
+        return None
+    scheduled = {PIPELINE_TAG: pipeline.name, TRIGGER_TAG: "schedule"}
+    lately = datetime.now(UTC) - _LATELY
+    job = f"{pipeline.name}__refresh"
+    filters = dg.RunsFilter(job_name=job, tags=scheduled, created_after=lately)
     for record in instance.get_run_records(filters=filters, limit=1):
         run = record.dagster_run
         attempt = int(run.tags.get(ATTEMPT_TAG, "1"))

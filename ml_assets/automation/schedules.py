@@ -59,6 +59,13 @@ def timed_schedules(
     return [evaluate]
 
 
+def running_refresh(pipeline: str, instance: dg.DagsterInstance) -> Any:
+    """The refresh schedule as Dagster keeps it; None: it is off, or no daemon has seen it yet."""
+    name = f"{pipeline}__refresh_schedule"
+    states = instance.all_instigator_state()
+    return next((one for one in states if one.instigator_name == name and one.is_running), None)
+
+
 def cron_of(timed: Timed) -> str:
     """Return when it is due, in cron's five fields."""
     return cron_expression(timed.every, timed.at, timed.cron)

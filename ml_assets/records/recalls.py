@@ -5,13 +5,12 @@ inputs after the recall may not be used either; the same content, made again fro
 """
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import chain
 
-from ml_assets.errors import Recalled, StorageError
+from ml_assets.errors import Recalled, StorageError, StoreAway
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.record_history import Node, node_of
 from ml_assets.spec.base import canonical_json
@@ -270,11 +269,19 @@ class Quarantine:
     def _at(
         self, commit: CommitId, address: Address, version: str
     ) -> Iterator[tuple[StageRecord, CommitId]]:
-        """The record that a commit has of a version, if it is kept."""
-        with suppress(StorageError):
+        """The record that a commit has of a version, if it is kept.
+
+        Raises:
+            StoreAway: nobody can tell.
+        """
+        try:
             record = read_record(self.store, commit, address)
-            if record and record.data_version == version:
-                yield record, commit
+        except StoreAway:
+            raise
+        except StorageError:  # the commit was collected
+            return
+        if record and record.data_version == version:
+            yield record, commit
 
     def _later(self, address: Address, node: Node) -> Sequence[CommitId]:
         """The first commits of a table that is read whole since the recall that reached it: it may

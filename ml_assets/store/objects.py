@@ -5,6 +5,7 @@ This module loads neither polars nor a database.
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import uuid
@@ -151,7 +152,7 @@ class LocalObjects:
     def adopt(self, produced: Ref, kind: str, manifest: str) -> Ref:
         """Copy a folder to its content address ``<kind>/<digest>``; safe to repeat.
 
-        What is damaged there gives way to the copy.
+        What is damaged there gives way to the copy, if that is sound.
 
         Args:
             produced: the folder, and the SHA-256 of its manifest.
@@ -162,10 +163,12 @@ class LocalObjects:
         """
         target = self.path(kind, produced.digest)
         source = Path(produced.uri)
-        if not (renew(target / manifest) and _holds(target, source)):
+        there = renew(target / manifest)
+        if not (there and _holds(target, source)):
             _require_named(source / manifest, produced.digest)
-            self._take(source, target)
-            renew(target / manifest)
+            if not there or _is_sound(source, manifest):
+                self._take(source, target)
+                renew(target / manifest)
         _require_named(target / manifest, produced.digest)
         return Ref(uri=str(target), digest=produced.digest)
 
@@ -176,11 +179,13 @@ class LocalObjects:
         for path in draft.rglob("*"):
             if path.is_file():
                 _sync(path)
-        self.discard(target, still=lambda _: True)
-        try:
-            draft.rename(target)
-        except OSError:  # somebody adopted it at the same time: the content is the same
-            shutil.rmtree(draft)
+        if _moved(draft, target):
+            return
+        if not _holds(target, source):  # else somebody adopted it at the same time
+            self.discard(target, still=lambda _: True)
+            if _moved(draft, target):
+                return
+        shutil.rmtree(draft)
 
 
 def _require_named(manifest: Path, digest: str) -> None:
@@ -190,6 +195,23 @@ def _require_named(manifest: Path, digest: str) -> None:
             f"{manifest} is damaged: its checksum is {found[:12]}, expected {digest[:12]}. Delete"
             " the folder and materialize the asset again."
         )
+
+
+def _moved(draft: Path, target: Path) -> bool:
+    """Rename a folder; False: another one is there."""
+    try:
+        draft.rename(target)
+    except OSError:
+        return False
+    return True
+
+
+def _is_sound(folder: Path, manifest: str) -> bool:
+    """Return whether a model's weights are those that its manifest names."""
+    named = json.loads((folder / manifest).read_bytes())
+    weights = File.model_validate(named["weights"])
+    file = inside(folder, weights.path)
+    return file.is_file() and file_digest(file) == weights.sha256
 
 
 def _holds(target: Path, source: Path) -> bool:

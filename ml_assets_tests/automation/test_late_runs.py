@@ -102,6 +102,10 @@ def test_a_refresh_whose_process_died_is_asked_for_again_until_the_model_is_made
 
     first = scheduled(world)
     world.instance.report_run_failed(first)
+    monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())
+    assert not world.tick("runs_begin").run_requests, "the schedule is off"
+    switch(world.instance, REFRESH, "0 0 * * 1")
+    monkeypatch.undo()
     assert not world.tick("runs_begin").run_requests, "a minute has to go by"
     monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())
     (again,) = world.tick("runs_begin").run_requests

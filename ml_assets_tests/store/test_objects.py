@@ -1,14 +1,17 @@
 """A folder is kept under the digest of its manifest; a damaged one gives way to what is made
 again."""
 
+import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ml_assets.errors import StorageError
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.training_program import Ref
-from ml_assets.store.objects import TRASH, LocalObjects, file_digest
+from ml_assets.store.objects import TRASH, LocalObjects, describe, file_digest
 
 
 @pytest.fixture
@@ -21,7 +24,9 @@ def made(tmp_path: Path) -> Ref:
     folder = tmp_path / "session" / "model"
     folder.mkdir(parents=True)
     (folder / "weights").write_bytes(b"good")
-    (folder / "model.json").write_bytes(b"{}")
+    (weights,) = describe(folder, ["weights"])
+    manifest = {"weights": weights.model_dump()}
+    (folder / "model.json").write_bytes(canonical_json(manifest))
     return Ref(uri=str(folder), digest=file_digest(folder / "model.json"))
 
 
@@ -38,8 +43,26 @@ def test_a_damaged_model_is_whole_again_when_it_is_made_again(
     damage(Path(own.uri, name))
     assert objects.adopt(made, "models", "model.json") == own
     assert Path(own.uri, "weights").read_bytes() == b"good"
-    assert Path(own.uri, "model.json").read_bytes() == b"{}"
+    assert file_digest(Path(own.uri, "model.json")) == made.digest
     assert not list(objects.path(TRASH).iterdir())
+
+
+def test_a_damaged_copy_takes_the_place_of_no_sound_model(objects: LocalObjects, made: Ref) -> None:
+    own = objects.adopt(made, "models", "model.json")
+    flip(Path(made.uri, "weights"))
+    assert objects.adopt(made, "models", "model.json") == own
+    assert Path(own.uri, "weights").read_bytes() == b"good"
+
+
+def test_many_may_adopt_the_same_model_at_once(objects: LocalObjects, made: Ref) -> None:
+    def adopted(_: int) -> bool:
+        own = objects.adopt(made, "models", "model.json")
+        return Path(own.uri, "weights").read_bytes() == b"good"
+
+    for _ in range(40):
+        with ThreadPoolExecutor(6) as many:
+            assert all(many.map(adopted, range(6)))
+        shutil.rmtree(objects.path("models", made.digest))
 
 
 def test_a_whole_one_stays_the_folder_that_it_is(objects: LocalObjects, made: Ref) -> None:
@@ -59,4 +82,4 @@ def test_what_its_digest_does_not_name_takes_the_place_of_nothing(
     flip(Path(made.uri, "model.json"))
     with pytest.raises(StorageError, match="is damaged"):
         objects.adopt(made, "models", "model.json")
-    assert Path(own.uri, "model.json").read_bytes() == b"{}"
+    assert file_digest(Path(own.uri, "model.json")) == made.digest

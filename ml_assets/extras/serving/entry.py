@@ -1,7 +1,7 @@
 """Adds a rollout to a pipeline: the log of predictions as a table, and the check for aborts."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -138,13 +138,27 @@ def labels_tick(pipeline: Pipeline, instance: dg.DagsterInstance) -> dg.SensorRe
     return dg.SensorResult(run_requests=[dg.RunRequest(run_key=key, tags=tags)])
 
 
+_LAST = 104
+"""Partitions."""
+_LATE_LABELS = timedelta(days=14)
+
+
 def _published_since(state: PipelineState, begin: datetime | None) -> Sequence[StageRecord]:
-    """The features that were published since traffic began, oldest partition first."""
+    """The features that were published since traffic began, oldest partition first.
+
+    Of those that are not among the last partitions, what was published long ago is left out: it was
+    looked at, and each look reads an evaluation.
+    """
     if begin is None:
         return []
     address = state.address("feature_set")
     found = [*state.partitions(address).values()] or state.recent(address)  # or of no partitions
-    return [features for features in found if features.time >= begin]
+    early = max(begin, datetime.now(UTC) - _LATE_LABELS)
+    earlier, last = found[:-_LAST], found[-_LAST:]
+    return [
+        *(features for features in earlier if features.time >= early),
+        *(features for features in last if features.time >= begin),
+    ]
 
 
 def _unseen(made: StageRecord, features: StageRecord, hours: Mapping[str, StageRecord]) -> set[str]:

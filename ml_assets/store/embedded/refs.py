@@ -151,7 +151,7 @@ class Refs:
 
     def _current(self) -> sqlite3.Connection:
         known = self._connection
-        if known and self._copy_of in (None, self._stamp()):
+        if known and (self._copy_of is None or self._copy_of == self._stamp()):
             return known
         if may_write(self._root):
             self._connection, self._copy_of = self._connect(), None
@@ -191,11 +191,18 @@ class Refs:
 
     def _stamp(self) -> _Stamp:
         """What differs after others have written."""
-        found = [file.stat() if file.is_file() else None for file in self._files()]
-        return tuple((one.st_ino, one.st_mtime_ns, one.st_size) if one else None for one in found)
+        return tuple(map(_stamp_of, self._files()))
 
     def _files(self) -> tuple[Path, Path]:
         return self._root / "refs.db", self._root / "refs.db-wal"
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:  # the last writer takes its log away
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def graft_name(commit: str, parent: str | None) -> str:

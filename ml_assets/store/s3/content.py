@@ -96,29 +96,41 @@ def fetch_folder(place: S3Place, digest: str, kind: Kind, target: Path) -> None:
         fetch_folder(_beside(place, other), other, kind.kind_beside, target.parent / other)
 
     each(beside, bring)  # also where the folder is there: a cache may have lost some of them
-    if known is not None and all(_size(target / file.path) == file.size for file in files):
+    if _is_here(target, kind, digest, files):
         return
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         _download(place, files, draft)
         (draft / kind.manifest).write_bytes(content)
-        _put_in_place(draft, target)
+        _put_in_place(draft, target, lambda: _is_here(target, kind, digest, files))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _put_in_place(draft: Path, target: Path) -> None:
-    """In the place of a damaged folder, if there is one."""
+def _put_in_place(draft: Path, target: Path, is_here: Callable[[], bool]) -> None:
+    """Move a folder to its place, or into that of a damaged one; what is here whole stays."""
+    with suppress(OSError):
+        draft.rename(target)
+        return
+    if is_here():  # somebody brought it at the same time
+        return
     damaged = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     with suppress(FileNotFoundError):
         target.rename(damaged)
     try:
         draft.rename(target)
     except OSError:
-        if not target.is_dir():  # else somebody brought it at the same time: the same content
+        if not is_here():
             raise
     finally:
         shutil.rmtree(damaged, ignore_errors=True)
+
+
+def _is_here(target: Path, kind: Kind, digest: str, files: Sequence[File]) -> bool:
+    """Whether a folder has its manifest, and each file in its size."""
+    return _known(target / kind.manifest, digest) is not None and all(
+        _size(target / file.path) == file.size for file in files
+    )
 
 
 def _known(manifest: Path, digest: str) -> bytes | None:

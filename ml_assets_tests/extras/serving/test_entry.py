@@ -15,7 +15,7 @@ from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import pipeline_of
 
 ROLLOUT = "  release: {to: production, canary: {periods: 1}, rollout: {entity: [order]}}\n"
-BEGAN = datetime(2024, 1, 1, tzinfo=UTC)
+BEGAN = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(days=3)
 DAYS = [f"{date(2023, 1, 1) + timedelta(days=n)}" for n in range(110)]
 
 

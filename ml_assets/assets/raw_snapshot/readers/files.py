@@ -12,7 +12,12 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume, parse_batches
+from ml_assets.assets.raw_snapshot.readers.json_lines import (
+    Batch,
+    consume,
+    parse_batches,
+    parse_lines,
+)
 from ml_assets.assets.raw_snapshot.readers.listing import KEPT, ListedFile, Listing
 from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
@@ -147,23 +152,23 @@ def _delivered(
 def _parse(found: Delivery, raw: Sequence[bytes]) -> list[pl.DataFrame]:
     """The declared columns of each file; events may be cut into files at any place."""
     source, files = found.source, found.listing.files
-    if isinstance(source, FilesSource) and source.format != "jsonl":
+    if isinstance(source, FilesSource):
         return [
             _parse_file(source, file.path, one, _where(found, file))
             for file, one in zip(files, raw, strict=True)
         ]
     columns = dict(source.columns)
-    if isinstance(source, EventsSource) and source.offset:
+    if source.offset:
         columns[source.offset] = "int64"
     where = _where(found, files[0])
     if not any(one.strip() for one in raw):
         raise _empty(where, raw[0])
     if len(files) > 1:
         where = f"{found.title}: {found.place.title(found.pattern.path)}"
-    batches = [
+    batches = (  # one after the other: they are larger unpacked
         (unpacked(one, file.path, _where(found, file)), _where(found, file))
         for file, one in zip(files, raw, strict=True)
-    ]
+    )
     return parse_batches(batches, columns, where)
 
 
@@ -181,6 +186,8 @@ def _parse_file(source: FilesSource, path: str, raw: bytes, where: str) -> pl.Da
     if source.format == "parquet":
         return parse_parquet(raw, source.columns, where)
     text = unpacked(raw, path, where)
+    if source.format == "jsonl":
+        return parse_lines(text, source.columns, where)
     nulls, written = source.null_values, TextFormat.of(source)
     return parse_csv(text, source.columns, nulls, where, source.dialect, written)
 

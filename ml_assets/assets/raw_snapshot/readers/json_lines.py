@@ -9,7 +9,7 @@ import json
 import re
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -37,7 +37,7 @@ def parse_lines(content: bytes, declared: Columns, where: str) -> pl.DataFrame:
 
 
 def parse_batches(
-    batches: Sequence[tuple[bytes, str]], declared: Columns, where: str
+    batches: Iterable[tuple[bytes, str]], declared: Columns, where: str
 ) -> list[pl.DataFrame]:
     """Parse and type the files of one table: a key need not be in each of them.
 
