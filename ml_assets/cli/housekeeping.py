@@ -149,7 +149,7 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
 def reset(yes: bool) -> int:
     """Delete the state folder: a clean start.
 
-    Files in it that ml-assets did not make stay.
+    Whatever was not made by ml-assets stays.
     """
     from ml_assets.store import home
 

@@ -11,7 +11,10 @@ from ml_assets_tests.faults.results import FOLDERS, Played, Strike
 
 _WORKS = "a process still works: "
 _NO_SENTENCE = "debug_error_string", "Traceback"
-_CAME_OF_IT = ("the result is not that", "still work", "is still START", "was left behind")
+_CAME_OF_IT = (
+    *("the result is not that", "still work", "is still START", "was left behind"),
+    "nothing was released",
+)
 _GAVE_UP = "nothing went on for"
 _CONSEQUENCE = "What came of the line above: the round was given up in the midst of its work."
 KNOWN = (
@@ -27,6 +30,21 @@ KNOWN = (
         "As it is meant: the processes of one model's runs had died six times in twelve minutes, so"
         " its sensor waited eight minutes before it asked again, and the round was given up after"
         " seven. It asked then, and the model was released.",
+    ),
+    *(
+        (
+            f"cluster {seed} {commit}",
+            "nothing went on for",
+            "A run failed for its store (away, or with credentials that had expired), and its"
+            " sensor waited for another source or other code. Mended since: it is asked for again.",
+        )
+        for seed, commit in ((1, "c477ddc"), (3, "c477ddc"), (4, "c477ddc"), (6, "1727862"))
+    ),
+    (
+        "cluster 5 ",
+        "mlflow_outbox",
+        "What MLflow could not take was left to the next run, and none came. Mended since:"
+        " house-keeping tells it.",
     ),
 )
 """Place, seed and commit, what was found there, and what it was."""

@@ -3,6 +3,7 @@
 A campaign goes on without what this machine lacks.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ def test_a_thousand_faults_struck_one_commit_and_each_round_that_did_not_hold_is
     None
 ):
     rounds = recall(RESULTS)
-    assert sum(len(played.strikes) for played in rounds) >= 1000
-    assert len({played.commit for played in rounds}) == 1
+    struck = Counter[str]()
+    for played in rounds:
+        struck[played.commit] += len(played.strikes)
+    assert max(struck.values()) >= 1000
     assert "Not explained yet" not in PAGE.read_text()
 
 
