@@ -149,7 +149,7 @@ def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:
 def reset(yes: bool) -> int:
     """Delete the state folder: a clean start.
 
-    Whatever was not made by ml-assets stays.
+    Files in it that are not ours stay.
     """
     from ml_assets.store import home
 
