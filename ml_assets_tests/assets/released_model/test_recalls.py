@@ -237,11 +237,8 @@ def test_what_sound_data_had_given_before_is_spared(walk: Walk) -> None:
     assert data
 
 
-def test_the_recalls_of_a_commit_are_read_once_for_all_records(
-    walk: Walk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    walk.recall(BAD)
-    head, record = walk.head, walk.record("q/training_set")
+def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are read from now on."""
     read: list[str] = []
     whole = EmbeddedStore.read_bytes
 
@@ -250,6 +247,15 @@ def test_the_recalls_of_a_commit_are_read_once_for_all_records(
         return whole(store, commit, path)
 
     monkeypatch.setattr(EmbeddedStore, "read_bytes", counted)
+    return read
+
+
+def test_the_recalls_of_a_commit_are_read_once_for_all_records(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk.recall(BAD)
+    head, record = walk.head, walk.record("q/training_set")
+    read = counted_reads(monkeypatch)
     for _ in range(3):
         require_sound(walk.store, head, record)
     assert len([path for path in read if path.startswith("recalls/")]) == 2
@@ -301,13 +307,6 @@ def test_a_commit_stands_for_what_it_brought(walk: Walk) -> None:
 def test_a_history_is_read_in_one_pass_each_record_once(
     walk: Walk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[str] = []
-    whole = EmbeddedStore.read_bytes
-
-    def counted(store: EmbeddedStore, commit: str, path: str) -> bytes:
-        read.append(path)
-        return whole(store, commit, path)
-
-    monkeypatch.setattr(EmbeddedStore, "read_bytes", counted)
+    read = counted_reads(monkeypatch)
     history = read_history(walk.store)
     assert len(history.made) == len(read) == 8
