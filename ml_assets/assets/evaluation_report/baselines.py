@@ -137,11 +137,12 @@ def _targets(values: np.ndarray, label: LabelSpec) -> np.ndarray:
 def _group_rate(
     spec: GroupRateBaseline, train: Rows, holdout: Rows, target: np.ndarray
 ) -> np.ndarray:
-    missing = [column for column in spec.by if column not in train.frame.columns]
+    columns = holdout.frame.columns
+    missing = [column for column in spec.by if column not in columns]
     if missing:
         raise SpecError(
             f"baseline {spec.name!r}: columns {missing} of 'by' are not in the feature set, which"
-            f" has {sorted(train.frame.columns)}; name columns that the feature function returns"
+            f" has {sorted(columns)}; name columns that the feature function returns"
         )
     by = list(spec.by)
     both = pl.concat([train.frame.select(by), holdout.frame.select(by)], how="vertical_relaxed")

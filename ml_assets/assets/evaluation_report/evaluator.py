@@ -1,5 +1,6 @@
 """Scores one holdout: with the model, its baselines and the champion."""
 
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.assets.training_set.encoding import encode_rows
 from ml_assets.assets.training_set.shards import (
     NotComparable,
+    each_shard,
     load_schema,
     read_rows,
     read_tokens,
@@ -38,7 +40,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.load_release import held_manifest, held_weights, load_release
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.forecasts import Forecast
-from ml_assets.spec.gates import FunctionBaseline, ValueBaseline
+from ml_assets.spec.gates import FunctionBaseline, GroupRateBaseline, ValueBaseline
 from ml_assets.spec.records import (
     EvaluationReport,
     FeatureImportance,
@@ -71,8 +73,11 @@ class Evaluator:
             schema: with fewer shards than the set's own.
         """
         schema = schema or self.schema
-        self.pipeline.objects.bring(self.data, [one.digest for one in schema.splits[split]])
+        self._bring(split, schema)
         return read_rows(self.data, schema, split)
+
+    def _bring(self, split: Split, schema: ShardSchema) -> None:
+        self.pipeline.objects.bring(self.data, [one.digest for one in schema.splits[split]])
 
     def judge(
         self, model: Subject, span: tuple[str, ...], rival: Subject | None, seeds: Seeds
@@ -185,7 +190,10 @@ class Evaluator:
                 f" {counted(len(train), 'shard')}, evenly spaced"
             )
         schema = self.schema.model_copy(update={"splits": {**self.schema.splits, "train": few}})
-        return self._encoded("train", schema), self._encoded("holdout", schema)
+        asked = self.spec.evaluation.baselines
+        groups = {name for one in asked if isinstance(one, GroupRateBaseline) for name in one.by}
+        columns = None if any(isinstance(one, FunctionBaseline) for one in asked) else groups
+        return self._encoded("train", schema, columns), self._encoded("holdout", schema)
 
     def _text_baselines(self, tokens: Tokens) -> dict[str, np.ndarray]:
         """The same of texts."""
@@ -206,10 +214,21 @@ class Evaluator:
         given, drawn = (texts_of(part, tokens) for part in zip(*halves, strict=True))
         return tuple(TextSample(given=a, drawn=b) for a, b in zip(given, drawn, strict=True))
 
-    def _encoded(self, split: Split, schema: ShardSchema) -> Rows:
-        frame = self.rows(split, schema)
-        numeric, categorical = encode_rows(frame, self.schema.preprocessing)
-        return Rows.of(self.spec.label, frame, numeric, categorical)
+    def _encoded(
+        self, split: Split, schema: ShardSchema, columns: Collection[str] | None = None
+    ) -> Rows:
+        """Encode a shard after the other: of all rows only these columns are kept beside."""
+        self._bring(split, schema)
+        kept = None if columns is None else {*columns, self.spec.label.column}
+        frames, numeric, categorical = [], [], []
+        for shard in each_shard(self.data, schema, split):
+            numbers, codes = encode_rows(shard, self.schema.preprocessing)
+            numeric.append(numbers)
+            categorical.append(codes)
+            frames.append(shard.select(n for n in shard.columns if kept is None or n in kept))
+        return Rows.of(
+            self.spec.label, pl.concat(frames), np.concatenate(numeric), np.concatenate(categorical)
+        )
 
 
 def rival_of(state: PipelineState, model: str) -> Subject | None:

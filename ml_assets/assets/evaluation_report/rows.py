@@ -23,7 +23,7 @@ class Rows:
     """The rows of one split, raw and encoded, in one order."""
 
     frame: pl.DataFrame
-    """[n] the columns before encoding."""
+    """[n] the columns before encoding: of the training split those that a baseline reads."""
     label: np.ndarray
     """[n] as ``encode_labels`` gives it."""
     numeric: np.ndarray

@@ -203,10 +203,13 @@ def read_rows(ref: Ref, schema: ShardSchema, split: Split) -> pl.DataFrame:
     Raises:
         StorageError: they are missing, or not what the schema names.
     """
-    return pl.concat(
-        pl.read_parquet(BytesIO(read_verified(files.table, folder)))
-        for folder, files in _shard_files(ref, schema, split)
-    )
+    return pl.concat(each_shard(ref, schema, split))
+
+
+def each_shard(ref: Ref, schema: ShardSchema, split: Split) -> Iterator[pl.DataFrame]:
+    """The same a shard at a time, for what does not need all of them at once."""
+    for folder, files in _shard_files(ref, schema, split):
+        yield pl.read_parquet(BytesIO(read_verified(files.table, folder)))
 
 
 def read_tokens(
