@@ -40,6 +40,7 @@ class History:
         read: the bytes of a stored file by its SHA-256; None where it is not there.
         model: the file of this name of a model by the model's digest, from the object store.
         trained: session of training -> what its attempts reported, oldest first.
+        ended: sessions of training with a result: until then reports of a lost pod may still come.
         worlds: session of training -> on how many processes its attempts were.
         tracked: session of training -> statuses of its runs in MLflow.
         runs: Dagster's run ids -> status.
@@ -53,6 +54,7 @@ class History:
     read: Callable[[str], bytes | None]
     model: Callable[[str, str], bytes | None]
     trained: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
     worlds: Mapping[str, frozenset[int]] = field(default_factory=dict)
     tracked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     runs: Mapping[str, str] = field(default_factory=dict)
@@ -113,12 +115,15 @@ def read_home(
         return file.read_bytes() if file.is_file() else None
 
     refs = refs_of(home)
+    results = of_sessions(home, "*-train-*/attempts/*/result.json")
+    ended = frozenset(file.parts[-4] for file in results)  # before its events are read
     return History(
         commits=tuple(_log(refs.get("main", ("", ""))[1], read)),
         refs={name: kind for name, (kind, _) in refs.items()},
         read=read,
         model=model or model_here,
         trained=_trained(home),
+        ended=ended,
         worlds=_worlds(home),
         tracked=_tracked(home / "mlflow.db"),
         runs=runs_of(home),

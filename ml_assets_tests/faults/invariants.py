@@ -8,7 +8,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from ml_assets_tests.faults.history import History, Json
 
@@ -52,7 +52,10 @@ def rows_once(history: History) -> Iterator[str]:
     """
     for session, events in history.trained.items():
         at, every, losses = 0, 0, dict[int, float]()
-        yield from _counted(session, [event for event in events if event["kind"] == "epoch"])
+        epochs = [event for event in events if event["kind"] == "epoch"]
+        yield from _counted(session, epochs)
+        if session in history.ended:
+            yield from _left_out(session, {event["epoch"] for event in epochs})
         for event in events:
             step, resumed = event.get("step", 0), _RESUMED.match(event.get("message", ""))
             if event["kind"] == "first_rows" or resumed:
@@ -76,7 +79,9 @@ def _counted(session: str, epochs: Sequence[Json]) -> Iterator[str]:
             yield f"{session}: epoch {event['epoch']} did not have each of its {n} rows once"
     if len({event["drawn"]["rows"] for event in epochs}) > 1:
         yield f"{session}: its epochs had different numbers of rows"
-    ended = {event["epoch"] for event in epochs}
+
+
+def _left_out(session: str, ended: Set[int]) -> Iterator[str]:
     for number in sorted({*range(1, max(ended, default=0) + 1)} - ended):
         yield f"{session}: epoch {number} was left out"
 

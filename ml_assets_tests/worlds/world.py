@@ -18,6 +18,7 @@ import pytest
 
 from ml_assets.cli.main import main
 from ml_assets.settings import Settings, read_settings
+from ml_assets_tests.worlds.warm_commands import warm
 
 IN_PROCESS = {
     ("check",),
@@ -40,6 +41,9 @@ IN_PROCESS = {
     ("release", "was-serving"),
 }
 """Commands that begin neither a run nor another process."""
+
+_LONGEST = 240
+"""Seconds of a command."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class World:
         """Run ml-assets, hold it to an exit code, and return all it printed.
 
         What begins no run is called in this process: one of its own takes two seconds to begin.
+        The others are forks of a process that has loaded what they load.
         """
         if arguments[:1] in IN_PROCESS or arguments[:2] in IN_PROCESS:
             return self._called(*arguments, code=code)
@@ -111,16 +116,20 @@ class World:
         self, *arguments: str, code: int = 0, given: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """The same with what is given on standard input, and the two outputs apart."""
-        done = subprocess.run(
-            [sys.executable, "-m", "ml_assets.cli.main", *arguments],
-            env=self.environment,
-            cwd=self.root,
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        environment = self.environment
+        if warm().takes(environment):
+            done = warm().run(arguments, environment, self.root, given, _LONGEST)
+        else:
+            done = subprocess.run(
+                [sys.executable, "-m", "ml_assets.cli.main", *arguments],
+                env=environment,
+                cwd=self.root,
+                input=given,
+                capture_output=True,
+                text=True,
+                timeout=_LONGEST,
+                check=False,
+            )
         assert done.returncode == code, done.stdout + done.stderr
         return done
 
