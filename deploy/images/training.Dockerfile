@@ -32,8 +32,8 @@ LABEL org.opencontainers.image.title="ml-assets training" \
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
     HOME=/tmp NVIDIA_DRIVER_CAPABILITIES=compute,utility
-# LightGBM's OpenMP runtime
-RUN apt-get update && apt-get install --yes --no-install-recommends libgomp1 \
+# LightGBM's OpenMP runtime, and what torch.compile takes at run time, on a GPU too
+RUN apt-get update && apt-get install --yes --no-install-recommends libgomp1 g++ \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/ml-assets /opt/ml-assets

@@ -43,7 +43,7 @@ def job_order(
         verb=verb,
         world=world,
         cluster=spec.cluster,
-        spot=verb == "train" and spec.training.spot is not None,
+        spot=spec.training.spot is not None,
         request=f"{settings.objects}/{attempt_of(session, attempt)}/{REQUEST}",
         grace_seconds=save_seconds(spec.training if verb == "train" else None),
     )

@@ -69,6 +69,9 @@ class ScoreJob:
     cluster: ClusterSpec = ONE_NODE
     code: NetworkCode | None = None
     """The code of a team's own network: the model's digest names it."""
+    spot: bool = False
+    """Where the training may run on machines that are taken away, so does this: a queue that knows
+    them lets nothing else in."""
 
 
 @dataclass(frozen=True)

@@ -129,6 +129,7 @@ class SessionLauncher:
             partial(folder.finished_scoring, keys),
             job.cluster,
             keys,
+            spot=job.spot,
         )
         return run_session(work, self._runner, self._budgets, on_event, should_stop)
 
@@ -161,6 +162,7 @@ class SessionLauncher:
             partial(folder.finished_sanity, keys),
             job.cluster,
             keys,
+            spot=job.training.spot is not None,
         )
         return run_session(work, self._runner, self._budgets, on_event, should_stop)
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-NO_BUILD_TOOLS = re.compile(r"\b(gcc|g\+\+|build-essential|make|git|curl|wget|pip install)\b")
+NO_BUILD_TOOLS = re.compile(r"\b(gcc|build-essential|make|git|curl|wget|pip install)\b")
 KNOWN = {"ARG", "FROM", "ENV", "RUN", "COPY", "WORKDIR", "USER", "LABEL"}
 MAY_BE_COPIED = {
     "ml_assets",

@@ -44,6 +44,8 @@ ALLOWED = {
     "a pod to an S3 by IPv6": (TRAINER, OUTSIDE_6, 443),
     "the daemon to an API server by IPv6": (DAEMON, OUTSIDE_6, 6443),
     "a run to Redis": (RUNS, OUTSIDE, 6379),
+    "an alert to a mail server": (CODE, OUTSIDE, 587),
+    "an alert by TLS from the first byte": (CODE, OUTSIDE, 465),
     "a run to MLflow": (RUNS, SERVICES, 5000),
     "a run to lakeFS": (RUNS, SERVICES, 8000),
     "the daemon to the code location": (DAEMON, CODE, 4000),
@@ -54,6 +56,7 @@ ALLOWED = {
 REFUSED = {
     "a training pod to the code location": (TRAINER, CODE, 4000),
     "a training pod to Postgres": (TRAINER, OUTSIDE, 5432),
+    "a training pod to a mail server": (TRAINER, OUTSIDE, 587),
     "a training pod to the cloud's metadata": (TRAINER, METADATA, 443),
     "a run to the cloud's metadata": (RUNS, METADATA, 443),
     "a training pod to Amazon's metadata by IPv6": (TRAINER, METADATA_6, 443),

@@ -53,6 +53,7 @@ def test_the_orchestrators_webserver_is_the_guarded_one() -> None:
 # --- what each image holds ------------------------------------------------------------------------
 
 
+@pytest.mark.daemon
 def test_the_orchestrator_needs_no_torch(tmp_path: Path) -> None:
     """All of the package but the training program, the code location, and every adapter."""
     assert {"torch", "lightgbm"} <= set(absent_modules("orchestrator"))
@@ -65,6 +66,7 @@ def test_the_orchestrator_needs_no_torch(tmp_path: Path) -> None:
     assert python(world, IMPORT_ALL + built + adapters, *ours) == ""
 
 
+@pytest.mark.daemon
 def test_the_training_image_needs_no_dagster(
     tmp_path: Path, data: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,14 @@ def test_the_groups_say_what_the_package_says() -> None:
     trees = {line for line in declared if line.startswith(("lightgbm", "xgboost"))}
     everything = declared - trees - {"torch>=2.13"}
     assert set(GROUPS["orchestrator"]) == everything
+
+
+@pytest.mark.parametrize("package", ["libgomp1", "g++"])
+def test_the_training_image_has_what_its_programs_take_of_the_system(package: str) -> None:
+    """LightGBM its OpenMP, and ``training.compile`` a compiler, which slim has not."""
+    last = (IMAGES / "training.Dockerfile").read_text().rpartition("\nFROM ")[2]
+    (made,) = [one.rest for one in dockerfile.parse(f"FROM {last}") if "apt-get" in one.rest]
+    assert package in made.partition("&& rm")[0].split()
 
 
 # --- how each is built ----------------------------------------------------------------------------

@@ -12,13 +12,17 @@ import pytest
 import yaml
 from dagster._config import process_config, resolve_to_config_type
 
+from ml_assets.adapters.executor import MOST_STEPS
 from ml_assets.automation.housekeeping.run_logs import delete
 from ml_assets_tests.servers.postgres import postgres
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 
 DAGSTER = Path(__file__).parents[2] / "deploy" / "dagster"
 CONFIGURATION = yaml.safe_load((DAGSTER / "dagster.yaml").read_text())
+QUOTA = next(yaml.safe_load_all((DAGSTER.parent / "base" / "quota.yaml").read_text()))
 REGION = "eu-central-1"
+SHORTEST_RUN_SECONDS = 120
+"""Of a run whose steps are Jobs: each pod starts and imports Dagster."""
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +133,15 @@ def test_only_a_crash_is_run_again_and_a_pool_holds_whole_runs(
     assert str(concurrency.pool_config.pool_granularity).endswith("RUN")
     assert concurrency.pool_config.default_pool_limit == 1
     assert instance.telemetry_enabled is False
+
+
+def test_finished_runs_leave_room_for_the_jobs_of_those_to_come() -> None:
+    """The quota counts a Job until its time is over: beyond it no run starts, and no training."""
+    runs = CONFIGURATION["concurrency"]["runs"]["max_concurrent_runs"]
+    jobs = CONFIGURATION["run_launcher"]["config"]["run_k8s_config"]["job_spec_config"]
+    rounds = 1 + jobs["ttl_seconds_after_finished"] / SHORTEST_RUN_SECONDS
+    most = int(QUOTA["spec"]["hard"]["count/jobs.batch"])
+    assert runs * (1 + MOST_STEPS) * rounds <= most
 
 
 def test_the_pool_of_gpus_has_the_limit_that_was_set(instance: dg.DagsterInstance) -> None:

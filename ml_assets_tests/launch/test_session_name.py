@@ -145,7 +145,7 @@ def test_all_that_a_job_asks_for_stands_in_its_request(tmp_path):
         (measure_request, MeasureJob("demo", NETWORK, spec, DATA, 5, code=own)),
         (sanity_request, SanityJob("demo", NETWORK, spec, DATA, code=own, deep=True)),
     ]
-    not_asked = {"pipeline", "salt", "cluster", "threads", "program", "evidence"}
+    not_asked = {"pipeline", "salt", "cluster", "spot", "threads", "program", "evidence"}
     for request_of, job in asked:
         request = request_of(job, SessionFolder(tmp_path / "session"), 1, World())
         for field in {field.name for field in dataclasses.fields(job)} - not_asked:

@@ -68,7 +68,7 @@ def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
     if spec.training.compile and not _has_compiler():
         found.append(
             "training.compile is true, and there is no C++ compiler here (CXX, g++, clang++):"
-            " training would fail on the CPU\n    remedy: install one (apt-get install g++), or"
+            " training would fail here\n    remedy: install one (apt-get install g++), or"
             " remove training.compile"
         )
     if not is_installed():

@@ -123,8 +123,8 @@ def score(
         TrainingFailed: the program failed; the message gives its reason.
         StorageError: the predictions are not what the program wrote.
     """
-    threads = spec.training.threads
-    job = ScoreJob(spec.name, model.ref, data, split, threads, spec.cluster, model.code)
+    threads, spot = spec.training.threads, spec.training.spot is not None
+    job = ScoreJob(spec.name, model.ref, data, split, threads, spec.cluster, model.code, spot)
     remember_session(context.instance, context.run.run_id, score_session(job))
     result = launcher.score(job, teller(context.log))
     content = read_verified(result.predictions)

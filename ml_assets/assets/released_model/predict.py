@@ -227,6 +227,7 @@ def score(pipeline: Pipeline, release: LoadedModel, features: pl.DataFrame) -> N
             spec.training.threads,
             spec.cluster,
             certified_network(pipeline, release.manifest),
+            spot=spec.training.spot is not None,
         )
         return _read(session.launcher.score(job, _ignore))
 

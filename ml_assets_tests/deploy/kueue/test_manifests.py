@@ -11,9 +11,14 @@ import jsonschema
 import pytest
 import yaml
 
+from ml_assets.actions.render import Verb, job_order
 from ml_assets.adapters.executor import MOST_STEPS
+from ml_assets.launch.kubernetes.manifest import job_manifest
+from ml_assets.settings import read_cluster
 from ml_assets_tests.deploy.test_manifests import built, named
+from ml_assets_tests.launch.kubernetes.orders import SMALL, SPOT, spec_of
 from ml_assets_tests.servers.kubernetes import quantities
+from ml_assets_tests.servers.kubernetes.scheduler import tolerates
 
 KUEUE = Path(__file__).parents[3] / "deploy" / "kueue"
 SCHEMAS = {file.stem: json.loads(file.read_text()) for file in KUEUE.glob("schemas/*.json")}
@@ -104,3 +109,18 @@ def test_the_namespace_has_room_for_all_that_the_queues_hand_out_and_for_the_run
     for name, amount in asked.items():
         assert amount <= quantities.read(hard[f"requests.{name}"]), name
     assert pods + asked["nvidia.com/gpu"] < quantities.read(hard["pods"])
+
+
+@pytest.mark.parametrize("verb", ["train", "sanity", "score"])
+def test_whatever_a_pipeline_on_spot_runs_may_go_where_its_queue_leads(verb: Verb) -> None:
+    """Kueue admits no Job whose pods do not tolerate a flavor's taints: it would wait for ever."""
+    overlay = yaml.safe_load((KUEUE.parent / "overlays" / "spot" / "settings.yaml").read_text())
+    named = {"ML_ASSETS_OBJECTS": SMALL.objects, "ML_ASSETS_TRAINING_IMAGE": SMALL.image}
+    settings = read_cluster({**overlay["data"], **named})
+    spec = spec_of({"queue": "forecasting-spot"}, spot=SPOT)
+    template = job_manifest(job_order(spec, settings, verb), settings)["spec"]["template"]
+    queue = of_kind("LocalQueue")["forecasting-spot"]["spec"]["clusterQueue"]
+    (group,) = of_kind("ClusterQueue")[queue]["spec"]["resourceGroups"]
+    (flavor,) = (of_kind("ResourceFlavor")[one["name"]]["spec"] for one in group["flavors"])
+    assert all(tolerates(template, taint) for taint in flavor["nodeTaints"])
+    assert flavor["nodeLabels"].items() <= template["spec"]["nodeSelector"].items()

@@ -17,7 +17,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ml_assets.actions.render import as_yaml, job_order
+from ml_assets.actions.render import Verb, as_yaml, job_order
 from ml_assets.errors import SettingsError, SpecError
 from ml_assets.launch.kubernetes.manifest import (
     SCRATCH,
@@ -348,15 +348,15 @@ def test_a_queue_holds_the_job_back_until_it_is_admitted() -> None:
     assert not any("kueue" in label for label in free["metadata"]["labels"])
 
 
-def test_only_a_training_on_spot_goes_to_the_nodes_that_are_taken_away() -> None:
-    spot = pod_of(job_manifest(*many_nodes()))
-    assert spot["nodeSelector"]["cloud.example/spot"] == "true"
-    assert [one["key"] for one in spot["tolerations"]] == ["nvidia.com/gpu", "cloud.example/spot"]
+@pytest.mark.parametrize("verb", ["train", "sanity", "score"])
+def test_what_a_spec_on_spot_runs_goes_to_the_nodes_that_are_taken_away(verb: Verb) -> None:
+    pod = pod_of(job_manifest(job_order(whole_spec(), WHOLE, verb), WHOLE))
+    assert pod["nodeSelector"]["cloud.example/spot"] == "true"
+    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu", "cloud.example/spot"]
     plain = spec_of(MANY, processes=2048)
-    for spec, verb in ((plain, "train"), (whole_spec(), "score")):
-        pod = pod_of(job_manifest(job_order(spec, WHOLE, verb), WHOLE))
-        assert "cloud.example/spot" not in pod["nodeSelector"]
-        assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu"]
+    pod = pod_of(job_manifest(job_order(plain, WHOLE, verb), WHOLE))
+    assert "cloud.example/spot" not in pod["nodeSelector"]
+    assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu"]
 
 
 def test_spot_is_refused_where_nothing_says_which_nodes_those_are() -> None:

@@ -1,7 +1,7 @@
 """Kueue's side of a Job with a queue name: suspended until its LocalQueue lets it run.
 
 There is no quota here: a LocalQueue that exists and is not stopped admits what comes, to the nodes
-of the first flavor of its ClusterQueue, as far as those two exist.
+of the first flavor of its ClusterQueue, as far as those two exist and its taints are tolerated.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from ml_assets_tests.servers.kubernetes.resources import (
     LOCAL_QUEUES,
     WORKLOADS,
 )
+from ml_assets_tests.servers.kubernetes.scheduler import tolerates
 from ml_assets_tests.servers.kubernetes.store import Change, Key, Store, clone, key_of
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -92,17 +93,23 @@ class Kueue:
         elif (queue.get("spec") or {}).get("stopPolicy", "None") != "None":
             self._inadmissible(job, f"LocalQueue {name} is stopped")
         else:
-            cluster_queue = (queue.get("spec") or {}).get("clusterQueue", "")
-            told = f"Quota reserved in ClusterQueue {cluster_queue}"
-            self._say(
-                job,
-                ("QuotaReserved", "True", "QuotaReserved", told),
-                ("Admitted", "True", "Admitted", "The workload is admitted"),
-            )
-            self._events.normal(
-                job, _SOURCE, "Started", f"Admitted by clusterQueue {cluster_queue}"
-            )
-            self._start(key, self._flavor(cluster_queue))
+            self._assign(job, (queue.get("spec") or {}).get("clusterQueue", ""))
+
+    def _assign(self, job: Json, cluster_queue: str) -> None:
+        flavor = self._flavor(cluster_queue)
+        for taint in flavor.get("nodeTaints") or []:
+            if not tolerates(job["spec"]["template"], taint):
+                no = f"couldn't assign flavors to pod set main: untolerated taint {taint}"
+                self._say(job, ("QuotaReserved", "False", "Pending", no))
+                return
+        told = f"Quota reserved in ClusterQueue {cluster_queue}"
+        self._say(
+            job,
+            ("QuotaReserved", "True", "QuotaReserved", told),
+            ("Admitted", "True", "Admitted", "The workload is admitted"),
+        )
+        self._events.normal(job, _SOURCE, "Started", f"Admitted by clusterQueue {cluster_queue}")
+        self._start(key_of(job), flavor)
 
     def _inadmissible(self, job: Json, why: str) -> None:
         self._say(job, ("QuotaReserved", "False", "Inadmissible", why))

@@ -105,7 +105,7 @@ class Scheduler:
         if spec.get("unschedulable"):
             return ["node(s) were unschedulable"]
         for taint in spec.get("taints") or []:
-            if taint["effect"] != "PreferNoSchedule" and not _tolerates(pod, taint):
+            if taint["effect"] != "PreferNoSchedule" and not tolerates(pod, taint):
                 return [
                     f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
                 ]
@@ -141,7 +141,8 @@ def _is_waiting(pod: Json) -> bool:
     return not pod["spec"].get("nodeName") and not going and pod["status"]["phase"] == "Pending"
 
 
-def _tolerates(pod: Json, taint: Json) -> bool:
+def tolerates(pod: Json, taint: Json) -> bool:
+    """Whether a pod, or a template of one, may go to a node with the taint."""
     for toleration in pod["spec"].get("tolerations") or []:
         if toleration.get("effect") not in (None, "", taint["effect"]):
             continue
