@@ -180,7 +180,7 @@ class KubernetesApi:
                 raise ClusterAway(
                     f"{self.calls.where} still has {', '.join(self._left(selector))} in namespace"
                     f" {self.namespace}, long after they were deleted. Look at their finalizers and"
-                    f" nodes; `kubectl delete jobs,pods,services -l {selector}`."
+                    f" nodes; `kubectl delete jobs,pods,services -l '{selector}'`."
                 )
 
     def delete_pod(self, name: str) -> None:

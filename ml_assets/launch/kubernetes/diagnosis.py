@@ -329,14 +329,14 @@ def ending_of(over: Over, seen: PodObservations, events: Sequence[Event], log: P
 def held_by(order: JobOrder, seen: PodObservations, bought: PriceClass) -> Held:
     """The machines of an attempt that is over, and since when."""
     now = datetime.now(UTC)
-    created = seen.job.created if seen.job and seen.job.created else now
     scheduled = [pod.scheduled for pod in seen.pods if pod.scheduled is not None]
+    asked = seen.job.created if seen.job else None
+    created = asked or min(scheduled, default=now)  # a Job that was deleted does not tell
     started = [pod.started for pod in seen.pods if pod.started is not None]
-    computes = order.verb in ("train", "measure")
     return Held(
         # a machine that a pod never got was held by nobody; a pod may have been replaced
         nodes=min(len(scheduled), order.world.nodes) or order.world.nodes,
-        gpus_per_node=order.cluster.gpus_per_node if computes else 0,
+        gpus_per_node=order.gpus_per_pod,
         price_class=bought,
         created=created,
         scheduled=min(scheduled, default=None),

@@ -106,10 +106,12 @@ class Following:
             StoreRefuses: the object store does not.
         """
         selector = selector_of(self._order.session, self._order.mark)
+        pods: tuple[PodState, ...] = ()
         with JobInformer(self._api, selector) as watch, LogFollower(self._api, self._log) as log:
             while True:
                 seen = watch.now()
-                pods = tuple(pod for pod in seen.pods if pod.job == self._order.name)
+                # the informer forgets the pods of a Job that is gone
+                pods = tuple(pod for pod in seen.pods if pod.job == self._order.name) or pods
                 for pod in (pod for pod in pods if pod.index == 0 and pod.started):
                     log.follow(pod.name)
                 self._place(pods)

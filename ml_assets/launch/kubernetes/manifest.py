@@ -89,6 +89,12 @@ class JobOrder:
         """The name of the Job and of the Service."""
         return job_name(self.session, self.attempt, self.mark)
 
+    @property
+    def gpus_per_pod(self) -> int:
+        """One to a process; what neither trains nor measures computes on the CPU."""
+        computes = self.verb in ("train", "measure")
+        return min(self.cluster.gpus_per_node, self.world.procs) if computes else 0
+
 
 def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) -> int:
     """Return how long a program has to save after a notice: ``2 * write + 15`` seconds
@@ -336,9 +342,8 @@ def _resources(order: JobOrder) -> Mapping[str, Mapping[str, str]]:
     """
     cluster = order.cluster
     held = {"memory": cluster.memory, "ephemeral-storage": cluster.scratch}
-    gpus = min(cluster.gpus_per_node, order.world.procs)  # one to a process
-    if gpus and order.verb in ("train", "measure"):  # the others compute on the CPU
-        held[cluster.gpu_resource] = str(gpus)
+    if order.gpus_per_pod:
+        held[cluster.gpu_resource] = str(order.gpus_per_pod)
     return {"requests": {"cpu": cluster.cpu, **held}, "limits": held}
 
 

@@ -76,6 +76,11 @@ CAUSES: dict[str, Meaning] = {
         "Run again to continue from the last whole checkpoint.",
         "interrupted",
     ),
+    "Superseded": Meaning(
+        "another command that follows it cleared its Job away and went on",
+        "Nothing: this command follows the next attempt, too.",
+        "lost",
+    ),
     "GpuFault": Meaning(
         "a GPU failed",
         "Nothing: it continues elsewhere. Drain the node that is named, and have its GPU examined"

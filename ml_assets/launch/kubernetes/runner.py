@@ -6,6 +6,7 @@ lost one, and the Job for its back-off (docs/cluster.md).
 """
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -54,6 +55,7 @@ from ml_assets.launch.kubernetes.names import (
     slug_of,
 )
 from ml_assets.launch.kubernetes.observations import JobState
+from ml_assets.launch.kubernetes.pod_failures import of_cause
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging.mirror import AttemptTaken, SessionMirror
 from ml_assets.settings import Cluster, PriceClass
@@ -80,6 +82,11 @@ _HASTY_TRIES, _HASTY_SECONDS = 2, 15.0
 and who waits for its answer hears neither of a lost pod nor that it is told to stop."""
 _LEAVE_SECONDS = 120.0
 """For what the last attempts left to be gone; each has had its own time before."""
+_MOST_LEFT = 500
+"""Attempts of which something may be left: a selector that names more is too long for a proxy."""
+_SUCCESSOR_SECONDS, _BETWEEN_LOOKS = 30.0, 1.0
+"""Within which a follower that cleared an attempt away has begun the next one; between two looks
+for it."""
 
 
 class KubernetesRunner:
@@ -186,9 +193,11 @@ class KubernetesRunner:
 
     def leave(self, work: SessionWork[Any]) -> None:
         """See ``AttemptRunner.leave``. What cannot be done now costs no result that is there."""
-        number = max(attempt_numbers(work.folder.root))
+        known = attempt_numbers(work.folder.root)  # a newer one is another follower's
+        number = known[-1]
         try:
-            self._api.delete(selector_of(work.folder.session, self._mark), _LEAVE_SECONDS)
+            left = self._selector(work.folder.session, *known[-_MOST_LEFT:])
+            self._api.delete(left, _LEAVE_SECONDS)
             SessionMirror(work.folder, self._objects).vouch(number)
         except (ClusterAway, ClusterRefused, StoreAway) as error:
             folder, session = work.folder.attempt(number), work.folder.session
@@ -316,7 +325,7 @@ class KubernetesRunner:
             seen = replace(seen, words=brought(words, seen.words))
         brought(partial(mirror.pull, number), 0)
         follower.pass_on()
-        brought(partial(mirror.collect, number), False)
+        collected = brought(partial(mirror.collect, number), False)
         self._over.setdefault(order.session, set()).add(number)
         times = [pod.lost_at for pod in over.pods if pod.lost and pod.lost_at is not None]
         if times:
@@ -325,6 +334,9 @@ class KubernetesRunner:
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
         ending = ending_of(over, seen, follower.of_attempt(number), log)
+        if ending.cause == "JobDeleted" and not collected:
+            continued = partial(self._continued, order, mirror, follower)
+            ending = of_cause("Superseded") if brought(continued, False) else ending
         return replace(ending, held=held_by(order, seen, self._bought(order)))
 
     def _looked_at(
@@ -342,6 +354,16 @@ class KubernetesRunner:
             order.spot,
         )
 
+    def _continued(self, order: JobOrder, mirror: SessionMirror, follower: Follower) -> bool:
+        """Whether another follower cleared the Job away and goes on; else a person deleted it."""
+        session = selector_of(order.session, self._mark)
+        deadline = time.monotonic() + _SUCCESSOR_SECONDS
+        while not any(_attempt(job) > order.attempt for job in self._api.jobs(session)):
+            if follower.told_to_stop() or time.monotonic() > deadline:
+                return max(mirror.attempts()) > order.attempt  # it may be over, too
+            time.sleep(_BETWEEN_LOOKS)
+        return True
+
     def _clear(self, order: JobOrder, *, trained: bool = True) -> None:
         """Delete an attempt's Job, pods and Service, and wait until they have ended in peace.
 
@@ -355,8 +377,9 @@ class KubernetesRunner:
         with suppress(MlAssetsError):  # ``leave`` sees to what is left
             self._clear(order)
 
-    def _selector(self, session: str, attempt: int) -> str:
-        return f"{selector_of(session, self._mark)},{ATTEMPT_LABEL}={attempt}"
+    def _selector(self, session: str, *attempts: int) -> str:
+        numbers = ",".join(map(str, attempts))
+        return f"{selector_of(session, self._mark)},{ATTEMPT_LABEL} in ({numbers})"
 
     def _bought(self, order: JobOrder) -> PriceClass:
         return "spot" if order.spot else self._settings.bought
@@ -365,6 +388,10 @@ class KubernetesRunner:
 def _begun(folder: SessionFolder, number: int) -> Request:
     """The request of an attempt that was begun, by us or by another launcher."""
     return _REQUEST.validate_json((folder.attempt(number) / REQUEST).read_bytes())
+
+
+def _attempt(job: JobState) -> int:
+    return int(job.labels[ATTEMPT_LABEL])
 
 
 def _largest_checkpoint(told: Sequence[Event]) -> int | None:

@@ -62,6 +62,8 @@ _PASSING = re.compile(
 """What keeps a pod from being made for a while: the Job controller tries again."""
 _QUOTED = re.compile(r'"[^"]*"')
 """The image and addresses, in which any word may stand."""
+_BUSY = re.compile(r"toomanyrequests|too many requests|\b429\b", re.IGNORECASE)
+"""The registry's rate limit, whatever else it says of who we are: it passes."""
 _DENIED = re.compile(
     # the registry has no such image: containerd, CRI-O, Docker
     r"\bnot ?found\b|manifest unknown|name unknown|does not exist|\b404\b"
@@ -203,7 +205,8 @@ def _of_container(pod: PodState) -> Stuck | None:
     if waiting.reason in _TOLD:
         return Stuck(waiting.reason, words, pod)
     if waiting.reason in _PULLS:
-        final = _DENIED.search(_QUOTED.sub("", waiting.message))
+        said = _QUOTED.sub("", waiting.message)
+        final = _DENIED.search(said) and not _BUSY.search(said)
         return Stuck("ImagePull" if final else "RegistryAway", words, pod)
     return Stuck("ContainerStart", words, pod) if waiting.reason in _STARTS else None
 

@@ -8,7 +8,7 @@ import pytest
 
 from ml_assets.launch.failure import TABLE
 from ml_assets.launch.kubernetes.diagnosis import PodObservations, diagnose, held_by
-from ml_assets.launch.kubernetes.manifest import JobOrder
+from ml_assets.launch.kubernetes.manifest import JobOrder, job_manifest
 from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.launch.kubernetes.pod_failures import CAUSES, of_cause
 from ml_assets.spec.cluster import ClusterSpec
@@ -22,6 +22,7 @@ from ml_assets_tests.launch.kubernetes.objects import (
     condition,
     terminated,
 )
+from ml_assets_tests.launch.kubernetes.orders import WHOLE
 
 PROJECT = Path(__file__).parents[3]
 
@@ -396,6 +397,22 @@ def test_what_some_pods_never_got_nobody_held():
 def test_a_pod_that_was_replaced_is_no_machine_more():
     lost = replace(pod(0, 5, 20), gone=True)
     assert held([lost, *(pod(n, 10, 30) for n in range(4))]).nodes == 4
+
+
+def test_a_job_that_is_gone_held_its_machines_from_the_first_pod_on():
+    gone = PodObservations(None, [pod(n, 10 + n, 30 + n) for n in range(4)])
+    found = held_by(ORDER, gone, "spot")
+    assert found.created == found.scheduled == CREATED + timedelta(seconds=10)
+    assert found.started == CREATED + timedelta(seconds=33)
+    assert held_by(ORDER, PodObservations(None), "spot").scheduled is None
+
+
+def test_an_attempt_with_fewer_processes_held_as_many_gpus_as_it_asked_for():
+    session = "demo-train-0123456789abcdef0123"
+    halved = replace(ORDER, session=session, world=World(nodes=4, procs=4))
+    found = held([pod(n, 10, 30) for n in range(4)], order=halved)
+    (container,) = job_manifest(halved, WHOLE)["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"]["nvidia.com/gpu"] == str(found.gpus_per_node) == "4"
 
 
 def test_a_score_on_machines_with_gpus_held_none_of_them():

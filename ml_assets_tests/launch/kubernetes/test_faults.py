@@ -13,11 +13,13 @@ from ml_assets.launch import session_name, stall_detection
 from ml_assets.launch.events import avoided_nodes
 from ml_assets.launch.kubernetes import informer, runner
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
+from ml_assets.launch.kubernetes.resources import batch
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
+from ml_assets.launch.usage import session_usages
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.training_program import World
@@ -75,6 +77,16 @@ def evict(index):
         name = stage.pod(index)
         body = {"metadata": {"name": name, "namespace": stage.cluster.namespace}}
         stage.core.create_namespaced_pod_eviction(name, stage.cluster.namespace, body)
+
+    return fault
+
+
+def signal_ranks(number):
+    def fault(stage):
+        for pid in descendants(os.getpid()):
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"--request" in command and b"staging" not in command:
+                os.kill(pid, number)
 
     return fault
 
@@ -231,6 +243,32 @@ def test_who_is_told_to_stop_ends_it_with_its_steps_saved_and_nothing_left(stage
     assert (result.attempt, resumed) == (2, [saved])
 
 
+def test_a_job_that_somebody_deletes_is_not_made_again_and_its_machines_are_paid(
+    stage, monkeypatch
+):
+    monkeypatch.setattr(runner, "_SUCCESSOR_SECONDS", 1.0)
+    job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+
+    def delete_job(stage):
+        """As kubectl does: the Job is gone before its pods are."""
+        (there,) = stage.api().jobs(selector_of())
+        how = {"propagation_policy": "Background"}
+        batch(stage.cluster.client()).delete_namespaced_job(
+            there.name, stage.cluster.namespace, **how
+        )
+
+    with (
+        Saboteur(stage, delete_job),
+        pytest.raises(TrainingInterrupted, match="somebody deleted its Job"),
+    ):
+        stage.launcher().train(job, stage.events.append)
+    assert len(created(stage)) == 1
+    assert stage.left() == []
+    (usage,) = session_usages(SessionFolder(stage.folder(job)))
+    held = usage.held
+    assert held.scheduled is not None and held.created <= held.scheduled < held.ended
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_an_interrupted_process_leaves_the_job_or_ends_it_as_it_is_told(stage, goes_on):
     class Cancelled(BaseException):
@@ -271,14 +309,8 @@ def test_two_launchers_at_once_run_one_job_and_both_get_its_result(stage, tmp_pa
 def test_ranks_that_stand_still_are_ended_and_the_next_attempt_goes_on(stage, monkeypatch):
     monkeypatch.setattr(stall_detection, "_TIMES_PATIENCE", 1)
 
-    def stop_all(stage):
-        for pid in descendants(os.getpid()):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"--request" in command and b"staging" not in command:
-                os.kill(pid, signal.SIGSTOP)
-
     job = stage.job(cluster=ONE_NODE, processes=1, epochs=12, hang_timeout_seconds=10)
-    with Saboteur(stage, stop_all):
+    with Saboteur(stage, signal_ranks(signal.SIGSTOP)):
         result = stage.launcher().train(job, stage.events.append)
     assert result.attempt == 2
     assert "no sign of life for" in named(stage.events, "warning")[0].message

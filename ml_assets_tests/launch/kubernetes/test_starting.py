@@ -154,6 +154,8 @@ def test_what_a_registry_refuses_is_final_however_long_its_words_are(
         "dial tcp: lookup registry.internal.example: Try again",
         "unexpected status from HEAD request: 503 Service Unavailable",
         "429 Too Many Requests - Server message: toomanyrequests: You have reached your limit",
+        "429 Too Many Requests - Server message: toomanyrequests: You have reached your"
+        " unauthenticated pull rate limit",
         "pull QPS exceeded",
     ],
 )

@@ -1,12 +1,26 @@
-"""Two homes on one cluster and one store: whose word counts for a score that is there."""
+"""Two homes on one cluster and one store: whose word counts for a score that is there, and that
+who slept follows what the other went on with, and ends none of it."""
 
 import base64
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.store.signing import Keys
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
+from ml_assets_tests.launch.kubernetes.test_faults import (
+    Saboteur,
+    created,
+    delete,
+    signal_ranks,
+)
+from ml_assets_tests.launch.real import STEPS, named
+from ml_assets_tests.servers.kubernetes.sample_jobs import until
 
 OURS, THEIRS = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
@@ -37,3 +51,98 @@ def test_a_score_counts_in_a_home_that_trusts_its_key_and_in_no_other(
     assert score(first.other_home(tmp_path / "stranger")) == scored
     assert jobs() == ["-a1", "-a2"]
     assert first.left() == []
+
+
+class Sleeper:
+    """Another home that trains the same, and hears nothing from the first checkpoint on until it
+    is woken."""
+
+    def __init__(self, home: Stage, wakes: Callable[[], object]) -> None:
+        self.home, self._wakes = home, wakes
+        self.awake, self.stops = threading.Event(), threading.Event()
+        self.result: Any = None
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._train, daemon=True)
+
+    def __enter__(self) -> "Sleeper":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(120)
+
+    @property
+    def sleeps(self) -> bool:
+        return bool(named(self.home.events, "checkpoint"))
+
+    def _train(self) -> None:
+        job = self.home.job(cluster=ONE_NODE, processes=1, epochs=12)
+        launcher, told_to_stop = self.home.launcher(), self._told_to_stop
+        try:
+            self.result = launcher.train(job, self._hear, told_to_stop)
+        except Exception as error:
+            self.error = error
+
+    def _told_to_stop(self) -> bool:
+        return self.awake.is_set() and self.stops.is_set()
+
+    def _hear(self, event: object) -> None:
+        self.home.events.append(event)
+        if self.sleeps and not self.awake.is_set():
+            until(self._wakes)
+            self.awake.set()
+
+
+@pytest.fixture
+def stage(tmp_path, cluster, store):
+    return Stage(tmp_path / "home", cluster, store).furnish()
+
+
+def asleep(sleeper, fault):
+    def both(stage):
+        until(lambda: sleeper.sleeps)
+        fault(stage)
+
+    return both
+
+
+def cleared(stage):
+    """The first attempt is being cleared away."""
+    return lambda: stage.cluster.server.calls.of("delete", "jobs")
+
+
+def went_on(stage):
+    """The second attempt runs."""
+    return lambda: len(created(stage)) == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "wakes"),
+    [(delete(0), went_on), (signal_ranks(signal.SIGKILL), cleared)],
+    ids=["after the next attempt began", "while the lost one is cleared away"],
+)
+def test_who_slept_through_a_loss_follows_the_attempt_that_another_went_on_with(
+    stage, tmp_path, fault, wakes
+):
+    with Sleeper(stage.other_home(tmp_path / "other"), wakes(stage)) as other:
+        job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+        with Saboteur(stage, asleep(other, fault)):
+            result = stage.launcher().train(job, stage.events.append)
+    assert other.error is None
+    both = [(one.attempt, one.step) for one in (result, other.result)]
+    assert both == [(2, 2 * STEPS)] * 2
+    assert len(created(stage)) == 2, "the second was never deleted"
+    lost = [event.lost for event in named(other.home.events, "warning") if event.lost]
+    assert lost[-1].cause == "Superseded"
+    assert stage.left() == []
+
+
+def test_who_is_told_to_stop_ends_no_attempt_that_it_never_followed(stage, tmp_path):
+    with Sleeper(stage.other_home(tmp_path / "other"), went_on(stage)) as other:
+        other.stops.set()
+        job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+        with Saboteur(stage, asleep(other, delete(0))):
+            result = stage.launcher().train(job, stage.events.append)
+    assert isinstance(other.error, TrainingInterrupted)
+    assert (result.attempt, result.step, len(created(stage))) == (2, 2 * STEPS, 2)
+    assert stage.left() == []
