@@ -252,3 +252,14 @@ class Interrupted(MlAssetsError):
 
 class StateInUse(MlAssetsError):
     """Another process holds the state folder; the message names it."""
+
+
+PASSES: tuple[type[MlAssetsError], ...] = (
+    StoreAway,
+    StoreRefuses,
+    ClusterAway,
+    DiskRefuses,
+    TrainingHindered,
+)
+"""What a step ends with that would have made its asset, had it not been hindered; of expired
+credentials, too: whoever renews them changes no source and no code."""

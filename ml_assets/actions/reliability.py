@@ -110,12 +110,13 @@ def _pieces(instance: Instance, records: Sequence[StoredRun]) -> Iterator[list[S
     for record in records:
         run = record.dagster_run
         root, asked = run.tags.get("dagster/root_run_id", run.run_id), _asked(run)
-        piece = roots.get(root) or open_pieces.get(asked)
+        hindered = run.tags.get("dagster/run_key", "")  # of a refresh: the one that it repeats
+        piece = roots.get(root) or roots.get(hindered) or open_pieces.get(asked)
         if piece is None or _end_of(instance, piece[-1].dagster_run)[0] in GOOD:
             piece = []
             found.append(piece)
         piece.append(record)
-        roots[root] = open_pieces[asked] = piece
+        roots[root] = roots[run.run_id] = open_pieces[asked] = piece
     yield from found
 
 
@@ -147,7 +148,7 @@ def _ended(pipeline: str, instance: Instance, piece: Sequence[StoredRun]) -> Una
         cause = f"at try {len(piece)}: {before}"
     return UnattendedWork(
         pipeline=pipeline,
-        asked_by=_asked_by(last),
+        asked_by=_asked_by(piece[0].dagster_run),
         what=last.tags.get("why") or last.job_name,
         time=piece[0].create_timestamp.astimezone(UTC),
         end=end,

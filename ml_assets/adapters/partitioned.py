@@ -1,6 +1,6 @@
 """Makes one or many partitions in a step; each is published and reported on its own."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome, over_partitions, whole_check
-from ml_assets.errors import MlAssetsError, StorageError, counted
+from ml_assets.errors import PASSES, MlAssetsError, StorageError, counted
 from ml_assets.graph.publish import Published
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -45,29 +45,36 @@ def make_partitions(
 ) -> Events:
     """Make every partition of the step; report each with its own version.
 
-    In a range, failures are collected: what was published is logged, then the failed are named.
-    They are written down, too, for the first page and ``ml-assets status``.
+    In a range, each is reported before the next is begun: a process that is killed has reported
+    what it published. Failures are collected, and named at the end. They are written down, too,
+    for the first page and ``ml-assets status``.
 
     Args:
-        history: metadata about all partitions so far; it goes with the last one made.
+        history: metadata about all partitions so far; it goes with the last one made, which is
+            reported again for that where others failed after it.
 
     Raises:
-        MlAssetsError: at least one partition failed (the first error's class, all named).
+        MlAssetsError: at least one partition failed (all are named). Its class is that of one that
+            was hindered, where there is one, for then the rest is worth another try.
     """
     keys = step_partitions(context)
     asset_key = dg.AssetKey(address.key.split("/"))
     made: dict[str | None, Made] = {}
     try:
-        page = _make_each(context, pipeline, address, make, made)
+        page = yield from _make_each(context, pipeline, address, make, made)
+    except GeneratorExit:  # nobody takes what is yielded any more
+        raise
     except BaseException:
         yield from _left_by_failure(context, pipeline, address, made)
         raise
     failed = _errors(made)
-    whole = {key: item for key, item in made.items() if item.published is not None}
+    whole = [key for key, item in made.items() if item.published is not None]
     if whole:
-        newest = list(whole)[-1]
+        newest = made[whole[-1]]
         shown = {**history(), **page()}
-        made[newest] = replace(whole[newest], metadata={**shown, **whole[newest].metadata})
+        made[whole[-1]] = replace(newest, metadata={**shown, **newest.metadata})
+        if len(keys) > 1:
+            yield _materialization(asset_key, whole[-1], made[whole[-1]])
     if failed:
         yield from _left_by_failure(context, pipeline, address, made)
         raise _combined(address, failed, published=len(whole))
@@ -77,8 +84,6 @@ def make_partitions(
     else:
         # Dagster would report a range's result for each partition, with one version for all
         yield dg.MaterializeResult(asset_key=asset_key, metadata=_REPORTED)
-        for event in _each(asset_key, made):
-            context.log_event(event)
 
 
 def _make_each(
@@ -87,20 +92,26 @@ def _make_each(
     address: Address,
     make: Callable[[Address], Made],
     made: dict[str | None, Made],
-) -> Callable[[], Mapping[str, Any]]:
+) -> Generator[dg.AssetMaterialization, None, Callable[[], Mapping[str, Any]]]:
     """Make the partitions of the step one after the other; return the page of the newest.
+
+    Each is reported at once, but for the last: what is shown of all goes with it.
 
     Args:
         made: takes what became of each, so that an interruption leaves what came before it.
     """
     keys = step_partitions(context)
+    asset_key = dg.AssetKey(address.key.split("/"))
     page: Callable[[], Mapping[str, Any]] = dict
     told = monotonic()
     for number, key in enumerate(keys, start=1):
         one = _try(context, pipeline, make, address.at(key))
         page = one.page if one.published else page
         made[key] = replace(one, page=dict)  # a page holds a data card: only the newest is shown
-        is_due = number == len(keys) or monotonic() - told >= BETWEEN_LINES
+        is_last = number == len(keys)
+        if one.published and not is_last:
+            yield _materialization(asset_key, key, one)
+        is_due = is_last or monotonic() - told >= BETWEEN_LINES
         if len(keys) > 1 and (is_due or made[key].error):
             _log_progress(context, address.at(key), made[key], number, len(keys))
             told = monotonic()
@@ -113,13 +124,8 @@ def _left_by_failure(
     address: Address,
     made: Mapping[str | None, Made],
 ) -> Events:
-    """What a step that fails has published; what failed in it is written down.
-
-    Such a step's output is not stored, nor what it logs: what was published is yielded.
-    """
-    asset_key = dg.AssetKey(address.key.split("/"))
-    yield from _each(asset_key, made)
-    yield from _check_results(asset_key, made)
+    """The verdicts of the checks in a step that fails; what failed in it is written down."""
+    yield from _check_results(dg.AssetKey(address.key.split("/")), made)
     if failed := _errors(made):
         _note(context, pipeline, address, {key: str(error) for key, error in failed.items()})
 
@@ -184,17 +190,16 @@ def _log_progress(
     context.log.info(f"{address}: {state} ({number} of {total})")
 
 
-def _each(
-    asset_key: dg.AssetKey, made: Mapping[str | None, Made]
-) -> Iterator[dg.AssetMaterialization]:
-    for key, item in made.items():
-        if item.published is not None:
-            yield dg.AssetMaterialization(
-                asset_key,
-                partition=key,
-                metadata=dict(item.metadata),
-                tags={"dagster/data_version": item.published.record.data_version},
-            )
+def _materialization(
+    asset_key: dg.AssetKey, key: str | None, made: Made
+) -> dg.AssetMaterialization:
+    assert made.published is not None
+    return dg.AssetMaterialization(
+        asset_key,
+        partition=key,
+        metadata=dict(made.metadata),
+        tags={"dagster/data_version": made.published.record.data_version},
+    )
 
 
 def _check_results(asset_key: dg.AssetKey, made: Mapping[str | None, Made]) -> Events:
@@ -211,11 +216,12 @@ def _check_results(asset_key: dg.AssetKey, made: Mapping[str | None, Made]) -> E
 def _combined(
     address: Address, failed: Mapping[str | None, MlAssetsError], published: int
 ) -> MlAssetsError:
-    first = next(iter(failed.values()))
+    first, *others = failed.values()
     if list(failed) == [None] or (len(failed) == 1 and not published):
         return first
     lines = "\n".join(f"  {key}: {error}" for key, error in failed.items())
-    return type(first)(
+    told = next((error for error in (first, *others) if isinstance(error, PASSES)), first)
+    return type(told)(
         f"{address}: {counted(len(failed), 'partition')} failed, {published}"
         f" {'was' if published == 1 else 'were'} published.\n{lines}"
     )

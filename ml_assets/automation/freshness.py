@@ -13,7 +13,8 @@ import dagster as dg
 
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
-from ml_assets.errors import StorageError
+from ml_assets.automation.tick_failures import why_not
+from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.layout import Address, read_records
@@ -110,15 +111,19 @@ def freshness_tick(
     """One look: an evaluation for each source whose answer is another than in ``cursor``.
 
     A materialization outdates what was said before it (the UI then shows the check as never run),
-    so the answer is given again after each.
+    so the answer is given again after each. A store that is away tells nothing of the data.
     """
+    try:
+        judged = list(_judged(pipeline, now))
+    except StoreAway as away:
+        return dg.SensorResult(skip_reason=why_not(away), cursor=cursor)
     before: dict[str, str] = json.loads(cursor) if cursor else {}
     seen: dict[str, str] = {}
     told: list[str] = []
     changed: list[dg.AssetCheckEvaluation] = []
-    for name, found in _judged(pipeline, now):
+    for name, found in judged:
         made = instance.get_latest_materialization_event(asset_key(pipeline, STAGE, name))
-        seen[name] = f"{found.fresh} {found.newest.time} {made.run_id if made else ''}"
+        seen[name] = f"{found.fresh} {found.newest.time} {made.timestamp if made else ''}"
         told.append(f"{name}: {found.reason}")
         if seen[name] != before.get(name):
             changed.append(_evaluation(pipeline, name, found))
@@ -132,6 +137,8 @@ def _judged(pipeline: Pipeline, now: datetime) -> "Iterator[tuple[str, Freshness
     for name, source in bounded_sources(pipeline).items():
         try:
             yield name, source_freshness(pipeline, name, now)
+        except StoreAway:
+            raise
         except StorageError as error:
             assert source.freshness is not None
             yield name, Freshness(False, str(error), Newest(None, None))

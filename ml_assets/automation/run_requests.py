@@ -1,7 +1,8 @@
 """Turns candidate runs into run requests: each is made once, and a failed one waits for a change.
 
-One whose process died is asked for again: twice at once, then each time after a longer wait. So is
-one that a store, a cluster or a full disk hindered, after a wait from the first time on.
+One whose process died, or that was not begun because others failed before it, is asked for again:
+twice at once, then each time after a longer wait. So is one that a store, a cluster or a full disk
+hindered, after a wait from the first time on.
 
 The cursor holds requests that are still due; a fulfilled one is forgotten, so that the same request
 may be made again. Losing the cursor costs one repeated attempt, no more.
@@ -27,14 +28,7 @@ from ml_assets.adapters.runs import (
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.selection import data_runs
-from ml_assets.errors import (
-    ClusterAway,
-    DiskRefuses,
-    StoreAway,
-    StoreRefuses,
-    TrainingHindered,
-    counted,
-)
+from ml_assets.errors import PASSES, counted
 from ml_assets.spec.base import Frozen, digest_of
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -46,15 +40,10 @@ MAX_RETRIES_TAG = "dagster/max_retries"
 ATTEMPTS = 3
 """A run is asked for so often at once: its process died, or others failed in it before it began."""
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
-"""After that, where its process dies; each wait is twice the one before."""
+"""After that; each wait is twice the one before."""
 _OUTSIDE = frozenset({"DagsterExecutionInterruptedError", "OperationalError"})
 """What a step ends with that was told to end, or lost Dagster's own database."""
-_PASSES = frozenset(
-    error.__name__
-    for error in (StoreAway, StoreRefuses, ClusterAway, DiskRefuses, TrainingHindered)
-)
-"""What a step ends with that would have made its asset, had it not been hindered; of expired
-credentials, too: whoever renews them changes no source and no code."""
+_PASSES = frozenset(error.__name__ for error in PASSES)
 _WRAPPERS = frozenset({"DagsterExecutionStepExecutionError", "Failure"})
 
 
@@ -118,7 +107,9 @@ def sort_out(
         if wait is not None and wait <= timedelta():
             fresh.append((candidate, asked.attempt + 1))
         else:
-            why = _why_held(end.run) if wait is None else _why_waits(end, asked.attempt, wait)
+            why = _why_held(end.run)
+            if wait is not None:
+                why = _why_waits(end, candidate, asked.attempt, wait)
             held.setdefault(why, []).append(candidate)
     return Sorted(tuple(fresh), tuple(f"{_places(ones)} {why}" for why, ones in held.items()))
 
@@ -257,13 +248,13 @@ class _Ended:
     def run(self) -> dg.DagsterRun:
         return self.record.dagster_run
 
-    @property
-    def died(self) -> bool:
-        return _is_for(self.run, self.failures, _OUTSIDE)
-
-    @property
-    def hindered(self) -> bool:
-        return _is_for(self.run, self.failures, _OUTSIDE | _PASSES)
+    def causes(self, candidate: CandidateRun) -> Set[str | None]:
+        """What the steps failed with that are still due of a candidate: what others of its run
+        failed in is not its own. None: it was not begun, or the process ended."""
+        if candidate.model is not None:
+            return {cause for _, cause in self.failures}
+        due = {item.node.address.key.replace("/", "__") for item in candidate.items if item.due}
+        return {cause for step, cause in self.failures if step in due}
 
 
 def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, _Ended]:
@@ -277,22 +268,25 @@ def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, _
 
 def _wait(end: _Ended, candidate: CandidateRun, attempt: int) -> timedelta | None:
     """How long until a run is asked for again; None: not before something changes."""
-    if end.died:
-        if attempt < ATTEMPTS:
-            return timedelta()
-        return wait_after(end.record, attempt - ATTEMPTS)
-    if end.hindered:
+    causes = end.causes(candidate)
+    if end.run.status != dg.DagsterRunStatus.FAILURE or not causes <= _OUTSIDE | _PASSES:
+        return None
+    if not causes <= _OUTSIDE:
         return wait_after(end.record, attempt - 1)
-    spared = attempt < ATTEMPTS and _spared(end, candidate)
-    return timedelta() if spared else None
+    return wait_after(end.record, attempt - ATTEMPTS) if attempt >= ATTEMPTS else timedelta()
 
 
 def wait_after(record: dg.RunRecord, waits: int) -> timedelta:
     """How long until what a run failed in is asked for again, after so many waits before."""
-    ended = record.update_timestamp.astimezone(UTC)
-    if record.end_time is not None:
-        ended = datetime.fromtimestamp(record.end_time, UTC)
-    return ended + min(FIRST_WAIT * 2 ** min(waits, 6), LONGEST_WAIT) - datetime.now(UTC)
+    wait = min(FIRST_WAIT * 2 ** min(waits, 6), LONGEST_WAIT)
+    return ended_at(record) + wait - datetime.now(UTC)
+
+
+def ended_at(record: dg.RunRecord) -> datetime:
+    """When a run that is over ended."""
+    if record.end_time is None:
+        return record.update_timestamp.astimezone(UTC)
+    return datetime.fromtimestamp(record.end_time, UTC)
 
 
 def died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
@@ -330,17 +324,11 @@ def _cause(event: dg.DagsterEvent) -> str | None:
     return error.cls_name if error else None
 
 
-def _spared(end: _Ended, candidate: CandidateRun) -> bool:
-    """Other partitions made the run fail: what is still due of this one was never begun."""
-    if end.run.status != dg.DagsterRunStatus.FAILURE or candidate.model is not None:
-        return False
-    failed = {step for step, _ in end.failures}
-    due = {item.node.address.key.replace("/", "__") for item in candidate.items if item.due}
-    return not due & failed
-
-
-def _why_waits(end: _Ended, attempt: int, wait: timedelta) -> str:
-    how = "died" if end.died else "was hindered"
+def _why_waits(end: _Ended, candidate: CandidateRun, attempt: int, wait: timedelta) -> str:
+    causes = end.causes(candidate)
+    how = "died" if causes <= _OUTSIDE else "was hindered"
+    if end.failures and not causes:
+        how = "was not begun"
     again = counted(-(wait // -timedelta(minutes=1)), "minute")
     return (
         f"{how} in run {end.run.run_id[:8]} (attempt {attempt}) and is asked for again in {again};"

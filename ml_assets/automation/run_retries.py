@@ -7,7 +7,13 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG, mark_dead, name_of
-from ml_assets.automation.run_requests import MAX_RETRIES_TAG, hindered, records_of, wait_after
+from ml_assets.automation.run_requests import (
+    MAX_RETRIES_TAG,
+    ended_at,
+    hindered,
+    records_of,
+    wait_after,
+)
 from ml_assets.automation.schedules import refresh_tick, running_refresh
 from ml_assets.errors import counted
 from ml_assets.spec.base import digest_of
@@ -17,7 +23,7 @@ ATTEMPTS = 8
 """Two hours, together with the waits of 1, 2, 4 ... 60 minutes between them."""
 ATTEMPT_TAG = "ml_assets/attempt"
 _LATELY = timedelta(days=1)
-"""Longer than all waits of a refresh together: an older one is nobody's wish any more."""
+"""Longer than all waits of a refresh together: one that ended before is nobody's wish any more."""
 _BY_DAGSTER = "dagster/will_retry"
 _BY_HAND = "materialize it by hand in the UI."
 
@@ -66,13 +72,13 @@ def refresh_again(
     if declared is None or running_refresh(pipeline.name, instance) is None:
         return None
     scheduled = {PIPELINE_TAG: pipeline.name, TRIGGER_TAG: "schedule"}
-    lately = datetime.now(UTC) - _LATELY
-    job = f"{pipeline.name}__refresh"
-    filters = dg.RunsFilter(job_name=job, tags=scheduled, created_after=lately)
+    filters = dg.RunsFilter(job_name=f"{pipeline.name}__refresh", tags=scheduled)
     for record in instance.get_run_records(filters=filters, limit=1):
         run = record.dagster_run
         attempt = int(run.tags.get(ATTEMPT_TAG, "1"))
         if attempt == ATTEMPTS or run.tags.get(_BY_DAGSTER) == "true":
+            return None
+        if ended_at(record) < datetime.now(UTC) - _LATELY:
             return None
         if not hindered(instance, run) or wait_after(record, attempt - 1) > timedelta():
             return None

@@ -104,6 +104,22 @@ def test_dagsters_own_retries_count_once(spec: PipelineSpec, instance: dg.Dagste
     assert work.end == "well"
 
 
+def test_a_refresh_that_was_hindered_counts_once_with_all_that_were_asked_for_after_it(
+    spec: PipelineSpec, instance: dg.DagsterInstance
+):
+    due = {SCHEDULED_EXECUTION_TIME_TAG: "2024-02-29T06:00:00+00:00"}
+    by = {"dagster/sensor_name": "", "dagster/schedule_name": REFRESH, **due}
+    tried = [_run(instance, SourceError("away"), why="model [all rows]", **by)]
+    for error in (SourceError("still away"), None):
+        again = {"dagster/sensor_name": "irises__runs_begin", "dagster/run_key": tried[-1].run_id}
+        why = f"model [all rows]; run {tried[-1].run_id[:8]} was hindered"
+        tried.append(_run(instance, error, why=why, **again))
+    (work,) = _of(spec, instance).work
+    assert (work.end, work.asked_by) == ("well", REFRESH)
+    assert work.cause.startswith("at try 3: ")
+    assert work.runs == tuple(one.run_id for one in tried)
+
+
 def test_a_refusal_by_a_gate_is_a_good_end(spec: PipelineSpec, instance: dg.DagsterInstance):
     _run(instance, RefusedByGate("auc is too low"), step="irises__released_model")
     found = _of(spec, instance)

@@ -8,7 +8,8 @@ import dagster as dg
 import pytest
 
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
-from ml_assets.errors import SourceError
+from ml_assets.automation.run_requests import hindered
+from ml_assets.errors import DataRejected, SourceError, StoreAway
 from ml_assets.graph.publish import Published
 from ml_assets.records.data_failures import failed_partitions
 from ml_assets.spec.records import StageRecord
@@ -42,8 +43,10 @@ def published(address: Address) -> Made:
     return Made(Published(record, "c"), {})
 
 
-def run_range(pipeline: Pipeline, make: Callable[[Address], Made]) -> set[str]:
-    """What Dagster knows of after a run of all days that does not succeed."""
+def run_range(
+    instance: dg.DagsterInstance, pipeline: Pipeline, make: Callable[[Address], Made]
+) -> dg.ExecuteInProcessResult:
+    """A run of all days."""
 
     @dg.asset(
         key=KEY,
@@ -57,10 +60,7 @@ def run_range(pipeline: Pipeline, make: Callable[[Address], Made]) -> set[str]:
         "dagster/asset_partition_range_start": DAYS[0],
         "dagster/asset_partition_range_end": DAYS[-1],
     }
-    instance = dg.DagsterInstance.ephemeral()
-    with pytest.raises(BaseException, match=r"No space|^$"):
-        dg.materialize([raw], instance=instance, tags=tags)
-    return instance.get_materialized_partitions(KEY)
+    return dg.materialize([raw], instance=instance, tags=tags, raise_on_error=False)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,35 @@ def test_a_range_that_breaks_off_has_reported_what_it_published(
             raise error
         return published(address)
 
-    assert run_range(flights, make) == {DAYS[1], DAYS[2]}
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert not run_range(instance, flights, make).success
+        assert instance.get_materialized_partitions(KEY) == {DAYS[1], DAYS[2]}
     (failed,) = failed_partitions(flights.now()).values()
     assert DAYS[0] in failed
+
+
+def test_each_day_is_known_to_dagster_before_the_next_is_begun(flights: Pipeline) -> None:
+    known: list[set[str]] = []
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def make(address: Address) -> Made:
+            known.append(instance.get_materialized_partitions(KEY))
+            return published(address)
+
+        assert run_range(instance, flights, make).success
+        assert instance.get_materialized_partitions(KEY) == set(DAYS)
+        assert len(instance.fetch_materializations(KEY, limit=9).records) == len(DAYS)
+    assert known == [set(DAYS[:number]) for number in range(len(DAYS))]
+
+
+@pytest.mark.parametrize("bad", DAYS[:2])
+def test_a_range_that_a_store_hindered_is_worth_another_try_whatever_else_failed(
+    flights: Pipeline, bad: str
+) -> None:
+    def make(address: Address) -> Made:
+        if address.partition == bad:
+            raise DataRejected("half of it")
+        raise StoreAway("lakeFS does not answer")
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert hindered(instance, run_range(instance, flights, make).dagster_run)

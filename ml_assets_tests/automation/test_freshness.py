@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+import dagster as dg
 import pytest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 from ml_assets.automation.freshness import freshness_tick, source_freshness
+from ml_assets.errors import StoreAway
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
@@ -15,6 +17,7 @@ from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds.opened import pipeline_of
 
 Plant = Callable[[int, str], World]
+ARRIVALS = dg.AssetKey(["deliveries", "validated_table", "arrivals"])
 NOW = datetime(2024, 1, 16, tzinfo=UTC)
 
 
@@ -72,6 +75,35 @@ def test_the_sensor_reports_a_change_once_and_again_when_rows_come(world: World)
     publish("2024-01-15", later)
     again = freshness_tick(world.graph, world.instance, red.cursor, later)
     assert shown(world, again) == AssetCheckExecutionRecordStatus.SUCCEEDED
+
+
+def test_a_store_that_is_away_tells_nothing_of_the_data(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise StoreAway("lakeFS does not answer")
+
+    publish("2024-01-08", NOW - timedelta(days=1))
+    green = freshness_tick(world.graph, world.instance, None, NOW)
+    graph = world.graph
+    monkeypatch.setattr(graph.store, "resolve", away)
+    found = freshness_tick(graph, world.instance, green.cursor, NOW)
+    assert not found.asset_events
+    assert found.cursor == green.cursor
+    assert "could not look: lakeFS does not answer" in str(found.skip_reason)
+
+
+def test_it_is_said_again_after_each_partition_of_a_run_which_would_outdate_it(
+    world: World,
+) -> None:
+    publish("2024-01-08", NOW - timedelta(days=1))
+    cursor = None
+    for week in ("2024-01-01", "2024-01-08"):
+        made = dg.AssetMaterialization(ARRIVALS, partition=week)
+        world.instance.report_runless_asset_event(made)
+        found = freshness_tick(world.graph, world.instance, cursor, NOW)
+        assert shown(world, found) == AssetCheckExecutionRecordStatus.SUCCEEDED
+        cursor = found.cursor
 
 
 def test_the_check_and_its_sensor_are_there_only_for_sources_with_a_bound(world: World) -> None:

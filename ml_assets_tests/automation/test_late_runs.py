@@ -8,9 +8,11 @@ import pytest
 from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecordStatus,
 )
+from dagster._core.test_utils import freeze_time
 
-from ml_assets.automation import run_requests
+from ml_assets.automation import run_requests, run_retries
 from ml_assets.automation.late_runs import late_runs, late_runs_tick
+from ml_assets.automation.run_retries import refresh_again
 from ml_assets_tests.automation.conftest import World
 from ml_assets_tests.worlds.ticks import switch, tick
 
@@ -93,6 +95,7 @@ def test_a_schedule_that_was_just_switched_on_has_missed_nothing(plant: Plant):
     assert late_runs(world.graph, world.instance, now()) == []
 
 
+@pytest.mark.daemon
 def test_a_refresh_whose_process_died_is_asked_for_again_until_the_model_is_made(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ):
@@ -124,6 +127,23 @@ def test_a_refresh_whose_process_died_is_asked_for_again_until_the_model_is_made
     assert not world.tick("runs_begin").run_requests, "eight times are enough"
     world.instance.report_run_failed(scheduled(world, **{"dagster/will_retry": "true"}))
     assert not world.tick("runs_begin").run_requests, "Dagster itself asks for it again"
+
+
+@pytest.mark.parametrize(("ended", "again"), [(timedelta(), True), (timedelta(hours=25), False)])
+def test_a_refresh_that_was_hindered_after_days_of_training_is_asked_for_again(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, ended: timedelta, again: bool
+):
+    world = plant(2, "{refresh: {every: week}, landing: {}}")
+    switch(world.instance, REFRESH, "0 0 * * 1")
+    monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())
+    due = dg.RunRequest(tags={"why": "model: an input changed"})
+    monkeypatch.setattr(run_retries, "refresh_tick", lambda _: due)
+    with freeze_time(now() - timedelta(days=3)):
+        run = scheduled(world)
+    with freeze_time(now() - ended):
+        world.instance.report_run_failed(run)
+    found = refresh_again(world.graph, world.instance, lambda: world.graph)
+    assert bool(found) is again, "one that ended a day ago is nobody's wish any more"
 
 
 def scheduled(world: World, **tags: str) -> dg.DagsterRun:

@@ -46,9 +46,9 @@ CANDIDATE = CandidateRun("model", (), "these rows", "nothing", MODEL)
 CURSOR = Cursor(asked={"model": RequestedRun(wanted="these rows", run_key="once")})
 
 
-def ran(instance: dg.DagsterInstance, op: dg.OpDefinition) -> None:
-    """The run that was asked for, of a job of one step."""
-    job = dg.GraphDefinition("work", node_defs=[op]).to_job()
+def ran(instance: dg.DagsterInstance, *steps: dg.OpDefinition) -> None:
+    """The run that was asked for, of a job of these steps."""
+    job = dg.GraphDefinition("work", node_defs=steps).to_job()
     tags = {RUN_KEY_TAG: "once", PIPELINE_TAG: "irises"}
     job.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
 
@@ -146,6 +146,39 @@ def test_a_run_of_many_partitions_is_looked_at_once_and_they_are_told_as_one(
     assert said.startswith("sources [2024-01-01 .. 2024-01-30: 30 partitions] failed in run ")
     assert alone.held[0].startswith("sources [2024-01-01] failed in run ")
     assert looks == ["get_run_records", "all_logs"] * 2
+
+
+@dg.op(name="irises__raw_snapshot__flowers")
+def without_a_source_of_one_week() -> None:
+    raise SourceError("2024-01-08 cannot be read")
+
+
+def test_what_was_not_begun_is_asked_for_again_however_often_a_store_was_away_before() -> None:
+    spared = of_partition("2024-01-01")
+    asked = RequestedRun(wanted="these rows", run_key="once", attempt=6)
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran(instance, without_a_source_of_one_week)
+        found = sort_out(instance, [spared], Cursor(asked={spared.place: asked}))
+    (said,) = found.held
+    assert "was not begun in run " in said
+    assert "(attempt 6) and is asked for again in 8 minutes" in said
+
+
+@dg.op(name="irises__validated_table__leaves")
+def without_its_store_in_one_table() -> None:
+    raise StoreAway("s3://bucket answered SlowDown again and again")
+
+
+def test_a_table_whose_store_was_away_does_not_wait_for_the_source_of_another() -> None:
+    refused, hindered = of_partition("2024-01-01"), of_partition("2024-01-08", "leaves")
+    once = RequestedRun(wanted="these rows", run_key="once")
+    cursor = Cursor(asked={one.place: once for one in (refused, hindered)})
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran(instance, without_valid_rows, without_its_store_in_one_table)
+        found = sort_out(instance, [refused, hindered], cursor)
+    waits, again = found.held
+    assert waits.startswith("sources [2024-01-01] failed in run ")
+    assert again.startswith("sources [2024-01-08] was hindered in run ")
 
 
 def counted(looks: list[str], name: str, ask: Callable[..., object]) -> Callable[..., object]:

@@ -20,7 +20,12 @@ from ml_assets.automation.planner.plan import Item, Plan, contiguous
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import decision_line, latest_decision, put_out_line
+from ml_assets.records.ledger.stages import (
+    another_since,
+    decision_line,
+    latest_decision,
+    put_out_line,
+)
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline
@@ -191,6 +196,8 @@ def gate_is_due(pipeline: Pipeline) -> str:
     if (was.report, was.data, was.code) != (evidence.report, evidence.data, evidence.code):
         return "the evidence changed"
     if evidence.champion not in (was.champion, evidence.model):
+        return CHAMPION_MOVED
+    if evidence.champion is None and another_since(entries, line, pipeline.spec.release.to):
         return CHAMPION_MOVED
     return ""
 

@@ -1,6 +1,8 @@
 """What is wrong is over when it is mended, however the partitions are run again: one by one, or
 as a range. The runs are Dagster's own, and report as every stage does."""
 
+import multiprocessing
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +36,7 @@ class Stage:
     pipeline: Pipeline
     breaks_contract: set[str] = field(default_factory=set)
     unreadable: set[str] = field(default_factory=set)
+    killed_at: str = ""
     drawn: set[str] | None = None
     """The weeks that the check judges; None: all."""
 
@@ -55,6 +58,8 @@ class Stage:
 
     def make(self, address: Address) -> Made:
         key = str(address.partition)
+        if key == self.killed_at:
+            os._exit(9)
         if key in self.unreadable:
             raise SourceError(f"{key} cannot be read")
         passed = key not in self.breaks_contract
@@ -168,6 +173,20 @@ def test_a_range_that_failed_is_over_when_what_it_left_undone_is_done(stage: Sta
     assert stage.causes() == [f"run flights__sources {W2}"]
     stage.unreadable = set()
     assert stage.run(W2, W2)
+    assert stage.causes() == []
+
+
+def test_a_range_that_was_killed_is_over_when_what_it_left_undone_is_done(stage: Stage) -> None:
+    stage.killed_at = W3
+    run = multiprocessing.get_context("fork").Process(target=stage.run, args=(W1, W4))
+    run.start()
+    run.join()
+    assert run.exitcode == 9
+    (killed,) = stage.instance.get_runs()
+    stage.instance.report_run_failed(killed, "Process 7 is gone")
+    assert stage.causes() == [f"run flights__sources {W4}"]
+    stage.killed_at = ""
+    assert stage.run(W3, W4)
     assert stage.causes() == []
 
 
