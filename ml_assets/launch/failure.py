@@ -197,10 +197,10 @@ TABLE: dict[int, Meaning] = {
         "stop",
     ),
     EXIT_NOT_SAVED: Meaning(
-        "a checkpoint that the model needs could not be saved, or none can be read: the disk is"
-        " full, or the store of the checkpoints is away",
+        "a checkpoint that the model needs could not be saved, or none can be read, or rows cannot"
+        " be fetched: the disk is full, or the store is away",
         "Free space there, or repair the store, and run again: it continues from the last whole "
-        "one.",
+        "checkpoint.",
         "stop",
     ),
     EXIT_SAVED_AFTER_NOTICE: Meaning(

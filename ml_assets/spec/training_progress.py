@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ml_assets.errors import counted
+from ml_assets.spec.training import Task
 from ml_assets.spec.training_program.events import (
     Began,
     Checkpoint,
@@ -20,6 +21,9 @@ from ml_assets.spec.training_program.events import (
     Warning,
 )
 from ml_assets.spec.training_program.identity import Node, NodePlace
+
+_DRAWN: dict[Task, str] = {"ranking": "query", "language_model": "window"}
+"""What a step draws of each task: a row of the others."""
 
 
 @dataclass
@@ -69,8 +73,7 @@ class TrainingStory:
             case _:
                 pass
 
-    @property
-    def rows_counted(self) -> str:
+    def rows_counted(self, task: Task) -> str:
         """A sentence on what whole epochs drew; empty where none ended."""
         if not self.epochs:
             return ""
@@ -78,7 +81,7 @@ class TrainingStory:
         once = drawn == DrawnRows.all_of(drawn.rows)
         each = "each once" if once else "as training.oversample asks"
         epochs = counted(len(self.epochs), "whole epoch")
-        return f"{epochs} drew {counted(drawn.rows, 'row')}, {each}"
+        return f"{epochs} drew {counted(drawn.rows, _DRAWN.get(task, 'row'))}, {each}"
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -49,7 +49,10 @@ FIRST_ROWS = 5
 
 
 class EventWriter:
-    """Appends events; each line is on disk before the call returns, from whichever thread."""
+    """Appends events, from whichever thread; each line is on disk before the call returns.
+
+    The end of an epoch is there with the next event at the latest: a power cut may lose its line.
+    """
 
     def __init__(self, file: Path, session: str, attempt: int, rank: int) -> None:
         self._file = file if rank == 0 else file.with_suffix(f".rank{rank}.jsonl")
@@ -100,7 +103,8 @@ class EventWriter:
         )
 
     def epoch_ended(self, epoch: int, drawn: DrawnRows) -> None:
-        self._write(EpochEnded(**self._head(), epoch=epoch, drawn=drawn))
+        ended = EpochEnded(**self._head(), epoch=epoch, drawn=drawn)
+        self._write(ended, durable=False)  # all ranks wait meanwhile, each step of a small set
 
     def fixed_batch(
         self, step: int, labels: NDArray[np.generic], predictions: NDArray[np.generic]
@@ -154,7 +158,7 @@ class EventWriter:
             "time": datetime.now(UTC),
         }
 
-    def _write(self, event: Event, always: bool = False) -> None:
+    def _write(self, event: Event, *, always: bool = False, durable: bool = True) -> None:
         if self._rank != 0 and not always:
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -162,18 +166,19 @@ class EventWriter:
             numbered = event.model_copy(update={"seq": self._seq})
             self._waiting += numbered.model_dump_json().encode() + b"\n"
             self._seq += 1
-            self._append()
+            self._append(durable)
         if always and self._waiting:
             sys.stderr.buffer.write(self._waiting)
 
-    def _append(self) -> None:
+    def _append(self, durable: bool) -> None:
         """A full disk ends no training: what it refuses is written with the next event, whole."""
         size = self._file.stat().st_size if self._file.exists() else 0
         try:
             with self._file.open("ab") as handle:
                 handle.write(self._waiting)
                 handle.flush()
-                os.fsync(handle.fileno())
+                if durable:
+                    os.fsync(handle.fileno())
         except OSError as error:
             if error.errno not in REFUSED_BY_DISK:
                 raise

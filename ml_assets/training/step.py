@@ -294,19 +294,8 @@ def assemble(
     optimizer = make_optimizer(network, spec)
     waits = Stopwatch()
     times.fetch = waits if request.on_demand else None
-    rows, blocks = open_training_split(request, folder, schema, waits)
-    times.fetched_bytes = (lambda: rows.fetched_bytes) if request.on_demand else None
-    extra = oversample_index(rows, schema, spec.oversample)
-    batches = Batches(
-        rows,
-        spec.seed,
-        spec.batch_size,
-        spec.microbatches,
-        spec.accumulate,
-        extra,
-        blocks,
-        spec.epochs,
-    )
+    batches = open_batches(request, folder, schema, waits)
+    times.fetched_bytes = (lambda: batches.rows.fetched_bytes) if request.on_demand else None
     return Stepper(
         network,
         forward,
@@ -317,12 +306,31 @@ def assemble(
         schema.task,
         times,
         request.steps if isinstance(request, TrainRequest) else None,
-        _changes(network, spec, schema),
+        changes_of(network, spec, schema),
         load_teacher(request, schema, ranks.device) if isinstance(request, TrainRequest) else None,
     )
 
 
-def _changes(network: Network, spec: TrainingSpec, schema: ShardSchema) -> Changes:
+def open_batches(
+    request: TrainRequest | MeasureRequest,
+    folder: Path,
+    schema: ShardSchema,
+    waits: Stopwatch,
+) -> Batches:
+    """The batches of the steps, in the order and with the draws that the training asks for.
+
+    Args:
+        waits: runs while rows that are fetched are waited for.
+    """
+    spec = request.training
+    rows, blocks = open_training_split(request, folder, schema, waits)
+    extra = oversample_index(rows, schema, spec.oversample)
+    size = (spec.batch_size, spec.microbatches, spec.accumulate)
+    return Batches(rows, spec.seed, *size, extra, blocks, spec.epochs)
+
+
+def changes_of(network: Network, spec: TrainingSpec, schema: ShardSchema) -> Changes:
+    """What a training does to rows before a step learns from them."""
     names = [column.name for column in schema.preprocessing.numeric]
     turn = spec.curriculum
     column = names.index(turn.column) if turn else 0

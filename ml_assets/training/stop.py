@@ -71,7 +71,7 @@ class SavedAfterNotice(Stopped):
 
 
 class NotSaved(Stopped):
-    """A checkpoint that is needed was not saved, or none can be read: a full disk, a store away."""
+    """A checkpoint or rows have no room, or cannot be read: a full disk, a store that is away."""
 
     exit_code = EXIT_NOT_SAVED
     passes: bool = False

@@ -24,6 +24,7 @@ def started_twice(env, logs):
     )
 
 
+@pytest.mark.daemon
 def test_a_rank_that_comes_late_after_a_restart_is_met(tmp_path):
     done = started_twice(environment(1), tmp_path)
     assert done.returncode == 0, done.stderr

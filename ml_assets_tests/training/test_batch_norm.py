@@ -189,6 +189,7 @@ def test_the_rows_that_it_takes_its_statistics_of_are_told(
     )
 
 
+@pytest.mark.daemon
 def test_lazy_ones_are_ours_too(sessions: Sessions, tmp_path: Path, normed: Attempt) -> None:
     lazy = NORMED.replace("nn.BatchNorm1d(channels)", "nn.LazyBatchNorm1d()")
     attempt = asked(sessions, "lazy", code(tmp_path / "own", network=lazy), procs=1)
@@ -254,6 +255,7 @@ def test_replicas_have_its_bits_and_one_process_its_losses(
     assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-5
 
 
+@pytest.mark.daemon
 def test_statistics_of_the_own_rank_alone_are_seen(
     sessions: Sessions, normed: Attempt, own: NetworkCode
 ) -> None:
@@ -263,6 +265,7 @@ def test_statistics_of_the_own_rank_alone_are_seen(
     assert faulty.weights() != normed.weights()
 
 
+@pytest.mark.daemon
 def test_a_killed_training_resumes_to_the_same_bits(
     sessions: Sessions, normed: Attempt, own: NetworkCode
 ) -> None:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from ml_assets.launch.local.supervisor import descendants
 from ml_assets.spec.training_program import CheckpointManifest
-from ml_assets.spec.training_program.events import Checkpoint, Failed, Progress, Warning
+from ml_assets.spec.training_program.events import Checkpoint, DrawnRows, Failed, Progress, Warning
 from ml_assets.store.checkpoint_store import FoundCheckpoint, claim_session, whole_checkpoints
 from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.events import EventWriter
@@ -274,6 +274,18 @@ def test_events_that_a_read_only_disk_refuses_are_written_with_the_next_one(tmp_
         lines = (disk / "events.jsonl").read_bytes().splitlines()
     told = [EVENT.validate_json(line) for line in lines]
     assert [e.message for e in told if isinstance(e, Warning)] == ["before", "held back", "after"]
+
+
+def test_the_end_of_an_epoch_waits_for_no_disk_and_is_there_with_the_next_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, flushed = tmp_path / "events.jsonl", list[int]()
+    monkeypatch.setattr(os, "fsync", lambda _: flushed.append(len(file.read_bytes().splitlines())))
+    events = EventWriter(file, "session", 1, rank=0)
+    events.epoch_ended(1, DrawnRows.all_of(3))
+    assert flushed == []
+    events.warning("after")
+    assert flushed == [2]
 
 
 @contextlib.contextmanager

@@ -56,6 +56,25 @@ def request(
     )
 
 
+@pytest.mark.parametrize(
+    ("training", "augmentation"),
+    [
+        ({"order": "blocks", "block_rows": 16, "block_window": 2}, None),
+        ({"oversample": 0.48}, None),
+        ({}, "network.py:shifted"),
+    ],
+    ids=["blocks", "oversampled", "augmented"],
+)
+def test_a_sound_network_conforms_whatever_its_training_draws_and_changes(
+    training: dict[str, object], augmentation: str | None, data: Ref, alone: Ranks, tmp_path: Path
+) -> None:
+    model = MODEL.model_copy(update={"augmentation": augmentation})
+    own = code(tmp_path / "pipeline", model)
+    plain = request(tmp_path, data, model, own)
+    changed = plain.model_copy(update={"training": SPEC.model_copy(update=training)})
+    assert asked(changed, alone) == {}
+
+
 def asked(asked_for: SanityRequest, ranks: Ranks) -> dict[str, SanityCheck]:
     folder, schema = open_set(asked_for.data)
     checks = conform(admit(asked_for), asked_for, folder, schema, ranks)

@@ -123,6 +123,7 @@ def test_the_share_lost_to_padding_is_told() -> None:
     assert idle_share(24, 5) == pytest.approx(1 - 24 / 25)
 
 
+@pytest.mark.daemon
 def test_neither_replicas_nor_checkpoints_by_the_clock_change_a_bit(
     sessions: Sessions, whole: Attempt
 ) -> None:
@@ -143,6 +144,7 @@ def test_one_process_gives_the_losses_of_two_to_1e_5(sessions: Sessions, whole: 
     assert max(abs(one[step] - two[step]) for step in one) < 1e-5
 
 
+@pytest.mark.daemon
 def test_two_processes_rank_as_one_does(sessions: Sessions, tmp_path: Path) -> None:
     searches = ranking_set(tmp_path / "shards")
     one = sessions.attempt("one", procs=1, data=searches)
@@ -177,6 +179,7 @@ def test_a_killed_training_resumes_to_the_same_bits(
     assert again.result().best_step == whole.result().best_step
 
 
+@pytest.mark.daemon
 def test_an_order_of_blocks_and_other_betas_resume_to_the_same_bits(sessions: Sessions) -> None:
     blocks = {"order": "blocks", "block_rows": 16, "block_window": 3, "keep_last": 100}
     spec = SPEC.model_copy(update={**blocks, "betas": (0.8, 0.95), "eps": 1e-5})

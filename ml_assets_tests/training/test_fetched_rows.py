@@ -2,6 +2,7 @@
 bounded."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,20 @@ import polars as pl
 import pytest
 
 from ml_assets.spec.training import Mlp, TrainingSpec
-from ml_assets.spec.training_program import Ref, Split, TrainOutput, TrainRequest, World
+from ml_assets.spec.training_program import (
+    Ref,
+    Reports,
+    SanityRequest,
+    Split,
+    TrainOutput,
+    TrainRequest,
+    World,
+)
+from ml_assets.store import retries
 from ml_assets.store.retries import Deadline
 from ml_assets.store.s3.client import S3Place, client
 from ml_assets.store.s3.objects import S3Objects
+from ml_assets.training.rows import fetched as fetched_rows
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.rows.batches import Batches
 from ml_assets.training.rows.training_split import open_training_split
@@ -111,6 +122,24 @@ def test_ranks_fetch_their_own_blocks_and_only_when_they_come_to_them(
     assert blocks <= total < 1.6 * blocks
 
 
+@pytest.mark.parametrize("deep", [True, False])
+def test_a_deep_check_has_all_of_its_rows_here(tmp_path: Path, published: Ref, deep: bool) -> None:
+    request = SanityRequest(
+        session="s",
+        attempt=1,
+        model=Mlp(family="mlp"),
+        training=SPEC,
+        data=published,
+        deep=deep,
+        output=Reports(events="e", result="r"),
+        world=World(),
+    )
+    place = S3Place(published.uri, client(tries=1))
+    local = stage(request, place, tmp_path / "pod", Deadline(), 1 << 20)
+    assert (local.on_demand is None) == deep
+    assert len(list((tmp_path / "pod").rglob("numeric.npy"))) == (4 if deep else 1)
+
+
 def ranges(bucket: S3Server) -> list[str]:
     """The requests for rows: four arrays of a block, of which one is counted."""
     return [p for m, p in bucket.faults.requests if m == "GET" and "/numeric.npy" in p]
@@ -162,11 +191,31 @@ def test_a_flipped_byte_of_a_block_is_refused_by_name(
             fetched.share(step, 0, 1)
 
 
-def test_a_store_that_is_away_while_rows_come_ahead_is_asked_again(
-    opened: Open, bucket: S3Server
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client asks once for rows; a store that is away is asked again soon."""
+    place = partial(S3Place, s3=client(tries=1))
+    monkeypatch.setattr(fetched_rows, "S3Place", place)
+    monkeypatch.setattr(retries, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(retries, "_LONGEST_WAIT", 0.02)
+
+
+def test_a_store_that_is_away_for_longer_than_a_client_asks_costs_time_alone(
+    opened: Open, bucket: S3Server, once: None
+) -> None:
+    here, fetched = opened(blocks=20)
+    bucket.faults.at, bucket.faults.failing = "/numeric.npy", 30
+    for step in range(3):
+        assert_equal(fetched.share(step, 0, 1)[0], here.share(step, 0, 1)[0])
+    assert bucket.faults.failing == 0
+
+
+def test_a_store_that_refused_rows_ahead_is_asked_again_when_they_are_read(
+    opened: Open, bucket: S3Server, once: None
 ) -> None:
     here, fetched = opened(blocks=40)
     fetched.share(0, 0, 1)
+    bucket.faults.status, bucket.faults.code = "403 Forbidden", "AccessDenied"
     bucket.faults.at, bucket.faults.failing = "/numeric.npy", 3
     for step in range(fetched.steps_per_epoch):
         assert_equal(fetched.share(step, 0, 1)[0], here.share(step, 0, 1)[0])

@@ -204,6 +204,7 @@ def test_killed_twice_it_comes_to_the_same_weights(
     assert last.weights() == whole.weights()
 
 
+@pytest.mark.daemon
 def test_one_process_comes_to_the_losses_of_two(alone: Attempt, whole: Attempt) -> None:
     one, two = alone.validation_losses(), whole.validation_losses()
     assert one.keys() == two.keys()

@@ -1,5 +1,6 @@
 """What an epoch draws where rare classes are oversampled: how often, and the same in any world."""
 
+import tracemalloc
 from collections import Counter
 from functools import reduce
 from pathlib import Path
@@ -18,6 +19,7 @@ from ml_assets.training.rows.order import (
     count_rows,
     drawn_rows,
     oversample_index,
+    rows_of_epoch,
 )
 from ml_assets.training.stop import BadData
 from ml_assets_tests.training.conftest import FEATURES, LABEL, frame
@@ -77,6 +79,26 @@ def test_positives_make_the_share_and_every_negative_comes_once(rare: Batches) -
 def test_what_an_epoch_is_to_draw_is_what_its_steps_draw(rare: Batches, epoch: int) -> None:
     taken = [rare.share(step, 0, 1)[0].numbers for step in steps_of(rare, epoch)]
     assert count_rows(np.concatenate(taken)) == rare.rows_of_epoch(epoch)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 7])
+@pytest.mark.parametrize("draws", [0, 1, 2, 3, 4, 98])
+def test_further_draws_are_counted_as_they_are_drawn(draws: int, epoch: int) -> None:
+    again = (OversampleIndex(1, np.array([7, 8, 9]), draws), OversampleIndex(2, np.array([5]), 2))
+    places = np.arange(10 + draws + 2)
+    drawn = count_rows(drawn_rows(places, 10, again, epoch))
+    assert rows_of_epoch(10, again, epoch) == drawn
+
+
+def test_an_epoch_is_counted_in_the_memory_of_the_rare_rows() -> None:
+    again = (OversampleIndex(1, np.arange(40), 10_000_000),)
+    tracemalloc.start()
+    try:
+        rows_of_epoch(1000, again, 3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 1000, 3_000_017])

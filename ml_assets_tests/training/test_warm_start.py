@@ -231,6 +231,7 @@ def test_a_bare_file_gives_its_tensors_as_they_are(tmp_path: Path) -> None:
     assert "are used unchanged" in said
 
 
+@pytest.mark.daemon
 def test_a_warm_training_begins_where_the_old_one_ended(sessions: Sessions, whole: Attempt) -> None:
     """Sharded over two processes, with a learning rate that moves nothing."""
     still = SPEC.model_copy(update={"learning_rate": 1e-12, "epochs": 1, "init_from": "release"})

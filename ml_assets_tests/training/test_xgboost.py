@@ -87,6 +87,7 @@ def test_the_rows_of_a_round_are_a_function_of_its_number() -> None:
     assert 0.75 < one.mean() < 0.85
 
 
+@pytest.mark.daemon
 def test_three_classes_and_a_number(sessions: Sessions, tmp_path: Path) -> None:
     classes = ("low", "middle", "high")
     label = LABEL.model_copy(update={"task": "multiclass", "classes": classes})

@@ -200,7 +200,8 @@ class EventSinks:
         worlds = {world.processes, *(lost.goes_on.processes for lost in self.story.lost)}
         gpu = any(node.machine.gpus for node in self.story.nodes)
         spread = scaling(pace, alone, self.job.training, worlds, gpu=gpu)
-        counted = {"rows_counted": said} if (said := self.story.rows_counted) else {}
+        said = self.story.rows_counted(self.pipeline.spec.label.task)
+        counted = {"rows_counted": said} if said else {}
         return {
             "seconds": result.seconds,
             **best,

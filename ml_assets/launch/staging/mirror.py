@@ -283,6 +283,9 @@ class SessionMirror:
     def _fetch(self, result: Result, place: S3Place) -> None:
         """What a result names, held to it, in the place of what an older attempt left."""
         if isinstance(result, TrainResult):
+            here = self.folder.finished_training()
+            if here is not None and here.model.digest == result.model.digest:
+                return
             draft = self.folder.root / f".{MODEL}.{uuid.uuid4().hex}"
             try:
                 fetch_folder(place.at(MODEL), result.model.digest, MODELS, draft)

@@ -20,6 +20,7 @@ from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.training_program import ShardSchema
 from ml_assets.spec.training_program.on_demand import RowsOnDemand
 from ml_assets.store.block_order import BlockOrder
+from ml_assets.store.retries import persist
 from ml_assets.store.row_encoding import encoded_bytes, encoded_types
 from ml_assets.store.s3.client import S3Place
 from ml_assets.training.rows.arrays import Rows, SplitArrays, shards_of
@@ -151,24 +152,29 @@ class FetchedRows(SplitArrays):
 
         Raises:
             BadData: it is lost or damaged.
-            StoreAway: the store did not answer.
+            StoreAway: the store refuses, or did not answer for a quarter of an hour.
         """
-        coming = self._coming.pop(block, None)
+        coming = self._coming.get(block)
         if coming is None:
             return
-        if coming.done() and isinstance(coming.exception(), StoreAway):  # it may be back by now
-            coming = self._bring_to(self._places[block], block)
         try:
-            if coming.done():
-                coming.result()
-                return
-            with self._waits:
-                coming.result()
+            if not coming.done() or coming.exception() is not None:
+                with self._waits:
+                    persist(lambda: self._arrive(block))
         except BaseException as error:
             self._free.append(self._places.pop(block))
             if isinstance(error, StorageError) and not isinstance(error, StoreAway):
                 raise BadData(str(error)) from error
             raise
+        finally:
+            del self._coming[block]
+
+    def _arrive(self, block: int) -> None:
+        """Wait for a fetch; one that found the store away is begun again: it may be back by now."""
+        coming = self._coming[block]
+        if coming.done() and isinstance(coming.exception(), StoreAway):
+            coming = self._coming[block] = self._bring_to(self._places[block], block)
+        coming.result()
 
     def _bring(self, place: int, first: int) -> None:
         last = first + self._order.block

@@ -44,6 +44,12 @@ class OversampleIndex:
         more = self.draws % len(self.rows)
         return self.rows[(places + epoch * more) % len(self.rows)]
 
+    def count(self, epoch: int) -> DrawnRows:
+        """Count all further draws of an epoch; none of them is laid out."""
+        each, more = divmod(self.draws, len(self.rows))
+        often = DrawnRows.of(*(each * total for total in count_rows(self.rows).sums))
+        return often.plus(count_rows(self.drawn(np.arange(more), epoch)))
+
 
 def oversample_index(
     rows: SplitArrays, schema: ShardSchema, share: float | None
@@ -103,7 +109,7 @@ def rows_of_epoch(units: int, oversampled: Sequence[OversampleIndex], epoch: int
     """The rows that an epoch is to draw: each once, and those of rare classes again."""
     drawn = DrawnRows.all_of(units)
     for more in oversampled:
-        drawn = drawn.plus(count_rows(more.drawn(np.arange(more.draws), epoch)))
+        drawn = drawn.plus(more.count(epoch))
     return drawn
 
 

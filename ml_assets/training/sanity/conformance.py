@@ -31,11 +31,12 @@ from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network
 from ml_assets.training.models.team import RowDropout
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
-from ml_assets.training.rows.batches import Batches
+from ml_assets.training.rows.loader import Lane, Loader
 from ml_assets.training.sanity.subject import Subject, drawing, generators, verdict
 from ml_assets.training.sanity.untrained import gradients, no_batch_leak
-from ml_assets.training.step import Stepper, StopFlags, assemble
+from ml_assets.training.step import Stepper, StopFlags, assemble, changes_of, open_batches
 from ml_assets.training.stop import TeamCodeFailed
+from ml_assets.training.telemetry import Stopwatch
 
 _ROWS = 24
 _STEPS, _HALF = 4, 2
@@ -308,11 +309,9 @@ class _Trials:
         seed = self._subject.spec.seed
         return fresh_network(self._request.model, seed, self._schema, code_of(self._request))
 
-    def _stepper(self, strategy: str) -> Stepper:
+    def _training(self, strategy: str) -> MeasureRequest:
         asked = self._request
-        if strategy == "hybrid":  # two processes are one group
-            strategy = "shard"
-        request = MeasureRequest(
+        return MeasureRequest(
             session=asked.session,
             attempt=asked.attempt,
             data=asked.data,
@@ -322,24 +321,33 @@ class _Trials:
             steps=_STEPS,
             output=asked.output,
         )
+
+    def _stepper(self, strategy: str) -> Stepper:
+        if strategy == "hybrid":  # two processes are one group
+            strategy = "shard"
+        request = self._training(strategy)
         return assemble(request, self._network(), self._folder, self._schema, self._ranks)
 
     def _alone(self) -> list[tuple[float, float]]:
         """(loss, gradient norm) of each step, in this process by plain torch."""
-        spec, task = self._spec("replicate"), self._schema.task
-        network = self._network()
+        request, schema = self._training("replicate"), self._schema
+        spec, task, network = request.training, schema.task, self._network()
         optimizer, rates = make_optimizer(network, spec), rates_of(network, spec)
-        size, parts, turns = spec.batch_size, spec.microbatches, spec.accumulate
-        batches = Batches(self._subject.rows, spec.seed, size, parts, turns)
+        batches = open_batches(request, self._folder, schema, Stopwatch())
+        steps = batches.steps_per_epoch * spec.epochs
+        steps = min(steps, spec.max_steps or steps)
+        changes, lane = changes_of(network, spec, schema), Lane(0, 1, torch.device("cpu"))
+        loader = Loader(batches, changes, lane, steps, ahead=False)
         found: list[tuple[float, float]] = []
         for step in range(_STEPS):
             optimizer.zero_grad(set_to_none=True)
             loss = weight = 0.0
-            for number in range(turns):
-                rows, masks, counted = batches.share(step, 0, 1, number)
+            for number in range(spec.accumulate):
+                share = loader.take(step, number)
+                rows = share.rows
                 weights = row_weights(rows, task, spec.positive_weight, spec.class_weights)
-                weights = weights if counted else torch.zeros_like(weights)
-                logits = network(rows.numeric, rows.categorical, masks)
+                weights = weights if share.counted else torch.zeros_like(weights)
+                logits = network(rows.numeric, rows.categorical, share.masks)
                 each = (training_losses(network, logits, rows, task, spec) * weights).sum()
                 each.backward()
                 loss, weight = loss + float(each.detach()), weight + float(weights.sum())
@@ -347,8 +355,6 @@ class _Trials:
                 if parameter.grad is not None:
                     parameter.grad.div_(weight)
             norm = float(nn.utils.clip_grad_norm_(network.parameters(), spec.clip_norm))
-            steps = batches.steps_per_epoch * spec.epochs
-            steps = min(steps, spec.max_steps or steps)
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * learning_rate(spec, step, steps)
             optimizer.step()

@@ -14,6 +14,7 @@ from ml_assets.spec.training_program import (
     Ref,
     Request,
     Result,
+    SanityRequest,
     ScoreRequest,
     TrainRequest,
 )
@@ -58,7 +59,7 @@ def stage(
     Args:
         place: of the object store that the request is of: a client to share.
         data_cache: bytes of the disk for rows that its processes fetch themselves as they come to
-            them; None: all rows are fetched now.
+            them; None: all rows are fetched now, as for a deep check, whose rows are few.
 
     Raises:
         BadData: something is lost, or is not what its digest names.
@@ -73,7 +74,8 @@ def stage(
 
     folder = scratch / "attempt"
     folder.mkdir(parents=True, exist_ok=True)
-    if data_cache is not None and not isinstance(request, ScoreRequest):
+    deep = isinstance(request, SanityRequest) and request.deep
+    if data_cache is not None and not (deep or isinstance(request, ScoreRequest)):
         source = RowsOnDemand(
             uri=request.data.uri.rpartition("/")[0],
             scratch=str(scratch / "rows"),

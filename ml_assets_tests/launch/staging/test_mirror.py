@@ -10,9 +10,19 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.base import canonical_json
+from ml_assets.spec.training import Mlp
+from ml_assets.spec.training_program import (
+    File,
+    ModelManifest,
+    Preprocessing,
+    Ref,
+    TrainResult,
+)
 from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
 from ml_assets.spec.training_program.pod import (
+    MODEL,
     REQUEST,
+    RESULT,
     PodHeartbeats,
     TerminationMessage,
     attempt_of,
@@ -20,6 +30,7 @@ from ml_assets.spec.training_program.pod import (
     heartbeats_name,
     termination_name,
 )
+from ml_assets.store.objects import bytes_digest
 from ml_assets.store.s3.client import S3Place, client
 
 SESSION = "demo-train-0123456789abcdef0123"
@@ -169,3 +180,46 @@ def test_last_words_are_read_side_by_side_and_again_only_where_they_changed(
     began = len(bucket.faults.requests)
     assert {word.index for word in mirror.exits(1) if word.code == 0} == {3}
     assert len(read_at(bucket, "exit/", began)) == 1
+
+
+def finish(place):
+    """What pods leave of a training: a model of a few weights, and the result that names it."""
+    weights = b"weights"
+    file = File(path="weights.safetensors", size=len(weights), sha256=bytes_digest(weights))
+    columns = Preprocessing(numeric=(), null_flags=(), categorical=())
+    model = canonical_json(
+        ModelManifest(
+            model=Mlp(family="mlp"),
+            task="binary",
+            classes=(),
+            preprocessing=columns,
+            weights=file,
+            step=1,
+        )
+    )
+    result = TrainResult(
+        session=SESSION,
+        attempt=1,
+        step=1,
+        best_step=1,
+        stopped="epochs",
+        model=Ref(uri=f"{place.uri}/{MODEL}", digest=bytes_digest(model)),
+        metrics={},
+        seconds=1.0,
+    )
+    place.write(f"{MODEL}/{file.path}", weights)
+    place.write(f"{MODEL}/model.json", model)
+    place.write(RESULT, canonical_json(result))
+
+
+def test_a_model_that_is_here_is_fetched_again_only_where_it_is_damaged(place, mirror, bucket):
+    finish(place)
+    weights = mirror.folder.model / "weights.safetensors"
+    mirror.adopt()
+    inode, began = weights.stat().st_ino, len(bucket.faults.requests)
+    mirror.adopt()
+    assert read_at(bucket, f"{MODEL}/weights", began) == []
+    assert weights.stat().st_ino == inode
+    weights.write_bytes(b"damaged")
+    mirror.adopt()
+    assert weights.read_bytes() == b"weights"
