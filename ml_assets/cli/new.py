@@ -108,6 +108,7 @@ def new(
     """
     from ml_assets.actions.check.check import check_folder
     from ml_assets.scaffold.folder import new_folder, write_pipeline
+    from ml_assets.scaffold.splits import with_enough_partitions
 
     settings = read_settings(rooms_to_come=True)
     if what is None and any((label, key, time, ahead, nulls)):
@@ -118,7 +119,7 @@ def new(
     room = _room(settings, into)
     new_folder(room, name, settings.pipelines)  # before the table is read, and anybody is asked
     asked = TableOptions(what, label, ahead, key, time, zone, dates, task, nulls)
-    found = asked.table(name, settings)
+    found = with_enough_partitions(asked.table(name, settings))
     folder = write_pipeline(room, name, settings.sources, found, zone, network=network)
     _print_table(folder, found)
     _print_source(folder, found, settings, zone)

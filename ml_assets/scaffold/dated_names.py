@@ -4,9 +4,10 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise, takewhile
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 Cadence = Literal["hourly", "daily", "weekly", "monthly"]
 _FORMS = (
@@ -79,6 +80,15 @@ def missing(found: Dated) -> tuple[str, ...]:
         if at not in there:
             lost.append(f"{at:{written}}")
     return tuple(lost)
+
+
+def hour_comes_twice(found: Dated, zone: str) -> bool:
+    """Whether two files of hours would have one name, as the clocks of a zone go back."""
+    if found.cadence != "hourly":
+        return False
+    years = range(int(min(found.keys)[:4]), datetime.now(UTC).year + 2)
+    months = [(year, month) for year in years for month in range(1, 13)]
+    return len({datetime(*month, 1, tzinfo=ZoneInfo(zone)).utcoffset() for month in months}) > 1
 
 
 def _next_month(at: datetime) -> datetime:

@@ -1,5 +1,6 @@
 """A person's data: a file, a folder or a pattern of files, or a table of a database."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from ml_assets.scaffold.csv_dialect import (
     find_encoding,
     find_separator,
 )
-from ml_assets.scaffold.dated_names import Cadence, dated, missing
+from ml_assets.scaffold.dated_names import Cadence, Dated, dated, hour_comes_twice, missing
 from ml_assets.settings import SQL_PREFIX, Settings
+from ml_assets.spec.paths import PARTITION
 from ml_assets.spec.sources import COMMAS, DateOrder, Dialect, Separator
 
 SQL = "sql:"
@@ -31,8 +33,9 @@ _MOST_BYTES = 256_000_000
 """Bytes of many files that are looked at, evenly spread."""
 _MOST_ROWS = 200_000
 """Rows of a table of a database that are looked at."""
-_NO_PATH = {*"*?[]{}"}
-"""Signs that mean something in the path of a source."""
+_NO_PATH = {*"*?[]{}%\\"}
+"""Signs that mean something in the path of a source, or that it cannot have."""
+ONE_TABLE = "the files are read as one table, split by time in shares"
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
 
 
@@ -44,6 +47,8 @@ class Calendar:
     keys: tuple[str, ...]
     """Different ones, oldest first."""
     day_offset: int = 0
+    zone: str = "UTC"
+    """Of the days and hours that files are named by."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +98,33 @@ def find(
     folder, files = _files(what)
     if len(files) == 1:
         given = _read(files, zone, dates, nulls)
-        if _format(files[0]) != "csv" or _NO_PATH & {*files[0].name} or "" in given.frame.columns:
+        where = f"{_below(folder, name, settings)}{files[0].name}"
+        if _format(files[0]) != "csv" or _odd_sign(where) or "" in given.frame.columns:
             return replace(given, rows="copied")
         return _placed(given, folder, files, files[0].name, name, settings)
     return _many(folder, files, name, settings, zone, dates, nulls)
+
+
+def as_one_table(given: Given) -> Given:
+    """The files of all partitions, read whole."""
+    path = PARTITION.sub(_any_partition, str(given.source["path"]))
+    path = re.sub(r"\*+", "*", path)
+    return replace(given, calendar=None, keys=None, source={**given.source, "path": path})
+
+
+def _any_partition(place: re.Match[str]) -> str:
+    """A star for each folder that a partition's key is written over."""
+    return re.sub("[^/]+", "*", place[1] or "*")
+
+
+def tables_below(root: Path, pattern: str = "**/*") -> list[Path]:
+    """The files that a source can read, by their names: none that a dot hides."""
+    return [
+        one
+        for one in sorted(root.glob(pattern))
+        if one.is_file() and _suffix(one) in _FORMATS
+        if not any(part.startswith(".") for part in one.relative_to(root).parts)
+    ]
 
 
 def _files(what: str) -> tuple[Path, list[Path]]:
@@ -106,12 +134,12 @@ def _files(what: str) -> tuple[Path, list[Path]]:
         _format(path)
         return path.parent.resolve(), [path.resolve()]
     if path.is_dir():
-        root, found = path, [one for one in path.rglob("*") if is_table(one)]
+        root, found = path, tables_below(path)
     else:
         fixed = [part for part in path.parts[: _first_wild(path)]]
         root = Path(*fixed) if fixed else Path()
         rest = str(Path(*path.parts[len(fixed) :])) if _first_wild(path) < len(path.parts) else ""
-        found = [one for one in root.glob(rest) if is_table(one)] if rest else []
+        found = tables_below(root, rest) if rest else []
     if not found:
         raise SpecError(
             f"{what}: there is no such file, and no folder or pattern with files that end in"
@@ -129,12 +157,6 @@ def _files(what: str) -> tuple[Path, list[Path]]:
 def _first_wild(path: Path) -> int:
     wild = [n for n, part in enumerate(path.parts) if set(part) & set("*?[")]
     return wild[0] if wild else len(path.parts)
-
-
-def is_table(path: Path) -> bool:
-    """Return whether a file is one that a source can read, by its name."""
-    hidden = path.name.startswith(".")
-    return path.is_file() and not hidden and _suffix(path) in _FORMATS
 
 
 def _suffix(path: Path) -> str:
@@ -159,16 +181,8 @@ def _many(
 ) -> Given:
     relative = [str(one.relative_to(folder)) for one in files]
     found, notes = dated(relative), list[str]()
-    lost = missing(found) if found else ()
-    if found and (lost or len({*found.keys}) < FEWEST):
-        few = len({*found.keys})
-        are = "is" if len(lost) == 1 else "are"
-        why = f"{counted(len(lost), 'partition')} {are} missing, {lost[0]} for one" if lost else ""
-        why = (
-            why
-            or f"a split takes {FEWEST} partitions, and there {'is' if few == 1 else 'are'} {few}"
-        )
-        notes.append(f"{why}: the files are read as one table, split by time in shares")
+    if found and (why := _why_no_partitions(found, zone)):
+        notes.append(f"{why}: {ONE_TABLE}")
         found = None
     chosen = _some(files)
     if len(chosen) < len(files):
@@ -177,7 +191,9 @@ def _many(
     given = _read(chosen, zone, dates, nulls, keys)
     path = found.path if found else _any_name(relative)
     calendar = (
-        Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset) if found else None
+        Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset, zone)
+        if found
+        else None
     )
     return replace(
         _placed(given, folder, files, path, name, settings),
@@ -186,19 +202,50 @@ def _many(
     )
 
 
+def _why_no_partitions(found: Dated, zone: str) -> str:
+    """Why dated files are not partitions; empty where they are."""
+    few = len({*found.keys})
+    if lost := missing(found):
+        return f"{counted(len(lost), 'partition', 'are')} missing, {lost[0]} for one"
+    if few < FEWEST:
+        return f"a split takes {FEWEST} partitions, and there {'is' if few == 1 else 'are'} {few}"
+    if hour_comes_twice(found, zone):
+        return f"an hour comes twice in {zone} when the clocks go back, and its files have one name"
+    return ""
+
+
 def _placed(
     given: Given, folder: Path, files: Sequence[Path], path: str, name: str, settings: Settings
 ) -> Given:
-    """The files where a source reads them: where they are, or copied below the sources' root."""
+    """The files where a source reads them: where they are, or copied below the sources' root.
+
+    Raises:
+        SpecError: their names have what no path of a source has.
+    """
+    below = _below(folder, name, settings)
+    if sign := _odd_sign(below) or _odd_sign(PARTITION.sub("", path).replace("*", "")):
+        raise SpecError(
+            f"{below}{files[0].relative_to(folder)} holds {sign!r}, which the path of a source"
+            " cannot have: rename the files or their folder."
+        )
     inside = folder.is_relative_to(settings.sources)
-    below = str(folder.relative_to(settings.sources)) if inside else name
-    below = "" if below == "." else f"{below}/"
     copies = {} if inside else {one: f"{below}{one.relative_to(folder)}" for one in files}
     return replace(
         given,
         source={"kind": "files", "path": f"{below}{path}", "format": _format(files[0])},
         copies=copies,
     )
+
+
+def _below(folder: Path, name: str, settings: Settings) -> str:
+    """The folder that a source reads files from, below the sources' root."""
+    inside = folder.is_relative_to(settings.sources)
+    below = str(folder.relative_to(settings.sources)) if inside else name
+    return "" if below == "." else f"{below}/"
+
+
+def _odd_sign(name: str) -> str:
+    return next((sign for sign in name if sign in _NO_PATH or not sign.isprintable()), "")
 
 
 def _any_name(relative: Sequence[str]) -> str:

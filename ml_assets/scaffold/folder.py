@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.errors import SpecError
-from ml_assets.scaffold.find_input import is_table
+from ml_assets.scaffold.find_input import tables_below
 from ml_assets.scaffold.function_text import features_py
 from ml_assets.scaffold.labelled_table import LabelledTable
 from ml_assets.scaffold.text import MODEL, OWN_MODEL, defs_yaml, network_py
@@ -149,10 +149,8 @@ def _require_only(folder: Path, expected: Mapping[Path, Path]) -> None:
     Raises:
         SpecError: the folder holds other tables.
     """
-    for file in sorted(folder.rglob("*")) if folder.is_dir() else ():
-        if file.is_dir() or any(part.startswith(".") for part in file.relative_to(folder).parts):
-            continue
-        if is_table(file) and not (file in expected and cmp(file, expected[file], shallow=False)):
+    for file in tables_below(folder):
+        if not (file in expected and cmp(file, expected[file], shallow=False)):
             raise SpecError(_OTHERS.format(file))
 
 

@@ -8,11 +8,11 @@ from ml_assets.scaffold.history import (
     categorical,
     first_partitions,
     numeric,
-    partitions_ahead,
     season,
 )
 from ml_assets.scaffold.labelled_table import LabelledTable
 from ml_assets.scaffold.margin import champion_margin
+from ml_assets.scaffold.splits import partitions_of_splits
 from ml_assets.spec.automation import duration_text
 from ml_assets.spec.gates import MetricName
 from ml_assets.spec.sources import COMMAS
@@ -45,8 +45,7 @@ def defs_yaml(name: str, table: LabelledTable, zone: str, model: str) -> str:
     own = "" if model == MODEL else f"microbatches: {_microbatches(batch)}, "
     left_out = table.names("left out")
     note = f"  # left out: {' '.join(_pieces(left_out))[1:-1]}" if left_out else ""
-    back = first_partitions(table)
-    counts = _partitions_of_splits(table, back)
+    back, counts = first_partitions(table), partitions_of_splits(table)
     return f"""\
 # ml-assets check {name}; ml-assets run {name}. Defaults: docs/add-a-pipeline.md
 type: ml_assets.component.TrainingPipeline
@@ -149,19 +148,6 @@ def _split(table: LabelledTable, counts: Mapping[str, int]) -> str:
     return (
         f"{_flow({'kind': 'time', **counts})} # partitions; an embargo on each side of validation"
     )
-
-
-def _partitions_of_splits(table: LabelledTable, back: int) -> dict[str, int]:
-    """How many partitions each split takes; empty where the data is read whole."""
-    calendar = table.given.calendar
-    if calendar is None:
-        return {}
-    there = len(calendar.keys) - back
-    embargo = max(1 if there >= 8 else 0, partitions_ahead(table))
-    rest = there - 2 * embargo
-    holdout, validation = max(1, round(0.2 * rest)), max(1, round(0.15 * rest))
-    train = max(1, rest - holdout - validation)
-    return {"train": train, "validation": validation, "holdout": holdout, "embargo": embargo}
 
 
 def _evaluation(table: LabelledTable) -> dict[str, object]:

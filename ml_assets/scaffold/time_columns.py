@@ -3,14 +3,14 @@
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 import polars as pl
 
 from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted
-from ml_assets.scaffold.find_input import Given
+from ml_assets.scaffold.find_input import ONE_TABLE, Given, as_one_table
 
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|at|ts|when)($|_)", re.IGNORECASE)
 _MOST_KEYS = 12
@@ -68,6 +68,8 @@ def in_their_partitions(
     """Keep the partitions of files whose rows lie in them; else read all files as one table."""
     if given.keys is None:
         return given, ()
+    if frame.schema[time] == pl.Date() and given.source.get("format") != "csv":
+        return as_one_table(given), (f"{time} holds days, and partitions need times: {ONE_TABLE}",)
     share = _in_place(frame[time], given)
     if share >= _IN_PLACE:
         return given, ()
@@ -75,8 +77,7 @@ def in_their_partitions(
         f"by {time}, {1 - share:.0%} of the rows are not of the {_period(given)} that their file is"
         " named by: the files are read as one table"
     )
-    path = re.sub(r"\{partition[^}]*\}", "*", str(given.source["path"]))
-    return replace(given, calendar=None, keys=None, source={**given.source, "path": path}), (said,)
+    return as_one_table(given), (said,)
 
 
 def find_key(
@@ -159,6 +160,8 @@ def _in_place(times: pl.Series, given: Given) -> float:
     """The share of the rows whose time lies in the partition of their file."""
     if given.keys is None or given.calendar is None:
         return 0.0
+    if times.dtype != pl.Date():
+        times = times.dt.convert_time_zone(given.calendar.zone)
     form, width = {"hourly": ("%Y-%m-%d-%H:00", None), "monthly": ("%Y-%m-01", None)}.get(
         given.calendar.cadence, ("%Y-%m-%d", 7 if given.calendar.cadence == "weekly" else None)
     )

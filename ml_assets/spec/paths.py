@@ -21,11 +21,15 @@ def inside(path: str) -> str:
     """Accept a relative path that stays below its root.
 
     Raises:
-        ValueError: the path is absolute, climbs out with ``..``, or would after a URL's unescaping.
+        ValueError: the path is absolute, climbs out with ``..``, or holds a sign by which it may.
     """
     parts = PurePosixPath(path)
-    odd = any(sign in path for sign in "\0\\%")
-    if parts.is_absolute() or ".." in parts.parts or not path.strip() or odd:
+    if sign := next((sign for sign in "\0\\%" if sign in path), ""):
+        raise ValueError(
+            f"{path!r} must be a relative path without {sign!r}, which may lead elsewhere in a URL"
+            " or on another machine: rename the file or folder"
+        )
+    if parts.is_absolute() or ".." in parts.parts or not path.strip():
         raise ValueError(f"{path!r} must be a relative path that stays inside its folder")
     return path
 

@@ -159,3 +159,16 @@ def test_hours_that_come_twice_are_counted_in_new_and_at_the_reading(
     read = times_read(house).dt.convert_time_zone("Europe/Berlin").to_list()
     assert [at.fold for at in read if (at.day, at.hour) == (29, 2)] == [0], "the first of the two"
     assert read[0] == autumn[0].replace(tzinfo=BERLIN)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_files_that_are_named_by_local_days_are_partitions_of_their_zone(
+    house: Path, zone: str
+) -> None:
+    for day in (date(2024, 1, 1) + timedelta(days=n) for n in range(12)):
+        hours = [f"{day} {hour:02}:00,{hour % 7}.5,{hour % 5 % 2}" for hour in range(24)]
+        (house / "SOURCES" / f"{day}.csv").write_text("\n".join(["at,depth,wet", *hours]) + "\n")
+    what = str(house / "SOURCES")
+    assert main(["new", "rain", "--from", what, "--label", "wet", "--timezone", zone]) == 0
+    found = load_spec(house / "PIPELINES" / "rain").partitions
+    assert (found.cadence, str(found.start), found.timezone) == ("daily", "2024-01-01", zone)

@@ -55,12 +55,27 @@ def resolve_window(state: PipelineState, as_of: str | None) -> SplitPlan | None:
         published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
     )
     if not available:
-        raise WindowError(
-            f"{state.name}/feature_set has no published partition."
-            f" Materialize it first, or run: ml-assets run {state.name}"
-        )
+        raise WindowError(f"{state.name}/feature_set has no published partition{_why_none(state)}")
     order = feature_order(state.pipeline)
     return plan_time_split(spec.split, as_of or available[-1], available, order)
+
+
+def _why_none(state: PipelineState) -> str:
+    """What keeps feature_set from its first partition, and how to mend it."""
+    back, sources = state.pipeline.warm_up("feature_set"), state.spec.sources
+    tables = [
+        Address(state.name, "validated_table", name)
+        for name in sources
+        if sources[name].partitioned
+    ]
+    have = (len(published_partitions(state.store, state.commit, table)) for table in tables)
+    landed = min(have, default=0)
+    if 0 < landed <= back:
+        return (
+            f": look_back needs {counted(back, 'earlier partition')}, and"
+            f" {counted(landed, 'partition', 'have')} landed. Wait for more, or set a smaller one"
+        )
+    return f". Materialize it first, or run: ml-assets run {state.name}"
 
 
 def require_as_of(pipeline: Pipeline, as_of: str) -> None:
