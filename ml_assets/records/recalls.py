@@ -15,21 +15,20 @@ from ml_assets.records.ledger.stages import champion
 from ml_assets.records.record_history import Node, node_of
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.gates import Target
-from ml_assets.spec.recalls import ActiveRecalls, Lift, Recall
+from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, SnapshotStore
 
 _FOLDER = "recalls/"
-_ACTIVE = f"{_FOLDER}active.json"
 _ATTEMPTS = 20
 
 
 def active(store: SnapshotStore, commit: CommitId) -> tuple[Recall, ...]:
-    """The recalls that hold as of a commit, oldest first; where none does, this costs nothing."""
-    if not store.exists(commit, _ACTIVE):
+    """The recalls that hold as of a commit, oldest first."""
+    if not store.exists(commit, ACTIVE_FILE):
         return ()
-    ids = ActiveRecalls.model_validate_json(store.read_bytes(commit, _ACTIVE)).ids
+    ids = ActiveRecalls.model_validate_json(store.read_bytes(commit, ACTIVE_FILE)).ids
     return tuple(_read(store, commit, recall) for recall in ids)
 
 
@@ -239,13 +238,29 @@ class Quarantine:
         return found
 
     def _behind(self, record: StageRecord, at: CommitId | None) -> _Verdict:
-        """The first recall that reached an input."""
+        """The first recall that reached an input.
+
+        An input that was replaced is looked up where it was read: it may have been made during a
+        recall. Of what is older than every recall, the lists are whole.
+        """
+        is_listed = record.time < min(recall.time for recall in self.recalls) - _SKEW
         for version in derived_from(record):
             if "/" in version.key:
-                found = yield node_of(version), at
+                node = node_of(version)
+                read_at = None if is_listed or self._is_newest(node) else version.commit
+                found = yield node, read_at or at
                 if found:
                     return found
         return None
+
+    def _is_newest(self, node: Node) -> bool:
+        newest = self._newest_of(Address.of(node[0], node[1]))
+        return newest is not None and newest.data_version == node[2]
+
+    def _newest_of(self, address: Address) -> StageRecord | None:
+        if address not in self._newest:
+            self._newest[address] = read_record(self.store, self.commit, address)
+        return self._newest[address]
 
     def _records(
         self, node: Node, at: CommitId | None
@@ -255,9 +270,7 @@ class Quarantine:
         A partition that was replaced is looked up no further: mended, it stays on ``main``.
         """
         address = Address.of(node[0], node[1])
-        if address not in self._newest:
-            self._newest[address] = read_record(self.store, self.commit, address)
-        newest = self._newest[address]
+        newest = self._newest_of(address)
         if newest and newest.data_version == node[2]:
             yield newest, at
         for commit in (*([at] if at else []), *self._named.get(node, ())):
@@ -341,7 +354,7 @@ def _publish(
         now = ActiveRecalls(ids=tuple(ids | {add: None} if add else ids))
         with store.open(base, f"{message} on {base}") as workspace:
             workspace.put_bytes(path, canonical_json(document))
-            workspace.put_bytes(_ACTIVE, canonical_json(now))
+            workspace.put_bytes(ACTIVE_FILE, canonical_json(now))
             workspace.commit(message, {"author": document.author})
             if not isinstance(workspace.publish(), Conflict):
                 return

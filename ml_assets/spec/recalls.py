@@ -58,6 +58,10 @@ class Lift(Frozen):
     time: Time
 
 
+ACTIVE_FILE = "recalls/active.json"
+"""Holds ``ActiveRecalls``, in the snapshot store."""
+
+
 class ActiveRecalls(Frozen):
     """Says which recalls hold: asked before every read, so it is one small file."""
 

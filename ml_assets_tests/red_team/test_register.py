@@ -5,6 +5,7 @@ import json
 import pickle
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ from ml_assets.extras.api.app import Api
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.stages import registration, stages
 from ml_assets.records.load_release import find_release
+from ml_assets.records.recalls import lift, write
 from ml_assets.spec.handover import Handover
+from ml_assets.spec.recalls import Lift, Recall
+from ml_assets.spec.records import InputVersion
+from ml_assets.store.objects import file_digest
 from ml_assets_tests.red_team.conftest import CANARY, NAME, Scene
 
 PATH = "/api/v1/models/register"
@@ -157,6 +162,36 @@ def test_a_version_is_one_model_and_a_model_is_registered_with_one_set_of_words(
     assert (other.status_code, "Version 2.1 is model" in other.text) == (409, True)
     again = eve.post(PATH, json=asked(mine, metrics={"accuracy": 0.5}))
     assert (again.status_code, "with other words" in again.text) == (409, True)
+
+
+def test_a_model_that_is_recalled_in_another_pipeline_is_not_registered_here(
+    eve: TestClient, released: Scene, handover: Path
+) -> None:
+    mine = made(released, handover / "mine")
+    model = InputVersion(
+        key="roses/trained_model",
+        partition=None,
+        version=file_digest(mine / "model.json"),
+        commit=None,
+    )
+    recall = Recall(
+        id="9db76de6ad4f",
+        snapshot="5a1bec29",
+        seeds=(model.model_copy(update={"key": "roses/raw_snapshot/raw_roses"}),),
+        reached=(model,),
+        stages=(),
+        author="ann",
+        reason="the scale was off",
+        time=datetime.now(UTC),
+    )
+    write(released.store, recall)
+    ledger = released.ledger
+    answer = eve.post(PATH, json=asked(mine))
+    assert (answer.status_code, "of roses is recalled by ann" in answer.text) == (409, True)
+    assert released.ledger == ledger
+    lift(released.store, Lift(id=recall.id, author="ann", reason="no", time=datetime.now(UTC)))
+    eve.post(PATH, json=asked(mine))
+    assert released.ledger[-1].model == model.version
 
 
 def test_a_model_of_here_is_no_model_from_elsewhere(

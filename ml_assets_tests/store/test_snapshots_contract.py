@@ -103,6 +103,16 @@ def test_one_path_changed_on_both_sides_is_a_conflict_and_nothing_is_overwritten
     assert not store.exists(store.resolve(), "t/b")
 
 
+def test_a_file_put_again_as_it_is_conflicts_with_a_change_since(store: SnapshotStore) -> None:
+    """What was decided by a file is published with it: another one is told."""
+    publish(store, {"t/a": b"1"}, "k1")
+    base = store.resolve()
+    assert isinstance(publish(store, {"t/a": b"1", "t/b": b"1"}, "k2", base), Published)
+    publish(store, {"t/a": b"2"}, "k3")
+    assert publish(store, {"t/a": b"1", "t/c": b"1"}, "k4", base) == Conflict(("t/a",))
+    assert head(store, "t/a") == b"2"
+
+
 def test_if_absent_conflicts_where_the_path_is_taken(store: SnapshotStore) -> None:
     publish(store, {"ledger/1": b"first"}, "k1")
     with store.open(store.resolve(), "k2") as workspace:

@@ -13,6 +13,7 @@ from ml_assets.errors import counted
 from ml_assets.graph.code_version import file_digests
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import NOT_IN_THE_RESULT, train_session
+from ml_assets.records.recalls import quarantine
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.records import SeedSpread, StageRecord
@@ -95,11 +96,13 @@ def seeds_asked(pipeline: Pipeline) -> int:
 
 
 def known_spread(state: PipelineState) -> SeedSpread | None:
-    """Return what an earlier report of this spec measured."""
+    """Return what an earlier report of this spec measured; on recalled data that is nothing."""
     path = Address(state.name, "evaluation_report").file(spread_file(state.pipeline))
-    if not state.store.exists(state.commit, path):
+    if not state.exists(path):
         return None
-    return SeedSpread.model_validate_json(state.store.read_bytes(state.commit, path))
+    spread = SeedSpread.model_validate_json(state.read_bytes(path))
+    data = state.address("training_set").key
+    return None if quarantine(state.store, state.commit).of(data, None, spread.data) else spread
 
 
 def spread_file(pipeline: Pipeline) -> str:

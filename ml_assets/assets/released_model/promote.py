@@ -12,6 +12,7 @@ from ml_assets.assets.released_model.tags import append_move
 from ml_assets.errors import CertificateRefused, Recalled
 from ml_assets.records.ledger.chain import Appended, Declined, Head
 from ml_assets.records.ledger.stages import (
+    another_since,
     decision_line,
     override_line,
     put_out_line,
@@ -75,13 +76,18 @@ EvidenceNow = Callable[[Sequence[LedgerEntry]], Evidence]
 
 
 def verify(
-    entries: Sequence[LedgerEntry], evidence: Evidence, *, canary: bool = False
+    entries: Sequence[LedgerEntry],
+    evidence: Evidence,
+    to: Target | None = None,
+    *,
+    canary: bool = False,
 ) -> Verified | Refused:
     """Hold the newest decision on a model to the evidence as it is now.
 
     Args:
         entries: the ledger of the pipeline, oldest first.
         evidence: what is true now, the champion included.
+        to: the stage of the champion, where the model is about to move.
         canary: the decision on it as a canary, not that of its gates.
     """
     line = decision_line(entries, evidence.model, canary=canary)
@@ -101,6 +107,7 @@ def verify(
     reasons = (
         *_put_out(entries, evidence.model),
         *_stale(line.decision.evidence, evidence, line.seq),
+        *(_champion_since(entries, line, to) if to else ()),
         *((refused,) if refused and not override else ()),
     )
     if reasons:
@@ -138,7 +145,8 @@ def release(
         for stage in (release.to, release.entrance):
             if there.get(stage) == evidence.model:
                 return Declined(_again(store, pipeline, head, evidence, stage))
-        verified = certified(store, pipeline, head, verify(head.entries, evidence))
+        verified = verify(head.entries, evidence, release.to)
+        verified = certified(store, pipeline, head, verified)
         if isinstance(verified, Refused):
             return Declined(verified)
         return LedgerEntry(
@@ -187,7 +195,7 @@ def promote(
         by_gates = certified(store, pipeline, head, _gates_stand(head.entries, evidence))
         if isinstance(by_gates, Refused):
             return Declined(by_gates)
-        verified = verify(head.entries, evidence, canary=True)
+        verified = verify(head.entries, evidence, release.to, canary=True)
         verified = certified(store, pipeline, head, verified)
         if isinstance(verified, Refused):
             return Declined(verified)
@@ -295,6 +303,20 @@ def _stale(was: Evidence, now: Evidence, seq: int) -> tuple[str, ...]:
         f" {_short(getattr(was, field))}, it is {_short(getattr(now, field))} now. {remedy}"
         for field, what, remedy in _ABOUT
         if getattr(was, field) != getattr(now, field)
+    )
+
+
+def _champion_since(
+    entries: Sequence[LedgerEntry], line: LedgerEntry, to: Target
+) -> tuple[str, ...]:
+    """Why a decision by no champion is old: another model became champion since, and is recalled
+    now."""
+    move = another_since(entries, line, to)
+    if line.decision is None or line.decision.evidence.champion is not None or move is None:
+        return ()
+    return (
+        f"The decision (ledger line {line.seq}) is stale: it compared the model with no champion, "
+        f"and line {move.seq} has moved {_short(move.model)} to {to} since. Run the gates again.",
     )
 
 

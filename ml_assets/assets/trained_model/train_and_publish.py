@@ -16,12 +16,13 @@ from ml_assets.assets.trained_model.training_job import (
     teller,
     train_job,
 )
-from ml_assets.errors import TrainingFailed, counted
+from ml_assets.errors import Recalled, TrainingFailed, counted
 from ml_assets.graph.code_version import trained_by
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
 from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import train_session
+from ml_assets.records.recalls import quarantine
 from ml_assets.records.record_history import keep_run_record
 from ml_assets.records.run_record import RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
@@ -29,7 +30,7 @@ from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.training_program import Ref, TrainResult, World
 from ml_assets.store.layout import Address
-from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 WINNER = "search_winner"
 """The name of a study's winner among the inputs of a model."""
@@ -65,8 +66,12 @@ class Training:
         Args:
             epochs: instead of the spec's.
             fresh: a salt; see ``TrainingConfig``.
+
+        Raises:
+            Recalled: the study that its values come from is recalled.
         """
         asked, now = pipeline.with_epochs(epochs), pipeline.now()
+        _require_sound_winner(now)
         data = require_record(now, pipeline.address("training_set"))
         given = given_models(context.log, asked.at(now.commit))
         job = train_job(asked, data, fresh, given)
@@ -166,6 +171,21 @@ def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, P
                 attributes=_attributes(training, trained), data_version=version
             )
         yield stage, published
+
+
+def _require_sound_winner(now: PipelineState) -> None:
+    """Hold the study whose winner is adopted to the recalls."""
+    won = now.pipeline.winner
+    if won is None:
+        return
+    study = won.record
+    found = quarantine(now.store, now.commit).of(study.key, study.partition, study.version)
+    if found:
+        raise Recalled(
+            f"The search {won.study} read data that is recalled by {found.author}:"
+            f" {found.reason} (recall {found.id}). Its winner is not adopted. Search again:"
+            f" ml-assets run {now.name} --search; or set `adopt: false` in search.yaml."
+        )
 
 
 def winner_seen(pipeline: Pipeline) -> tuple[InputVersion, ...]:

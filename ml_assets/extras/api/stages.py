@@ -30,6 +30,7 @@ from ml_assets.records.ledger.stages import (
     stage_line,
     stage_of,
 )
+from ml_assets.records.recalls import active, recalled, said_of
 from ml_assets.records.tracking.links import Links
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import project_stages
@@ -71,7 +72,8 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
             f" never in {asked.stage}. Only the newest candidate is released: ml-assets run"
             f" {pipeline.name}"
         )
-    verified = certified(pipeline.store, pipeline.name, head, verify(head.entries, evidence))
+    verified = verify(head.entries, evidence, pipeline.spec.release.to)
+    verified = certified(pipeline.store, pipeline.name, head, verified)
     if isinstance(verified, Refused):
         raise EvidenceError("\n".join(verified.reasons))
     run = launch(
@@ -137,7 +139,8 @@ def register_model(pipeline: Pipeline, asked: RegisterRequest, author: str) -> M
 
     Raises:
         NotAllowed: its files cannot be taken; every mistake is listed.
-        EvidenceError: the model, or the version, is known already as another one.
+        EvidenceError: the model, or the version, is known already as another one; or the model is
+            recalled, in whatever pipeline.
         DagsterAway: the run that judges it could not be launched; asking again launches it.
     """
     wrong = _stage_problems(pipeline, asked)
@@ -145,6 +148,7 @@ def register_model(pipeline: Pipeline, asked: RegisterRequest, author: str) -> M
     said = Registered(version=asked.version, uri=asked.artifact_uri, claims=asked.metrics)
     entries = read(pipeline.store, pipeline.name)
     _require_new_or_same(entries, model, said)
+    _require_recalled_nowhere(pipeline, model)
     line = register(pipeline.store, pipeline.name, model, author, "", said)
     before = tagged_run(_MODEL_TAG, f"{pipeline.name} {model}")
     status = run_status(before[0]) if before else None
@@ -188,6 +192,14 @@ def _stage_problems(pipeline: Pipeline, asked: RegisterRequest) -> list[Problem]
         " for none, and the model is judged and not moved."
     )
     return [Problem(field="body.stage", said=said)]
+
+
+def _require_recalled_nowhere(pipeline: Pipeline, model: str) -> None:
+    """Another pipeline knows nothing of the data that a model was made from."""
+    store, now = pipeline.store, pipeline.store.resolve()
+    for name in sorted({name for recall in active(store, now) for name in recall.models()}):
+        if found := recalled(store, now, name, model):
+            raise EvidenceError(f"Model {model[:12]} of {name} {said_of(found)}")
 
 
 def _require_new_or_same(entries: Sequence[LedgerEntry], model: str, said: Registered) -> None:

@@ -129,7 +129,8 @@ def extent(
 
 def carry_out(store: SnapshotStore, recall: Recall) -> Recall:
     """Quarantine what it reached; safe to repeat: one that holds already is completed, with what it
-    has reached since.
+    has reached since. What it finds is looked for again when it holds: somebody may have published
+    meanwhile.
 
     Raises:
         StorageError: a ledger is broken, or others are always first.
@@ -139,6 +140,7 @@ def carry_out(store: SnapshotStore, recall: Recall) -> Recall:
     kept = _grown(again, recall) if again else recall
     if kept != again:
         recalls.write(store, kept)
+        return carry_out(store, extent(store, kept.snapshot, kept.author, kept.reason).recall)
     _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
     return kept
 

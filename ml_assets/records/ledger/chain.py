@@ -15,16 +15,17 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError, one_line
 from ml_assets.records.ledger.certificate import certificate_path, seal
-from ml_assets.records.ledger.stages import decision_line
+from ml_assets.records.ledger.stages import another_since, decision_line
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import Provenance
+from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.spec.registered import Registered
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Entry, PublishResult, SnapshotStore
 
 _LINE = re.compile(r"\d{6,}\.json")
 _ATTEMPTS = 100
-"""Every lost race means that somebody else's line got in, so this many losses are no race."""
+"""Every lost race means that somebody else's line or recall got in, so this many are no race."""
 
 Refusal = TypeVar("Refusal")
 Beside = Callable[[LedgerEntry, bytes], Mapping[str, bytes]]
@@ -80,7 +81,8 @@ def append(
     """Add one line to the head of the ledger, and what belongs beside it.
 
     ``make`` is asked again with the new head whenever somebody else's line came first: a decision
-    takes the next number, a move is decided again or declined.
+    takes the next number, a move is decided again or declined. So is a move that a recall came
+    before.
 
     Raises:
         StorageError: the ledger is broken, or the line made does not continue the head.
@@ -105,13 +107,21 @@ def _publish(
     store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry, beside: Beside
 ) -> PublishResult:
     line = canonical_json(entry)
+    recalls = _recalls(store, base) if entry.kind == "stage" else {}
     with store.open(base, run_key(pipeline, hashlib.sha256(line).hexdigest())) as workspace:
         workspace.put_bytes(path_of(pipeline, entry.seq), line, if_absent=True)
-        for path, content in beside(entry, line).items():
+        for path, content in {**recalls, **beside(entry, line)}.items():
             workspace.put_bytes(path, content)
         metadata = {"run": entry.run, "model": entry.model}
         workspace.commit(f"ledger {pipeline} {entry.seq}: {entry.kind}", metadata)
         return workspace.publish()
+
+
+def _recalls(store: SnapshotStore, base: CommitId) -> Mapping[str, bytes]:
+    """The file that says which recalls hold, as it is: a recall that came since is a conflict."""
+    there = store.exists(base, ACTIVE_FILE)
+    none = canonical_json(ActiveRecalls(ids=()))
+    return {ACTIVE_FILE: store.read_bytes(base, ACTIVE_FILE) if there else none}
 
 
 def register(
@@ -165,6 +175,7 @@ def record_decision(
 
     The same means: on the same evidence, the same gates with the same outcome. What differs from
     one measurement to the next (a latency, the time, the run) does not make it another decision.
+    Where there is no champion, and another model has moved since, it is another decision.
 
     Args:
         provenance: what the model was made from, for the certificate.
@@ -177,7 +188,7 @@ def record_decision(
         newest = decision_line(
             head.entries, decision.evidence.model, canary=decision.canary is not None
         )
-        if newest and newest.decision and _says_the_same(newest.decision, decision):
+        if newest and _is_repeated(head.entries, newest, decision):
             certificate = certificate_path(decision.pipeline, newest.seq)
             if store.exists(store.resolve(MAIN), certificate):
                 return Declined(newest)
@@ -290,6 +301,12 @@ def _check_continues(pipeline: str, head: Head, entry: LedgerEntry, where: str =
             f"The ledger of {pipeline} is broken at {where or f'the new line {head.seq}'}:"
             f" {'; '.join(broken)}. {_REMEDY}"
         )
+
+
+def _is_repeated(entries: Sequence[LedgerEntry], line: LedgerEntry, decision: Decision) -> bool:
+    if line.decision is None or not _says_the_same(line.decision, decision):
+        return False
+    return decision.evidence.champion is not None or another_since(entries, line) is None
 
 
 def _says_the_same(old: Decision, new: Decision) -> bool:

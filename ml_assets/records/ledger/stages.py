@@ -58,6 +58,14 @@ def moves(entries: Sequence[LedgerEntry], stage: Target | None = None) -> list[L
     return [e for e in entries if e.kind == "stage" and stage in (None, e.stage)]
 
 
+def another_since(
+    entries: Sequence[LedgerEntry], line: LedgerEntry, stage: Target | None = None
+) -> LedgerEntry | None:
+    """The first move of another model since a line, to any stage or to one."""
+    later = (e for e in moves(entries, stage) if e.seq > line.seq and e.model != line.model)
+    return next(later, None)
+
+
 def left_by(entries: Sequence[LedgerEntry], move: LedgerEntry) -> LedgerEntry | None:
     """The line that took a model out of the stage of a move; None: it is there still."""
     if move.stage is None:

@@ -120,6 +120,7 @@ def test_an_equal_model_gets_through(spec, report, measured, world):
     assert share_promoted(spec, report, measured, non_inferior(), world, 0.0) >= 0.80
 
 
+@pytest.mark.daemon
 def test_where_seeds_matter_they_have_to_be_in_the_interval(spec, report, measured):
     """Without them a lucky seed is taken for a better recipe; with them both limits hold."""
     lucky = share_promoted(spec, report, measured, non_inferior(), LUCKY_SEEDS, EFFECT)

@@ -137,6 +137,7 @@ def test_a_study_that_is_killed_anywhere_goes_on_from_what_is_whole(
     assert len(launcher.trained) == len(set(launcher.trained)) == 13
 
 
+@pytest.mark.daemon
 def test_a_study_whose_connections_are_killed_goes_on_from_what_is_whole(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:

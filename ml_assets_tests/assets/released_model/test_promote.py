@@ -1,6 +1,7 @@
 """Release: refused without whole, fresh, passing evidence, whatever else happens at the time."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 import pytest
 
@@ -17,8 +18,11 @@ from ml_assets.assets.released_model.promote import (
 from ml_assets.errors import EvidenceError
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
+from ml_assets.records.recalls import write
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
-from ml_assets.spec.records import CanaryPeriod
+from ml_assets.spec.recalls import Recall
+from ml_assets.spec.records import CanaryPeriod, InputVersion
+from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
 
 
@@ -185,6 +189,70 @@ def test_evidence_that_cannot_be_put_together_stops_the_release(store, decide):
     with pytest.raises(EvidenceError):
         ask(store, broken)
     assert stages(read(store, PIPELINE)) == {}
+
+
+def recall(store, model):
+    """Recall a model; what it was made from is not in this store."""
+    reached = InputVersion(
+        key=f"{PIPELINE}/trained_model", partition=None, version=model, commit=None
+    )
+    write(
+        store,
+        Recall(
+            id=model[:12],
+            snapshot=model[:12],
+            seeds=(reached,),
+            reached=(),
+            stages=(),
+            author="ann",
+            reason="the scale was off",
+            time=datetime.now(UTC),
+        ),
+    )
+
+
+def test_a_decision_by_no_champion_does_not_count_again_when_the_champion_is_recalled(
+    store, decide
+):
+    decide(A)
+    decide(B)
+    ask(store, evidence(B))
+    recall(store, B)
+    said = reasons(ask(store, evidence(A)))
+    assert "(ledger line 1) is stale: it compared the model with no champion, and line 3" in said
+    decide(A)
+    decide(A)
+    moved = ask(store, evidence(A))
+    assert isinstance(moved, Released)
+    assert (moved.entry.seq, moved.entry.decided_by) == (5, 4)
+
+
+def test_nor_does_a_canary_decision_by_no_champion(store):
+    there = in_canary(store, A)
+    moved = release(store, PIPELINE, evidence(B), ReleaseSpec(), "me", "run")
+    assert isinstance(moved, Refused)
+    record_decision(store, decision(evidence(B)), "me")
+    assert isinstance(ask(store, evidence(B)), Released)
+    recall(store, B)
+    assert "it compared the model with no champion" in reasons(go_on(store, there))
+    judged(store, there)
+    assert isinstance(go_on(store, there), Released)
+
+
+def test_a_recall_that_comes_before_the_line_of_a_move_stops_it(store, decide, monkeypatch):
+    decide(A)
+    begun = EmbeddedStore.open
+
+    def late(self, base, run_key):
+        monkeypatch.undo()
+        recall(store, A)
+        return begun(self, base, run_key)
+
+    monkeypatch.setattr(EmbeddedStore, "open", late)
+    assert "is recalled by ann" in reasons(ask(store, evidence(A)))
+    assert stages(read(store, PIPELINE)) == {}
+    decide(B)
+    assert isinstance(ask(store, evidence(B)), Released), "the recall is no news to it"
 
 
 def meanwhile(happens, about):

@@ -1,14 +1,15 @@
 """What a recall reached is not used, until it is made again from sound inputs, or it is lifted."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ml_assets.errors import Recalled, StorageError
 from ml_assets.extras.recall.recall import carry_out, extent, lift
 from ml_assets.records.ledger import chain as ledger
-from ml_assets.records.recalls import active, quarantine, recalled, require_sound
+from ml_assets.records.recalls import active, quarantine, recalled, require_sound, write
 from ml_assets.records.record_history import read_history
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.records import InputVersion, StageRecord
@@ -29,19 +30,22 @@ class Walk:
     def head(self) -> str:
         return self.store.resolve()
 
-    def make(self, key: str, version: str, *inputs: InputVersion, partition=None) -> InputVersion:
+    def make(
+        self, key: str, version: str, *inputs: InputVersion, partition=None, **more: Any
+    ) -> InputVersion:
         self._count += 1
         address = Address.of(key, partition)
         record = StageRecord(
             key=key,
             partition=partition,
             run_key=f"{self._count:064d}",
-            code_version="1",
+            code_version=more.pop("code_version", "1"),
             data_version=version,
             rows=1,
             inputs=inputs,
             run=f"run-{self._count}",
             time=datetime.now(UTC),
+            **more,
         )
         with self.store.open(self.head, record.run_key) as workspace:
             workspace.put_bytes(address.record, canonical_json(record))
@@ -281,6 +285,53 @@ def test_said_twice_it_is_one_recall_and_one_line_and_it_can_be_lifted(walk: Wal
     assert line.reason == f"recall {first} lifted: the scale was right"
     with pytest.raises(StorageError, match="those that hold: none"):
         lift(walk.store, first, "bob", "again")
+
+
+@pytest.mark.parametrize("partition", ["9", None])
+def test_what_a_step_at_work_published_stays_bad_when_its_inputs_are_mended(
+    walk: Walk, partition: str | None
+) -> None:
+    raw = walk.make("p/raw_snapshot/raw_w", BAD[:-1] + "c", partition=partition)
+    table = walk.make("p/validated_table/w", "4" * 64, raw, partition=partition)
+    recall = walk.recall(raw.version)
+    features = walk.make("p/feature_set", "5" * 64, table, partition=partition)
+    walk.make("p/trained_model", "7" * 64, walk.make("p/training_set", "6" * 64, features))
+    mended = walk.make("p/raw_snapshot/raw_w", GOOD, partition=partition)
+    table = walk.make("p/validated_table/w", "e" * 64, mended, partition=partition)
+    features = walk.make("p/feature_set", "f" * 64, table, partition=partition)
+    with pytest.raises(Recalled, match=f"recall {recall}"):
+        require_sound(walk.store, walk.head, walk.record("p/training_set"))
+    assert recalled(walk.store, walk.head, "p", "7" * 64)
+    walk.make("p/trained_model", "8" * 64, walk.make("p/training_set", "1" * 64, features))
+    assert recalled(walk.store, walk.head, "p", "8" * 64) is None
+
+
+def test_what_is_older_than_a_recall_is_judged_by_its_list_and_looked_up_nowhere(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = walk.make("p/raw_snapshot/raw_w", GOOD)
+    features = walk.make("p/feature_set", GOOD, walk.make("p/validated_table/w", GOOD, raw))
+    walk.make("p/training_set", GOOD, features)
+    found = extent(walk.store, BAD, "ann", "the scale was off").recall
+    later = found.model_copy(update={"time": found.time + timedelta(hours=2)})
+    write(walk.store, later)
+    walk.make("p/feature_set", OTHER)
+    head, record = walk.head, walk.record("p/training_set")
+    read = counted_reads(monkeypatch)
+    require_sound(walk.store, head, record)
+    assert [path for path in read if path.startswith("records/")] == [
+        Address.of("p/feature_set").record
+    ]
+
+
+def test_what_is_published_while_a_recall_is_put_together_is_listed_too(
+    walk: Walk,
+) -> None:
+    found = extent(walk.store, BAD, "ann", "the scale was off").recall
+    data = InputVersion(key="p/training_set", partition=None, version=OTHER, commit=None)
+    walk.make("p/trained_model", GOOD, data)
+    assert carry_out(walk.store, found).models() == {"p": (MODEL, GOOD)}
+    assert [line.model for line in ledger.read(walk.store, "p")] == [MODEL, GOOD]
 
 
 def test_a_name_of_nothing_or_of_several_is_refused(walk: Walk) -> None:

@@ -193,6 +193,7 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
     assert "body.stage" in {one["field"] for one in answer["problems"]}
 
 
+@pytest.mark.daemon
 def test_a_stranger_is_answered_before_his_body_comes_and_a_slow_body_is_cut_off(api: Api) -> None:
     port = int(api.url.rpartition(":")[2])
     for token, status in (("nobody's", b" 401 "), (OPERATOR, b" 408 ")):

@@ -36,6 +36,7 @@ FEATURES = FeaturesSpec(
 )
 
 
+@pytest.mark.daemon
 def test_the_real_flights_are_the_bytes_of_polars(tmp_path: Path) -> None:
     """Five weeks, of which four are looked back at: as-of joins, running totals of fractions."""
     lay_out(tmp_path, arrived=5)

@@ -21,6 +21,7 @@ def watch(canary: RecentAnswers, champion: RecentAnswers) -> CanaryWatch:
     return CanaryWatch(AbortSpec(), "binary", champion, canary)
 
 
+@pytest.mark.daemon
 def test_a_canary_like_the_champion_is_never_out() -> None:
     """Looked at after each of 300 rows, forty times over."""
     for seed in range(40):

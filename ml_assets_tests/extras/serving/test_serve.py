@@ -207,6 +207,7 @@ def test_a_model_that_dies_is_started_again_and_no_request_fails(released: World
     ]
 
 
+@pytest.mark.daemon
 def test_bodies_that_arrive_slowly_are_bounded_together(irises: Serving) -> None:
     """60 of 3.9 MB come and do not end: 64 MiB are held, and a small request is answered still.
 

@@ -11,11 +11,13 @@ from ml_assets.errors import counted
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss, difference
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.origin import find_origin
+from ml_assets.records.recalls import quarantine
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.gates import Target
 from ml_assets.spec.records import REPORT_FILE, GateResult, Interval
 from ml_assets.spec.stages import ONLINE_STAGE
 from ml_assets.store.pipeline_context import PipelineState
+from ml_assets.store.snapshots import MAIN
 
 GATE = "online_evaluation"
 _WIDE = 1.96
@@ -23,13 +25,18 @@ _WIDE = 1.96
 
 
 def online_reports(state: PipelineState) -> list[OnlineReport]:
-    """Return what was found of each period by the code of now, oldest first."""
-    address = state.address(ONLINE_STAGE)
+    """Return what was found of each period by the code of now, oldest first; periods whose
+    features are recalled say nothing."""
+    address, features = state.address(ONLINE_STAGE), state.address("feature_set").key
     code = code_version_of(state.pipeline, ONLINE_STAGE)
+    held = quarantine(state.store, state.store.resolve(MAIN))
     found = [
         OnlineReport.model_validate_json(state.read_bytes(address.at(period).file(REPORT_FILE)))
         for period, record in state.partitions(address).items()
         if record.code_version == code
+        and not any(
+            held.of(i.key, i.partition, i.version) for i in record.inputs if i.key == features
+        )
     ]
     return [one for one in found if one.models]
 
