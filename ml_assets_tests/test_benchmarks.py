@@ -82,6 +82,7 @@ def test_a_benchmark_is_a_module_too() -> None:
     assert done.stdout == "figures\n", done.stderr
 
 
+@pytest.mark.daemon
 def test_that_of_a_gpu_runs_to_its_end_without_one_and_tells_no_figure(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
     kept = tmp_path / "figures.jsonl"
@@ -125,6 +126,7 @@ def test_a_crash_is_told_and_kept_with_the_figures_before_it(
     assert "- `moon` lacks package a_package_that_nobody_has\n" in written
 
 
+@pytest.mark.daemon
 def test_a_peer_has_an_environment_of_its_own_in_the_pinned_version(
     planted: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def cancel(stage: Stage, pipeline: str) -> None:
         instance.report_run_canceling(run)
 
 
+@pytest.mark.daemon
 def test_who_stops_a_run_ends_its_job_and_a_run_worker_that_is_moved_leaves_it(
     stage: Stage,
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_new_spec_is_short(room: Path) -> None:
     assert len([line for line in lines if line.strip()]) < 60
 
 
+@pytest.mark.daemon
 def test_a_table_of_ones_own_is_described(room: Path, houses: Path) -> None:
     assert main(["new", "houses", "--from", str(houses), "--label", "garden"]) == 0
     spec = load_spec(room / "houses")
@@ -156,6 +157,7 @@ def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
 
 
+@pytest.mark.daemon
 def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> None:
     assert main(["new", "rooms", "--from", str(houses), "--label", "rooms"]) == 0
     spec = load_spec(room / "rooms")
@@ -165,6 +167,7 @@ def test_a_number_to_predict_is_compared_in_shares(room: Path, houses: Path) -> 
     assert main(["run", "rooms", "--through", "training_set"]) == 0
 
 
+@pytest.mark.daemon
 def test_an_unknown_outcome_is_no_mistake_of_the_table(
     room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +206,7 @@ def test_a_label_that_is_wrong_is_refused_by_the_contract_that_new_writes(
     assert "kind must be one of" in capsys.readouterr().out
 
 
+@pytest.mark.daemon
 def test_copies_are_counted_and_learned_from_once(
     room: Path, houses: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def history(client, run, name):
 # --- the database ---------------------------------------------------------------------------------
 
 
+@pytest.mark.daemon
 def test_two_processes_that_open_a_fresh_database_both_succeed_with_one_run(tmp_path):
     command = [sys.executable, "-c", OPEN, str(tmp_path), SESSION]
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -98,6 +99,7 @@ def test_two_processes_that_open_a_fresh_database_both_succeed_with_one_run(tmp_
     assert not list(tmp_path.glob(".mlflow.db*"))
 
 
+@pytest.mark.daemon
 def test_a_process_killed_while_it_makes_the_database_leaves_none(tmp_path):
     command = [sys.executable, "-c", OPEN, str(tmp_path), SESSION]
     with subprocess.Popen(
