@@ -39,6 +39,8 @@ from ml_assets.spec.search import load_search
 from ml_assets.spec.team_modules import import_file
 from ml_assets.store.pipeline_context import Pipeline
 
+OWN_ASSETS = "assets.py"
+"""The file beside a spec in which a team declares assets and checks of its own."""
 _SHOWING: ContextVar[bool] = ContextVar("showing", default=False)
 
 
@@ -98,27 +100,29 @@ def declared_in(folder: Path, spec: PipelineSpec) -> dg.Definitions:
 
 def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
     """The assets and checks that a team declares in ``assets.py`` beside its spec."""
-    if not (folder / "assets.py").is_file():
+    if not (folder / OWN_ASSETS).is_file():
         return dg.Definitions()
-    module = import_file(folder, "assets.py", pipeline)
+    module = import_file(folder, OWN_ASSETS, pipeline)
     assets = dg.load_assets_from_modules([module])
     checks = dg.load_asset_checks_from_modules([module])
     for one in (*assets, *checks):
         if isinstance(one, dg.AssetsDefinition) and one.is_executable:
-            _require_plain_config(one.op)
+            _require_plain_config(one)
     return dg.Definitions(assets=assets, asset_checks=checks)
 
 
-def _require_plain_config(op: dg.OpDefinition) -> None:
+def _require_plain_config(asset: dg.AssetsDefinition) -> None:
     """Whoever launches a run would read the orchestrator's keys through a team's field as well."""
-    found = list(environment_fields(op.config_schema.config_type))
-    if found:
-        raise SpecError(
-            f"assets.py: {op.name} takes {', '.join(found)} from a run's configuration, where "
-            "{env: NAME} reads any environment variable of the process. Derive its "
-            "configuration from ml_assets.adapters.run_config.RunConfig: "
-            "`config_schema=Mine.form()`, and `Mine.of(context)` where it is read."
-        )
+    for node in asset.node_def.iterate_node_defs():  # an op; or a graph, and all that is in it
+        schema = node.config_schema
+        found = list(environment_fields(schema.config_type)) if schema else []
+        if found:
+            raise SpecError(
+                f"{OWN_ASSETS}: {node.name} takes {', '.join(found)} from a run's configuration, "
+                "where {env: NAME} reads any environment variable of the process. Derive its "
+                "configuration from ml_assets.adapters.run_config.RunConfig: "
+                "`config_schema=Mine.form()`, and `Mine.of(context)` where it is read."
+            )
 
 
 def _search(pipeline: Pipeline) -> list[dg.AssetsDefinition]:

@@ -4,11 +4,12 @@ import gc
 import multiprocessing
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
+from toposort import CircularDependencyError
 
 from ml_assets.adapters.executor import executor
 from ml_assets.adapters.resources import LauncherResource, StoresResource
@@ -17,8 +18,8 @@ from ml_assets.automation import release_events
 from ml_assets.automation.alerts import sensor as alerts
 from ml_assets.automation.broken_pipeline import broken_pipeline
 from ml_assets.automation.housekeeping import job as housekeeping
-from ml_assets.component import build_pipeline, declared_in, showing
-from ml_assets.errors import MlAssetsError
+from ml_assets.component import OWN_ASSETS, build_pipeline, declared_in, showing
+from ml_assets.errors import MlAssetsError, SpecError
 from ml_assets.records.tracking.mlflow_server import configure
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import SPEC_FILE, find_pipeline, load_spec, pipeline_folders
@@ -54,16 +55,16 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
     if only is not None:
         folder = find_pipeline(known, only)
         require_active(settings, only)
-        return dg.Definitions.merge(_load(folder), *shared)
+        return _without_ring(folder, dg.Definitions.merge(_load(folder), *shared))
     gone = retired(settings)
     wanted = [folder for name, folder in known.items() if name not in gone]
     with _no_collection():
-        loaded = [_load_or_tell(folder) for folder in wanted]
-        whole = dg.Definitions.merge(*loaded, *shared)
+        loaded = [(folder, _load_or_tell(folder)) for folder in wanted]
+        whole = dg.Definitions.merge(*(one for _, one in loaded), *shared)
         try:
-            whole.get_repository_def()  # as Dagster does next; it is kept
-        except dg.DagsterError:
-            return _without_misfits(wanted, loaded, shared)
+            _try(whole, wanted)
+        except Exception:
+            return dg.Definitions.merge(*_without_misfits([], loaded, shared), *shared)
     return whole
 
 
@@ -92,18 +93,38 @@ def _load_or_tell(folder: Path) -> dg.Definitions:
         return broken_pipeline(folder.name, _words(folder, error))
 
 
+def _try(definitions: dg.Definitions, folders: Sequence[Path]) -> None:
+    """Make what Dagster makes next, and keeps: only assets of a team's own can form a ring."""
+    definitions.get_repository_def()
+    if any((folder / OWN_ASSETS).is_file() for folder in folders):
+        definitions.resolve_implicit_global_asset_job_def()
+
+
+def _without_ring(folder: Path, definitions: dg.Definitions) -> dg.Definitions:
+    try:
+        if (folder / OWN_ASSETS).is_file():
+            _try(definitions, [folder])
+    except (CircularDependencyError, dg.DagsterInvalidDefinitionError) as error:
+        raise SpecError(f"{folder.name}: {_words(folder, error)}") from error
+    return definitions
+
+
 def _without_misfits(
-    folders: Sequence[Path], loaded: Sequence[dg.Definitions], shared: Sequence[dg.Definitions]
-) -> dg.Definitions:
-    """Each pipeline that fits to those before it; of any other, what does not fit."""
-    kept: list[dg.Definitions] = []
-    for folder, one in zip(folders, loaded, strict=True):
-        try:
-            dg.Definitions.merge(*kept, one, *shared).get_repository_def()
-        except dg.DagsterError as error:
-            one = broken_pipeline(folder.name, _words(folder, error))
-        kept.append(one)
-    return dg.Definitions.merge(*kept, *shared)
+    kept: Sequence[dg.Definitions],
+    loaded: Sequence[tuple[Path, dg.Definitions]],
+    shared: Sequence[dg.Definitions],
+) -> Sequence[dg.Definitions]:
+    """What is kept and each pipeline that fits to those before it; of any other, what does not."""
+    more = [one for _, one in loaded]
+    try:
+        _try(dg.Definitions.merge(*kept, *more, *shared), [folder for folder, _ in loaded])
+    except Exception as error:
+        if len(loaded) > 1:  # by halves: one by one takes minutes where there are hundreds
+            half = len(loaded) // 2
+            kept = _without_misfits(kept, loaded[:half], shared)
+            return _without_misfits(kept, loaded[half:], shared)
+        more = [broken_pipeline(folder.name, _words(folder, error)) for folder, _ in loaded]
+    return [*kept, *more]
 
 
 def _words(folder: Path, error: Exception) -> str:
@@ -113,10 +134,25 @@ def _words(folder: Path, error: Exception) -> str:
         first = first.__cause__  # Dagster wraps what a component raises
     if isinstance(first, MlAssetsError):
         return str(first)
+    if isinstance(first, CircularDependencyError):
+        return f"{folder / OWN_ASSETS}: {_ring(first.data)}"
     frames = traceback.extract_tb(first.__traceback__)
     own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
     where = f"{own[-1].filename}:{own[-1].lineno}" if own else str(folder / SPEC_FILE)
     return f"{where}: {type(first).__name__}: {first}"
+
+
+def _ring(waiting: Mapping[object, Collection[object]]) -> str:
+    found = sorted(
+        f"{_name(one)} waits for {', '.join(sorted(map(_name, others)))}"
+        for one, others in waiting.items()
+    )
+    return f"Assets wait for each other: {'; '.join(found)}. Take one out of the other's deps."
+
+
+def _name(key: object) -> str:
+    """An asset or a check as the lineage shows it; an op by its own name."""
+    return key.to_user_string() if isinstance(key, dg.AssetKey | dg.AssetCheckKey) else str(key)
 
 
 def resources() -> dict[str, object]:

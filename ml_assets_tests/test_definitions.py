@@ -9,6 +9,7 @@ import pytest
 from ml_assets.automation.broken_pipeline import ASSET
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
+from ml_assets.errors import SpecError
 from ml_assets.settings import DEMO_PIPELINES, read_settings
 from ml_assets.spec.load import pipeline_folders
 from ml_assets_tests.worlds import irises
@@ -83,6 +84,62 @@ def test_two_pipelines_of_one_name_are_told_of_and_the_first_runs(room: Path) ->
     spec = second(room)
     spec.write_text(spec.read_text().replace("name: tulips", "name: irises", 1))
     assert {"irises/released_model", f"tulips/{ASSET}"} <= keys(loaded())
+
+
+OWN = "import dagster as dg\n"
+ASSET_OF = '@dg.asset(key=["{pipeline}", "{name}"], deps=[{deps}])\ndef {name}(): ...\n'
+RING = OWN + "".join(
+    ASSET_OF.format(pipeline="tulips", name=name, deps=f'["tulips", "{other}"]')
+    for name, other in (("bees", "pollen"), ("pollen", "bees"))
+)
+CHECKED = f"""\
+{OWN}{ASSET_OF.format(pipeline="tulips", name="bees", deps="")}
+@dg.asset(key=["tulips", "pollen"], deps=[bees])
+def pollen(): ...
+@dg.asset_check(asset=bees, blocking=True, additional_deps=[pollen])
+def busy():
+    return dg.AssetCheckResult(passed=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (RING, "tulips/bees waits for tulips/pollen; tulips/pollen waits for tulips/bees"),
+        (CHECKED, "tulips__bees_busy waits for tulips__pollen"),
+    ],
+)
+def test_assets_that_wait_for_each_other_take_only_their_pipeline_out(
+    room: Path, own: str, said: str
+) -> None:
+    second(room)
+    (room / "tulips" / "assets.py").write_text(own)
+    repository = loaded()
+    assert repository.get_all_jobs()  # what Dagster's code server makes of it
+    assert "irises/released_model" in keys(repository)
+    assert {key for key in keys(repository) if key.startswith("tulips/")} == {f"tulips/{ASSET}"}
+    told = str(repository.asset_graph.get(dg.AssetKey(["tulips", ASSET])).description)
+    assert f"{room / 'tulips' / 'assets.py'}: Assets wait for each other: " in told
+    assert said in told
+    with pytest.raises(SpecError, match=r"^tulips: .*assets\.py: Assets wait for each other: "):
+        build(read_settings(), "tulips")
+
+
+def test_assets_of_two_teams_that_wait_for_each_other_take_the_second_out(room: Path) -> None:
+    second(room)
+    second(room, "asters")
+    second(room, "violets")
+    for pipeline, other in (("irises", "tulips"), ("tulips", "irises")):
+        own = OWN + ASSET_OF.format(pipeline=pipeline, name="own", deps=f'["{other}", "own"]')
+        (room / pipeline / "assets.py").write_text(own)
+    repository = loaded()
+    assert repository.get_all_jobs()
+    found = {pipeline: set[str]() for pipeline in ("asters", "irises", "tulips", "violets")}
+    for key in keys(repository):
+        found[key.split("/")[0]].add(key.split("/", 1)[1])
+    assert found["tulips"] == {ASSET, "own"}, "own is what the irises name"
+    assert found["irises"] == {*found["asters"], "own"}
+    assert found["asters"] == found["violets"]
 
 
 def test_the_folders_that_are_named_take_the_place_of_the_demo(

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+)
 
 NAME = r"^[a-z][a-z0-9_]{0,62}$"
 Name = Annotated[str, StringConstraints(pattern=NAME)]
@@ -29,6 +36,20 @@ def unset(value: object) -> bool:
     What does not say it keeps the digest that it had before the field came.
     """
     return not value
+
+
+def word_or_keys(word: str, keys: type[BaseModel]) -> BeforeValidator:
+    """Of a field that has two forms, tell the mistakes of the one that is meant, and no other's."""
+
+    def of_one_form(raw: object) -> object:
+        if isinstance(raw, dict):
+            return keys.model_validate(raw)
+        if raw == word or isinstance(raw, keys):
+            return raw
+        known = ", ".join(keys.model_fields)
+        raise ValueError(f"it must be {word!r}, or keys with their values; the keys are {known}")
+
+    return BeforeValidator(of_one_form)
 
 
 class Frozen(BaseModel):

@@ -228,18 +228,24 @@ def _limits(gate: GateSpec, declared: Declared) -> Iterator[tuple[str, float, fl
             low, high = REACH[gate.metric]
             yield "margin", low - high, gate.margin, high - low
         case AgainstChampion():
-            yield "margin", -inf, gate.margin, _farthest(gate, declared.task)
+            limit = _farthest(gate, declared.task)
+            yield "margin", -inf, gate.margin, limit
+            if gate.min_effect is not None:
+                yield "min_effect", 0.0, gate.min_effect, nextafter(limit, inf)
         case _:
             return
 
 
 def _farthest(gate: AgainstChampion, task: Task) -> float:
-    """What two models never differ by; a squared error has a unit, and no end."""
+    """What no model is worse by (``superior``: better by); a squared error has a unit, no end."""
     metric = gate.metric or LOSS_METRIC.get(task)
-    if metric is None or (gate.relative and not HIGHER_IS_BETTER[metric]):
+    if metric is None:
         return inf
     low, high = REACH[metric]
-    return 1.0 if gate.relative else high - low
+    if not gate.relative:
+        return high - low
+    falls = HIGHER_IS_BETTER[metric] == (gate.rule == "non_inferior")
+    return 1.0 if falls else inf
 
 
 def _columns(gate: GateSpec, declared: Declared) -> _Found:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from ml_assets.settings.cluster import bytes_of
 from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
@@ -136,8 +136,13 @@ class FeaturesSpec(Frozen):
         """What is made of files are numeric features like others, wherever they are read."""
         if not isinstance(raw, dict) or not raw.get("decode"):
             return raw
-        decoded = DecodeSpec.model_validate(raw["decode"]).columns
-        given = raw.get("numeric") or ()
+        given = raw.get("numeric", ())
+        if not isinstance(given, list | tuple):
+            return raw
+        try:
+            decoded = DecodeSpec.model_validate(raw["decode"]).columns
+        except ValidationError:  # told of by the field itself
+            return raw
         return {**raw, "numeric": (*(name for name in given if name not in decoded), *decoded)}
 
     @model_validator(mode="after")

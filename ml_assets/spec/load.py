@@ -309,6 +309,7 @@ _WANTED = {
     "float_type": ("a number", "write it in digits, such as 0.5"),
     "bool_type": ("true or false", "write true or false, without quotes"),
     "string_type": _TEXT,
+    "time_delta_type": ("a duration", "write a number and a unit, such as '10 days' or '6h'"),
     "list_type": _LIST,
     "tuple_type": _LIST,
     "dict_type": _KEYS,

@@ -1,11 +1,13 @@
 """PipelineSpec: everything a team declares about one model, checked once, here."""
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     Field,
     SerializerFunctionWrapHandler,
@@ -44,6 +46,17 @@ from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
 
 SCHEMA = 1
+_OWNER = r"team:[\w-]+|[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}"
+
+
+def _known_to_dagster(owner: str) -> str:
+    """Accept what ``dg.asset`` takes for an owner."""
+    if not re.fullmatch(_OWNER, owner):
+        raise ValueError(
+            "it must be team:NAME, or an e-mail address that Dagster takes: a-z, digits and"
+            " ._%+- before the @, and 2 to 7 letters at its end, as in ann@example.com"
+        )
+    return owner
 
 
 class PipelineSpec(Frozen):
@@ -52,7 +65,7 @@ class PipelineSpec(Frozen):
     schema_version: Annotated[Literal[1], Field(validation_alias=AliasChoices("schema"))] = SCHEMA
     name: Name
     description: Annotated[str, StringConstraints(min_length=1)]
-    owner: Annotated[str, StringConstraints(pattern=r"^(team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+)$")]
+    owner: Annotated[str, AfterValidator(_known_to_dagster)]
     """An e-mail address, or ``team:name``."""
     partitions: PartitionsSpec = PartitionsSpec()
     sources: dict[Name, SourceSpec] = Field(min_length=1)

@@ -89,8 +89,10 @@ def _time_in_shares(raw: Any) -> Any:
     """``kind: time`` that counts no partitions is a split of rows by shares."""
     if not isinstance(raw, dict) or raw.get("kind") != "time":
         return raw
-    counts = [raw.get(name) for name in ("train", "validation", "holdout", "embargo")]
-    return raw if any(isinstance(one, int) for one in counts) else {**raw, "kind": "time_shares"}
+    sizes = [raw.get(name) for name in ("train", "validation", "holdout")]
+    if not any(isinstance(size, float) for size in sizes):
+        sizes.append(raw.get("embargo"))  # beside shares it is a time
+    return raw if any(isinstance(size, int) for size in sizes) else {**raw, "kind": "time_shares"}
 
 
 SplitSpec = Annotated[

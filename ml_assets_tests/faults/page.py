@@ -49,8 +49,8 @@ KNOWN = (
     (
         "cluster 4105 ",
         "was left out",
-        "A fault of the checker, mended since: it counted the epochs of a drained pod before its last"
-        " reports had come, which the store's outages held up. They came with the result.",
+        "A fault of the checker, mended since: it counted the epochs of a drained pod before the"
+        " last of its reports had come: the store's outages held them up until the result.",
     ),
 )
 """Place, seed and commit, what was found there, and what it was."""

@@ -111,6 +111,36 @@ def test_a_teams_own_field_that_reads_the_environment_is_refused_when_it_is_load
     assert list(taken_from_the_environment(repository)) == []
 
 
+GRAPH = """\
+import dagster as dg
+
+{config}
+
+@dg.op{schema}
+def read(context: dg.OpExecutionContext{argument}) -> str:
+    return "read"
+
+
+@dg.graph_asset(key=["irises", "review"])
+def review() -> str:
+    return read()
+"""
+
+
+def test_the_ops_of_a_teams_own_graph_are_held_to_the_same(room: Path) -> None:
+    leaks = "class Mine(dg.Config):\n    reader: str\n"
+    (room / "assets.py").write_text(
+        GRAPH.format(config=leaks, schema="", argument=", config: Mine")
+    )
+    repository = build(read_settings()).get_repository_def()
+    broken = repository.asset_graph.get(dg.AssetKey(["irises", ASSET]))
+    assert "read takes config.reader from a run" in str(broken.description)
+    plain = GRAPH.format(config="", schema="(config_schema={'rows': int})", argument="")
+    (room / "assets.py").write_text(plain)
+    repository = build(read_settings()).get_repository_def()
+    assert dg.AssetKey(["irises", "review"]) in repository.asset_graph.get_all_asset_keys()
+
+
 class Words(RunConfig):
     """Each kind of field."""
 

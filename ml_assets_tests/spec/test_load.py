@@ -195,7 +195,7 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
     )
     found = {one.key: one for one in check_spec(folder)[1]}
     assert found["model.colour"].rule == "there is no such key here"
-    assert found["owner"].rule.startswith("it must be written as the pattern ^")
+    assert found["owner"].rule.startswith("it must be team:NAME, or an e-mail address")
     assert "remedy" not in str(found["owner"])
     assert found["training.microbatches"].remedy == "write 1 or more; without the key it is 24"
     edit(folder, ("family: mlp", "family: oak"), ("  owner: nobody here\n", ""))
@@ -229,3 +229,69 @@ def test_no_rule_is_in_the_words_of_a_programmer(
     assert remedy in found[key].remedy
     told = "\n".join(map(str, found.values()))
     assert not any(words in told for words in ("Input should", "valid", "Tuple", "time_shares"))
+
+
+NO_KEY, NO_LIST, NO_KEYS = "there is no such key here", "a list", "keys with their values"
+
+
+@pytest.mark.parametrize(
+    ("numeric", "decode", "expected"),
+    [
+        ("temp", "{function: f.py:x, name: p, width: 2}", {"features.numeric": NO_LIST}),
+        ("5", "{function: f.py:x, name: p, width: 2}", {"features.numeric": NO_LIST}),
+        ("[a]", "{function: f.py:x, name: p}", {"features.decode.width": "the key is missing"}),
+        ("[a]", "x", {"features.decode": NO_KEYS}),
+        (
+            "[a]",
+            "{function: f.py:x, name: p, width: 2, of: 3}\n    look_back: -1",
+            {"features.decode.of": NO_KEY, "features.look_back": "greater than or equal to 0"},
+        ),
+    ],
+)
+def test_a_wrong_decode_has_its_own_key_and_line_and_hides_no_other_mistake(
+    folder: Path, numeric: str, decode: str, expected: dict[str, str]
+) -> None:
+    wrong = f"numeric: {numeric}\n    decode: {decode}"
+    edit(folder, ("numeric: [sepal_length, sepal_width, petal_length, petal_width]", wrong))
+    found = {one.key: one for one in check_spec(folder)[1]}
+    assert {*found} == {*expected}
+    lines = (folder / "defs.yaml").read_text().splitlines()
+    for key, rule in expected.items():
+        assert rule in found[key].rule
+        named = "decode" if "decode" in key else key.split(".")[1]
+        assert lines[found[key].line - 1].strip().startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("canary", "key", "rule", "remedy"),
+    [
+        ("yes", "release.canary", "it must be 'none', or keys with their values", ""),
+        ("later", "release.canary", "it must be 'none', or keys with their values", ""),
+        ("{period: 1}", "release.canary.period", NO_KEY, "did you mean 'periods'?"),
+    ],
+)
+def test_a_wrong_canary_is_one_mistake(
+    folder: Path, canary: str, key: str, rule: str, remedy: str
+) -> None:
+    edit(folder, ("  label:", f"  release: {{canary: {canary}}}\n  label:"))
+    (mistake,) = check_spec(folder)[1]
+    assert (mistake.key, mistake.remedy) == (key, remedy)
+    assert rule in mistake.rule
+
+
+def test_shares_are_a_split_by_shares_whatever_the_embargo_is(folder: Path) -> None:
+    edit(folder, ("kind: random,", "kind: time, embargo: 0,"))
+    (mistake,) = check_spec(folder)[1]
+    assert (mistake.key, mistake.rule) == ("split.embargo", "it must be a duration")
+    assert "'10 days'" in mistake.remedy
+    edit(folder, ("embargo: 0", "embargo: 10 days"))
+    assert check_spec(folder)[1] == ()
+
+
+def test_an_embargo_without_shares_counts_partitions(folder: Path) -> None:
+    edit(folder, ("{kind: random, validation: 0.2, holdout: 0.3}", "{kind: time, embargo: 1}"))
+    assert {one.key for one in check_spec(folder)[1]} == {
+        "split.train",
+        "split.validation",
+        "split.holdout",
+    }

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import dagster as dg
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
@@ -105,6 +106,7 @@ RULE: Raw = {"kind": "function", "name": "rule", "function": "features.py:late"}
 SLICES: Raw = {"kind": "slices", "columns": ["shop"], "margin": 0.01}
 ROBUST: Raw = {"kind": "robustness", "at_most": 0.1}
 SUPERIOR: Raw = {"kind": "champion", "rule": "superior", "min_effect": 0.1}
+CLOSER: Raw = {"kind": "champion", "rule": "superior", "metric": "log_loss", "relative": True}
 
 
 def changed(raw: Raw, path: str, value: object) -> Raw:
@@ -208,8 +210,8 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("name", "2nd", "pattern"),
         ("name", "a" * 64, "pattern"),
         ("description", "", "at least 1 character"),
-        ("owner", "the shop team", "pattern"),
-        ("owner", "someone@nowhere", "pattern"),
+        ("owner", "the shop team", "it must be team:NAME, or an e-mail address"),
+        ("owner", "someone@nowhere", "it must be team:NAME, or an e-mail address"),
         ("colour", "red", "Extra inputs are not permitted"),
         ("sources", {}, "at least 1 item"),
         ("sources", {"Orders": FILES}, "pattern"),
@@ -394,6 +396,10 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("gates.2", {"kind": "champion", "seeds": 1}, "a spread takes at least 2 models"),
         ("gates.2", {"kind": "champion", "min_effect": 0.1}, "'min_effect' is for rule 'superior'"),
         ("gates.2", SUPERIOR | {"margin": 0.2}, "'min_effect' must be above 'margin'"),
+        ("gates.2", SUPERIOR | {"metric": "auc", "min_effect": 1.5}, "every model fails. Give"),
+        ("gates.2", SUPERIOR | {"min_effect": 40.0}, "Give a number between 0 and 36.1"),
+        ("gates.2", CLOSER | {"min_effect": 2.0}, "has min_effect: 2, which decides nothing"),
+        ("gates.2", CLOSER | {"margin": 1.0}, "has margin: 1, which decides nothing"),
         ("release", {"to": "moon"}, "'staging', 'canary' or 'production'"),
         ("release", {"to": "archived"}, "'staging', 'canary' or 'production'"),
         ("release", {"to": "staging", "canary": {"periods": 1}}, "set 'to: production', or remove"),
@@ -736,6 +742,53 @@ def test_what_does_not_use_a_new_field_says_nothing_of_it() -> None:
     assert not {"metric", "relative", "min_effect", "seeds"} & set(gate)
     latency = TypeAdapter(GateSpec).validate_python({"kind": "latency"}).model_dump(mode="json")
     assert set(latency) == {"kind", "name", "at_most_ms"}
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        {"metric": "auc", "min_effect": 1.0},
+        {"metric": "auc", "relative": True, "min_effect": 3.0},
+        {"metric": "log_loss", "relative": True, "min_effect": 1.0},
+        {"metric": "auc", "relative": True, "margin": 1.5},
+    ],
+)
+def test_an_effect_that_some_challenger_could_have_is_accepted(gate: Raw) -> None:
+    asked = {"kind": "champion", "rule": "superior", **gate}
+    assert PipelineSpec.model_validate(changed(SPEC, "gates.2", asked))
+
+
+@pytest.mark.parametrize(
+    ("owner", "fits"),
+    [
+        ("team:shop", True),
+        ("team:Größe-2", True),
+        ("ann@example.com", True),
+        ("ann.b+shop%1_2@mail.example.museum", True),
+        ("_ann@1-2.io", True),
+        ("o'brien@example.com", False),
+        ("jürgen@firma.de", False),
+        ("ann@münchen.de", False),
+        ("a/b@x.io", False),
+        ("ann@example.c0m", False),
+        ("a@b.c", False),
+        (".ann@example.com", False),
+        ("ann@example.photography", False),
+        ("ann@example.com\n", False),
+        ("team:", False),
+    ],
+)
+def test_an_owner_that_is_accepted_is_accepted_by_dagster(owner: str, fits: bool) -> None:
+    raw = changed(SPEC, "owner", owner)
+    if fits:
+        assert PipelineSpec.model_validate(raw).owner == owner
+        assert dg.AssetSpec("a", owners=[owner]).owners == [owner]
+        return
+    assert "an e-mail address that Dagster takes" in refusal(
+        lambda: PipelineSpec.model_validate(raw)
+    )
+    with pytest.raises(dg.DagsterInvalidDefinitionError):
+        dg.AssetSpec("a", owners=[owner])
 
 
 def test_a_declared_effect_takes_the_place_of_the_margin() -> None:

@@ -33,7 +33,7 @@ LOADED = (
     "ml_assets.cli.run",
     "ml_assets.definitions",
 )
-"""What ``ml-assets run`` loads. Threads that begin by an import are of allocators that know forks."""
+"""What ``ml-assets run`` loads; the threads that this begins are of allocators that know forks."""
 OWN = ("ML_ASSETS_", "AWS_", "DAGSTER_", "MLFLOW_", "TORCH_")
 """Begins of variables that nothing in ``LOADED`` reads while it is imported."""
 _LONGEST = 1 << 17
