@@ -47,7 +47,8 @@ def make_partitions(
 
     In a range, each is reported before the next is begun: a process that is killed has reported
     what it published. Failures are collected, and named at the end. They are written down, too,
-    for the first page and ``ml-assets status``.
+    for the first page and ``ml-assets status``: before the next report, for Dagster ends a step
+    there that was told to end, and asks it for nothing more.
 
     Args:
         history: metadata about all partitions so far; it goes with the last one made, which is
@@ -65,7 +66,8 @@ def make_partitions(
     except GeneratorExit:  # nobody takes what is yielded any more
         raise
     except BaseException:
-        yield from _left_by_failure(context, pipeline, address, made)
+        _note_errors(context, pipeline, address, made)
+        yield from _check_results(asset_key, made)
         raise
     failed = _errors(made)
     whole = [key for key, item in made.items() if item.published is not None]
@@ -75,10 +77,9 @@ def make_partitions(
         made[whole[-1]] = replace(newest, metadata={**shown, **newest.metadata})
         if len(keys) > 1:
             yield _materialization(asset_key, whole[-1], made[whole[-1]])
-    if failed:
-        yield from _left_by_failure(context, pipeline, address, made)
-        raise _combined(address, failed, published=len(whole))
     yield from _check_results(asset_key, made)
+    if failed:
+        raise _combined(address, failed, published=len(whole))
     if len(keys) == 1:
         yield materialize_result(asset_key, made[keys[0]])
     else:
@@ -104,11 +105,16 @@ def _make_each(
     asset_key = dg.AssetKey(address.key.split("/"))
     page: Callable[[], Mapping[str, Any]] = dict
     told = monotonic()
+    unwritten: dict[str | None, Made] = {}
     for number, key in enumerate(keys, start=1):
         one = _try(context, pipeline, make, address.at(key))
         page = one.page if one.published else page
         made[key] = replace(one, page=dict)  # a page holds a data card: only the newest is shown
+        unwritten[key] = made[key]
         is_last = number == len(keys)
+        if one.published or is_last:
+            _note_errors(context, pipeline, address, unwritten)
+            unwritten.clear()
         if one.published and not is_last:
             yield _materialization(asset_key, key, one)
         is_due = is_last or monotonic() - told >= BETWEEN_LINES
@@ -116,18 +122,6 @@ def _make_each(
             _log_progress(context, address.at(key), made[key], number, len(keys))
             told = monotonic()
     return page
-
-
-def _left_by_failure(
-    context: dg.AssetExecutionContext,
-    pipeline: Pipeline,
-    address: Address,
-    made: Mapping[str | None, Made],
-) -> Events:
-    """The verdicts of the checks in a step that fails; what failed in it is written down."""
-    yield from _check_results(dg.AssetKey(address.key.split("/")), made)
-    if failed := _errors(made):
-        _note(context, pipeline, address, {key: str(error) for key, error in failed.items()})
 
 
 def _errors(made: Mapping[str | None, Made]) -> dict[str | None, MlAssetsError]:
@@ -166,6 +160,16 @@ def _try(
         said = f"{type(error).__name__}: {error}"
         _note(context, pipeline, address, {address.partition: said})
         raise
+
+
+def _note_errors(
+    context: dg.AssetExecutionContext,
+    pipeline: Pipeline,
+    address: Address,
+    made: Mapping[str | None, Made],
+) -> None:
+    if failed := _errors(made):
+        _note(context, pipeline, address, {key: str(error) for key, error in failed.items()})
 
 
 def _note(

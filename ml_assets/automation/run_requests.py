@@ -41,8 +41,9 @@ ATTEMPTS = 3
 """A run is asked for so often at once: its process died, or others failed in it before it began."""
 FIRST_WAIT, LONGEST_WAIT = timedelta(minutes=1), timedelta(hours=1)
 """After that; each wait is twice the one before."""
-_OUTSIDE = frozenset({"DagsterExecutionInterruptedError", "OperationalError"})
-"""What a step ends with that was told to end, or lost Dagster's own database."""
+_NOT_BEGUN = "not begun"
+_OUTSIDE = frozenset({_NOT_BEGUN, "DagsterExecutionInterruptedError", "OperationalError"})
+"""What became of a step that was not begun or told to end, or that lost Dagster's own database."""
 _PASSES = frozenset(error.__name__ for error in PASSES)
 _WRAPPERS = frozenset({"DagsterExecutionStepExecutionError", "Failure"})
 
@@ -249,12 +250,16 @@ class _Ended:
         return self.record.dagster_run
 
     def causes(self, candidate: CandidateRun) -> Set[str | None]:
-        """What the steps failed with that are still due of a candidate: what others of its run
-        failed in is not its own. None: it was not begun, or the process ended."""
+        """What became of the steps that come next of a candidate: what others of its run failed in
+        is not its own. What passes by itself counts alone: each table is made, or fails, by itself.
+        """
+        failed = dict(self.failures)
         if candidate.model is not None:
-            return {cause for _, cause in self.failures}
-        due = {item.node.address.key.replace("/", "__") for item in candidate.items if item.due}
-        return {cause for step, cause in self.failures if step in due}
+            return set(failed.values())
+        due = {item.node.address: item.node for item in candidate.items if item.due}
+        steps = [one.key.replace("/", "__") for one in due if not due.keys() & due[one].inputs]
+        causes = {failed.get(step, _NOT_BEGUN) for step in steps}
+        return causes & (_OUTSIDE | _PASSES) or causes
 
 
 def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, _Ended]:
@@ -327,7 +332,7 @@ def _cause(event: dg.DagsterEvent) -> str | None:
 def _why_waits(end: _Ended, candidate: CandidateRun, attempt: int, wait: timedelta) -> str:
     causes = end.causes(candidate)
     how = "died" if causes <= _OUTSIDE else "was hindered"
-    if end.failures and not causes:
+    if end.failures and causes == {_NOT_BEGUN}:
         how = "was not begun"
     again = counted(-(wait // -timedelta(minutes=1)), "minute")
     return (

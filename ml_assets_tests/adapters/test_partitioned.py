@@ -1,11 +1,14 @@
 """What a range published before it broke off is known to Dagster, and its failures are told."""
 
+import os
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._utils.interrupts import capture_interrupts
 
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.automation.run_requests import hindered
@@ -83,6 +86,33 @@ def test_a_range_that_breaks_off_has_reported_what_it_published(
         assert instance.get_materialized_partitions(KEY) == {DAYS[1], DAYS[2]}
     (failed,) = failed_partitions(flights.now()).values()
     assert DAYS[0] in failed
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("last", [DAYS[1], DAYS[3]])
+def test_a_range_that_is_told_to_end_while_dagster_stores_a_day_has_told_its_failures(
+    flights: Pipeline, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    def make(address: Address) -> Made:
+        if address.partition == DAYS[0]:
+            raise DataRejected("half of it")
+        return published(address)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        events = instance.event_log_storage
+        store = events.store_event
+
+        def told_to_end(event: dg.EventLogEntry) -> None:
+            stored = event.dagster_event
+            if stored and stored.is_step_materialization and stored.partition == last:
+                os.kill(os.getpid(), signal.SIGINT)
+            store(event)
+
+        monkeypatch.setattr(events, "store_event", told_to_end)
+        with capture_interrupts():
+            assert not run_range(instance, flights, make).success
+        assert instance.get_materialized_partitions(KEY) == {d for d in DAYS[1:] if d <= last}
+    assert failed_partitions(flights.now()) == {RAW.key: [DAYS[0]]}
 
 
 def test_each_day_is_known_to_dagster_before_the_next_is_begun(flights: Pipeline) -> None:

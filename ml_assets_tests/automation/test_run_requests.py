@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 import dagster as dg
@@ -148,7 +149,7 @@ def test_a_run_of_many_partitions_is_looked_at_once_and_they_are_told_as_one(
     assert looks == ["get_run_records", "all_logs"] * 2
 
 
-@dg.op(name="irises__raw_snapshot__flowers")
+@dg.op(name="irises__raw_snapshot__raw_flowers")
 def without_a_source_of_one_week() -> None:
     raise SourceError("2024-01-08 cannot be read")
 
@@ -179,6 +180,53 @@ def test_a_table_whose_store_was_away_does_not_wait_for_the_source_of_another() 
     waits, again = found.held
     assert waits.startswith("sources [2024-01-01] failed in run ")
     assert again.startswith("sources [2024-01-08] was hindered in run ")
+
+
+@dg.op(name="irises__validated_table__leaves")
+def told_to_end_in_one_table() -> None:
+    raise dg.DagsterExecutionInterruptedError
+
+
+@dg.op(name="irises__validated_table__roots")
+def whose_process_ends_before_the_leaves() -> None:
+    raise dg.DagsterExecutionInterruptedError
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (without_its_store_in_one_table, "was hindered in run "),
+        (told_to_end_in_one_table, None),
+        (whose_process_ends_before_the_leaves, None),
+    ],
+)
+def test_a_table_of_a_partition_does_not_wait_for_the_source_of_another(
+    other: dg.OpDefinition, said: str | None
+) -> None:
+    refused, spared = of_partition("2024-01-01"), of_partition("2024-01-01", "leaves")
+    both = replace(refused, items=(*refused.items, *spared.items))
+    asked = RequestedRun(wanted="these rows", run_key="once", attempt=2)
+    cursor = Cursor(asked={both.place: asked})
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran(instance, without_valid_rows, other)
+        found = sort_out(instance, [both], cursor)
+        alone = sort_out(instance, [refused], cursor)
+    assert found.fresh == ((both, 3),) if said is None else said in found.held[0]
+    assert "waits for its source or its code to change" in alone.held[0]
+
+
+def test_what_follows_from_a_refused_source_waits_with_it() -> None:
+    snapshot = Node(Address("irises", "raw_snapshot", "flowers", "2024-01-01"), "code")
+    table = Node(
+        Address("irises", "validated_table", "flowers", "2024-01-01"), "code", (snapshot.address,)
+    )
+    items = (Item(snapshot, True, "never made"), Item(table, True, "never made"))
+    refused = CandidateRun("sources [2024-01-01]", items, "these rows", "")
+    once = RequestedRun(wanted="these rows", run_key="once")
+    with dg.DagsterInstance.ephemeral() as instance:
+        ran(instance, without_a_source_of_one_week)
+        found = sort_out(instance, [refused], Cursor(asked={refused.place: once}))
+    assert "waits for its source or its code to change" in found.held[0]
 
 
 def counted(looks: list[str], name: str, ask: Callable[..., object]) -> Callable[..., object]:
