@@ -5,7 +5,13 @@ from typing import Any, Literal
 import yaml
 
 from ml_assets.errors import SpecError, counted
-from ml_assets.launch.kubernetes.manifest import JobOrder, Manifest, manifests, save_seconds
+from ml_assets.launch.kubernetes.manifest import (
+    JobOrder,
+    Manifest,
+    manifests,
+    runs_on_spot,
+    save_seconds,
+)
 from ml_assets.settings import Cluster
 from ml_assets.spec.cluster import MAX_NODES, over_nodes
 from ml_assets.spec.pipeline import PipelineSpec
@@ -43,7 +49,7 @@ def job_order(
         verb=verb,
         world=world,
         cluster=spec.cluster,
-        spot=spec.training.spot is not None,
+        spot=spec.training.spot is not None and runs_on_spot(verb, spec.cluster),
         request=f"{settings.objects}/{attempt_of(session, attempt)}/{REQUEST}",
         grace_seconds=save_seconds(spec.training if verb == "train" else None),
     )

@@ -247,7 +247,8 @@ def _attempts(
         ended.append(EndedAttempt(request.world, ending, saved))
         last, avoided = request.attempt, avoided_nodes(session_events(work.folder.root))
         decision = next_attempt(ended, budgets, work.cluster.min_nodes, avoided)
-        go_on = decision.go_on and not work.only_what_runs
+        begun_elsewhere = ending.cause == "Superseded"
+        go_on = decision.go_on and (begun_elsewhere or not work.only_what_runs)
         if done is not None or follower.told_to_stop() or not go_on:
             runner.leave(work)
             follower.pass_on()

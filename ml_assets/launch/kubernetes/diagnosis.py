@@ -326,9 +326,16 @@ def ending_of(over: Over, seen: PodObservations, events: Sequence[Event], log: P
     return found
 
 
-def held_by(order: JobOrder, seen: PodObservations, bought: PriceClass) -> Held:
-    """The machines of an attempt that is over, and since when."""
+def held_by(
+    order: JobOrder, seen: PodObservations, bought: PriceClass, told: Sequence[Event]
+) -> Held:
+    """The machines of an attempt that is over, since when and until when.
+
+    Args:
+        told: events of the attempt.
+    """
     now = datetime.now(UTC)
+    ended = now if seen.job else _last_sign(seen, told) or now
     scheduled = [pod.scheduled for pod in seen.pods if pod.scheduled is not None]
     asked = seen.job.created if seen.job else None
     created = asked or min(scheduled, default=now)  # a Job that was deleted does not tell
@@ -341,6 +348,16 @@ def held_by(order: JobOrder, seen: PodObservations, bought: PriceClass) -> Held:
         created=created,
         scheduled=min(scheduled, default=None),
         started=max(started) if len(started) >= order.world.nodes else None,
-        ended=max(now, created),
+        ended=max(ended, created),
         staged_bytes=sum(word.staged_bytes for word in seen.words),
     )
+
+
+def _last_sign(seen: PodObservations, told: Sequence[Event]) -> datetime | None:
+    """When an attempt was last heard of: its Job may have been gone for long.
+
+    Warnings do not count: the launcher may have told them later.
+    """
+    events = [event.time for event in told if event.kind != "warning"]
+    lost = [pod.lost_at for pod in seen.pods if pod.lost_at is not None]
+    return max([*events, *lost, *(word.time for word in seen.words)], default=None)

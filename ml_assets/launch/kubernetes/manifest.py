@@ -50,6 +50,7 @@ HOST_LABEL = "kubernetes.io/hostname"
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 SESSION_ANNOTATION = "ml-assets.io/session"
 
+_COMPUTES = {"train", "measure"}
 _USUAL_MB_PER_SECOND = 100.0
 _USUAL_STATE_BYTES = 10**9
 _MOST_SAVE_SECONDS = 3600
@@ -92,8 +93,16 @@ class JobOrder:
     @property
     def gpus_per_pod(self) -> int:
         """One to a process; what neither trains nor measures computes on the CPU."""
-        computes = self.verb in ("train", "measure")
-        return min(self.cluster.gpus_per_node, self.world.procs) if computes else 0
+        return min(self.cluster.gpus_per_node, self.world.procs) if self.verb in _COMPUTES else 0
+
+
+def runs_on_spot(verb: str, cluster: ClusterSpec) -> bool:
+    """Return whether ``training.spot`` holds for what a verb runs.
+
+    What does not train is short and stays on the ordinary nodes, unless the training's queue, which
+    knows spot nodes only, has to admit it.
+    """
+    return verb in _COMPUTES or cluster.queue is not None
 
 
 def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) -> int:

@@ -38,6 +38,7 @@ from ml_assets.launch.kubernetes.manifest import (
     HAND_OVER_SECONDS,
     JobOrder,
     job_manifest,
+    runs_on_spot,
     save_seconds,
     service_manifest,
 )
@@ -253,7 +254,7 @@ class KubernetesRunner:
             verb=work.verb,
             world=request.world,
             cluster=work.cluster,
-            spot=work.spot,
+            spot=work.spot and runs_on_spot(work.verb, work.cluster),
             request=address,
             grace_seconds=save_seconds(training, _largest_checkpoint(told)),
             avoid=avoided_nodes(told),
@@ -333,11 +334,13 @@ class KubernetesRunner:
         log = work.folder.log(number)
         followed = log.read_bytes() if log.is_file() else b""  # of the first pod
         write_whole(log, followed + seen.log.encode())
-        ending = ending_of(over, seen, follower.of_attempt(number), log)
+        told = follower.of_attempt(number)
+        ending = ending_of(over, seen, told, log)
+        held = held_by(order, seen, self._bought(order), told)
         if ending.cause == "JobDeleted" and not collected:
             continued = partial(self._continued, order, mirror, follower)
             ending = of_cause("Superseded") if brought(continued, False) else ending
-        return replace(ending, held=held_by(order, seen, self._bought(order)))
+        return replace(ending, held=held)
 
     def _looked_at(
         self, order: JobOrder, over: Over, words: Sequence[TerminationMessage]
@@ -355,14 +358,22 @@ class KubernetesRunner:
         )
 
     def _continued(self, order: JobOrder, mirror: SessionMirror, follower: Follower) -> bool:
-        """Whether another follower cleared the Job away and goes on; else a person deleted it."""
-        session = selector_of(order.session, self._mark)
+        """Whether another follower cleared the Job away, and goes on or has a result.
+
+        Else a person deleted it, or the training was stopped meanwhile.
+        """
         deadline = time.monotonic() + _SUCCESSOR_SECONDS
-        while not any(_attempt(job) > order.attempt for job in self._api.jobs(session)):
+        while not self._newer_goes_on(order):
             if follower.told_to_stop() or time.monotonic() > deadline:
-                return max(mirror.attempts()) > order.attempt  # it may be over, too
+                newest = max(mirror.attempts())
+                return newest > order.attempt and mirror.has_result(newest)
             time.sleep(_BETWEEN_LOOKS)
         return True
+
+    def _newer_goes_on(self, order: JobOrder) -> bool:
+        jobs = self._api.jobs(selector_of(order.session, self._mark))
+        newer = [job for job in jobs if _attempt(job) > order.attempt]
+        return any(not job.deleting and job.failure is None for job in newer)
 
     def _clear(self, order: JobOrder, *, trained: bool = True) -> None:
         """Delete an attempt's Job, pods and Service, and wait until they have ended in peace.

@@ -171,6 +171,10 @@ class SessionMirror:
                 found[index] = word
         return [found[index] for index in sorted(found)]
 
+    def has_result(self, attempt: int) -> bool:
+        """Whether an attempt left a result; ``collect`` tells whether it counts."""
+        return self._at(attempt).read(RESULT) is not None
+
     def collect(self, attempt: int) -> bool:
         """Bring the result of an attempt, what it names first; False: none that counts.
 

@@ -13,6 +13,7 @@ from ml_assets.launch.kubernetes.observations import JobState, PodState
 from ml_assets.launch.kubernetes.pod_failures import CAUSES, of_cause
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.training_program import World
+from ml_assets.spec.training_program.events import Progress, Warning
 from ml_assets.spec.training_program.pod import TerminationMessage
 from ml_assets_tests.launch.kubernetes.objects import (
     RUNNING,
@@ -363,7 +364,7 @@ def pod(index, scheduled, started):
 
 
 def held(pods, words=(), order=ORDER):
-    return held_by(order, PodObservations(JOB, pods, words=words, spot=True), "spot")
+    return held_by(order, PodObservations(JOB, pods, words=words, spot=True), "spot", ())
 
 
 def word(index, staged):
@@ -401,10 +402,35 @@ def test_a_pod_that_was_replaced_is_no_machine_more():
 
 def test_a_job_that_is_gone_held_its_machines_from_the_first_pod_on():
     gone = PodObservations(None, [pod(n, 10 + n, 30 + n) for n in range(4)])
-    found = held_by(ORDER, gone, "spot")
+    found = held_by(ORDER, gone, "spot", ())
     assert found.created == found.scheduled == CREATED + timedelta(seconds=10)
     assert found.started == CREATED + timedelta(seconds=33)
-    assert held_by(ORDER, PodObservations(None), "spot").scheduled is None
+    assert held_by(ORDER, PodObservations(None), "spot", ()).scheduled is None
+
+
+def told(kind, seconds):
+    time = CREATED + timedelta(seconds=seconds)
+    return kind(session=ORDER.session, attempt=1, seq=0, time=time, **WORDS[kind])
+
+
+WORDS = {Progress: {"step": 1, "steps": 9, "message": ""}, Warning: {"message": "from here"}}
+
+
+def test_a_job_that_was_gone_for_days_held_its_machines_until_it_was_last_heard_of():
+    pods = [pod(n, 10, 30) for n in range(4)]
+    deleted = replace(pods[0], deleted=CREATED + timedelta(seconds=90))
+    words = [word(0, 0).model_copy(update={"time": CREATED + timedelta(seconds=95)})]
+    early, late, ours = told(Progress, 80), told(Progress, 99), told(Warning, 3 * 86400)
+    for seen, events, seconds in (
+        (PodObservations(None, pods), (early, ours), 80),
+        (PodObservations(None, [deleted, *pods[1:]]), (early, ours), 90),
+        (PodObservations(None, [deleted, *pods[1:]], words=words), (early, ours), 95),
+        (PodObservations(None, [deleted, *pods[1:]], words=words), (early, late, ours), 99),
+    ):
+        found = held_by(ORDER, seen, "spot", events)
+        assert found.ended == CREATED + timedelta(seconds=seconds)
+    assert held_by(ORDER, PodObservations(None, pods), "spot", (ours,)).ended > ours.time
+    assert held(pods).ended > ours.time, "its Job is still there"
 
 
 def test_an_attempt_with_fewer_processes_held_as_many_gpus_as_it_asked_for():

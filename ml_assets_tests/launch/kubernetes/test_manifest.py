@@ -359,6 +359,16 @@ def test_what_a_spec_on_spot_runs_goes_to_the_nodes_that_are_taken_away(verb: Ve
     assert [one["key"] for one in pod["tolerations"]] == ["nvidia.com/gpu"]
 
 
+@pytest.mark.parametrize("verb", ["sanity", "score"])
+@pytest.mark.parametrize("settings", [SMALL, WHOLE])
+def test_without_a_queue_what_goes_with_a_training_on_spot_stays_on_the_ordinary_nodes(
+    verb: Verb, settings: Cluster
+) -> None:
+    on_spot, plain = spec_of({"nodes": 2}, spot=SPOT), spec_of({"nodes": 2})
+    made, ordinary = (job_order(spec, settings, verb) for spec in (on_spot, plain))
+    assert job_manifest(made, settings) == job_manifest(ordinary, settings)
+
+
 def test_spot_is_refused_where_nothing_says_which_nodes_those_are() -> None:
     spec = spec_of({"nodes": 2}, spot=SPOT)
     with pytest.raises(SettingsError, match="ML_ASSETS_SPOT_SELECTOR"):

@@ -18,7 +18,7 @@ from ml_assets.settings.cluster import Taint
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets_tests.launch.kubernetes.orders import SPOT, spec_of
-from ml_assets_tests.launch.kubernetes.stage import Stage
+from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
 from ml_assets_tests.servers.kubernetes.resources import WORKLOADS
 
 KUEUE = Path(__file__).parents[3] / "deploy" / "kueue"
@@ -66,6 +66,15 @@ def test_the_examination_and_the_scores_of_a_training_on_spot_are_admitted(stage
     scores = ScoreJob("demo", model, job.data, "holdout", cluster=QUEUED, spot=True)
     assert launcher.score(scores, *how).rows == 120
     assert kept_out(stage) == []
+
+
+@pytest.mark.daemon
+@pytest.mark.timeout(900)
+def test_without_a_queue_the_scores_of_a_training_on_spot_need_no_spot_nodes(stage, undisturbed):
+    scores = ScoreJob(
+        "demo", undisturbed[1].model, stage.job().data, "holdout", cluster=ONE_NODE, spot=True
+    )
+    assert stage.launcher().score(scores, stage.events.append).rows == 120
 
 
 class Asked:

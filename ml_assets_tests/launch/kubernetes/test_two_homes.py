@@ -5,12 +5,19 @@ import base64
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ml_assets.errors import TrainingInterrupted
-from ml_assets.launch.launcher import ScoreJob
+from ml_assets.launch.kubernetes import runner
+from ml_assets.launch.kubernetes.names import selector_of
+from ml_assets.launch.kubernetes.resources import batch
+from ml_assets.launch.launcher import ScoreJob, TrainJob
+from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.launch.session_name import program_of
+from ml_assets.launch.usage import session_usages
 from ml_assets.store.signing import Keys
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
 from ml_assets_tests.launch.kubernetes.test_faults import (
@@ -75,8 +82,11 @@ class Sleeper:
     def sleeps(self) -> bool:
         return bool(named(self.home.events, "checkpoint"))
 
+    def job(self) -> TrainJob:
+        return self.home.job(cluster=ONE_NODE, processes=1, epochs=12)
+
     def _train(self) -> None:
-        job = self.home.job(cluster=ONE_NODE, processes=1, epochs=12)
+        job = self.job()
         launcher, told_to_stop = self.home.launcher(), self._told_to_stop
         try:
             self.result = launcher.train(job, self._hear, told_to_stop)
@@ -134,6 +144,89 @@ def test_who_slept_through_a_loss_follows_the_attempt_that_another_went_on_with(
     assert len(created(stage)) == 2, "the second was never deleted"
     lost = [event.lost for event in named(other.home.events, "warning") if event.lost]
     assert lost[-1].cause == "Superseded"
+    assert stage.left() == []
+
+
+def delete_job(stage):
+    (job,) = (job for job in stage.api().jobs(selector_of()) if job.name.endswith("-a2"))
+    namespace, how = stage.cluster.namespace, {"propagation_policy": "Background"}
+    batch(stage.cluster.client()).delete_namespaced_job(job.name, namespace, **how)
+
+
+def leaves(stage):
+    """The second attempt is being cleared away."""
+
+    def second() -> bool:
+        jobs = stage.api().jobs(selector_of())
+        return any(job.deleting and job.name.endswith("-a2") for job in jobs)
+
+    return second
+
+
+def over(stage):
+    """The second attempt was there, and nothing is left."""
+    return lambda: len(created(stage)) == 2 and not stage.left()
+
+
+@pytest.mark.parametrize(
+    ("wakes", "deleted"),
+    [(leaves, False), (over, False), (over, True)],
+    ids=["while it is stopped", "after it was stopped", "after somebody deleted it"],
+)
+def test_who_slept_until_the_training_was_stopped_begins_no_attempt(
+    stage, tmp_path, monkeypatch, wakes, deleted
+):
+    monkeypatch.setattr(runner, "_SUCCESSOR_SECONDS", 3.0)
+    stop = threading.Event()
+    ends = delete_job if deleted else lambda _: stop.set()
+    with Sleeper(stage.other_home(tmp_path / "other"), wakes(stage)) as other:
+        job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+        with Saboteur(stage, asleep(other, delete(0)), ends), pytest.raises(TrainingInterrupted):
+            stage.launcher().train(job, stage.events.append, stop.is_set)
+    assert isinstance(other.error, TrainingInterrupted)
+    assert "somebody deleted its Job" in str(other.error)
+    assert len(created(stage)) == 2
+    assert stage.left() == []
+
+
+def test_who_slept_until_the_end_has_the_result_and_every_event_and_pays_no_sleep(
+    stage, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(runner, "_SUCCESSOR_SECONDS", 3.0)
+    with Sleeper(stage.other_home(tmp_path / "other"), over(stage)) as other:
+        job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+        with Saboteur(stage, asleep(other, delete(0))):
+            result = stage.launcher().train(job, stage.events.append)
+    assert (other.error, len(created(stage))) == (None, 2)
+    both = [(one.attempt, one.step) for one in (result, other.result)]
+    assert both == [(2, 2 * STEPS)] * 2
+    told, heard = ([e.step for e in named(s.events, "metrics")] for s in (stage, other.home))
+    assert heard == told
+    here, there = (
+        session_usages(SessionFolder(home.folder(job)))[0] for home in (stage, other.home)
+    )
+    assert here.end == there.end == "lost"
+    assert abs((here.held.ended - there.held.ended).total_seconds()) < 8
+
+
+class Upgraded(Sleeper):
+    """It follows the training as one of an older program."""
+
+    def job(self) -> TrainJob:
+        until(lambda: self.home.api().jobs(selector_of()))
+        job = super().job()
+        return replace(job, program=program_of(job))
+
+
+def test_who_follows_an_older_program_follows_the_attempt_that_another_went_on_with(
+    stage, tmp_path
+):
+    with Upgraded(stage.other_home(tmp_path / "other"), went_on(stage)) as other:
+        job = stage.job(cluster=ONE_NODE, processes=1, epochs=12)
+        with Saboteur(stage, asleep(other, delete(0))):
+            result = stage.launcher().train(job, stage.events.append)
+    assert other.error is None
+    assert (result.attempt, other.result.attempt, len(created(stage))) == (2, 2, 2)
     assert stage.left() == []
 
 
