@@ -15,12 +15,11 @@ from ml_assets.records.ledger.stages import champion
 from ml_assets.records.record_history import Node, node_of
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.gates import Target
-from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall
+from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall, recall_file
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, SnapshotStore
 
-_FOLDER = "recalls/"
 _ATTEMPTS = 20
 
 
@@ -50,7 +49,7 @@ def find(store: SnapshotStore, commit: CommitId, wanted: str) -> Recall:
 
 def lifted(store: SnapshotStore, commit: CommitId, recall: str) -> tuple[Recall, Lift] | None:
     """A recall that holds no more, by its whole id, and who lifted it; None: there is none."""
-    path = f"{_FOLDER}{recall}.lifted.json"
+    path = _lift_file(recall)
     if not store.exists(commit, path):
         return None
     said = Lift.model_validate_json(store.read_bytes(commit, path))
@@ -63,7 +62,7 @@ def write(store: SnapshotStore, recall: Recall) -> None:
     Raises:
         StorageError: other writers were always first.
     """
-    _publish(store, f"recall {recall.id}", f"{_FOLDER}{recall.id}.json", recall, add=recall.id)
+    _publish(store, f"recall {recall.id}", recall_file(recall.id), recall, add=recall.id)
 
 
 def lift(store: SnapshotStore, said: Lift) -> None:
@@ -72,8 +71,7 @@ def lift(store: SnapshotStore, said: Lift) -> None:
     Raises:
         StorageError: other writers were always first.
     """
-    path = f"{_FOLDER}{said.id}.lifted.json"
-    _publish(store, f"lift recall {said.id}", path, said, remove=said.id)
+    _publish(store, f"lift recall {said.id}", _lift_file(said.id), said, remove=said.id)
 
 
 def recalled(store: SnapshotStore, commit: CommitId, pipeline: str, model: str) -> Recall | None:
@@ -181,6 +179,7 @@ class Quarantine:
     """Where recalls saw what is read whole, and what they spared."""
     _judged: dict[_Asked, Recall | None] = field(default_factory=dict)
     _newest: dict[Address, StageRecord | None] = field(default_factory=dict)
+    _times: dict[CommitId, datetime | None] = field(default_factory=dict)
     _since: dict[str, Mapping[str, Sequence[CommitId]]] = field(default_factory=dict)
     """Recall -> message -> the commits since then."""
 
@@ -238,20 +237,43 @@ class Quarantine:
         return found
 
     def _behind(self, record: StageRecord, at: CommitId | None) -> _Verdict:
-        """The first recall that reached an input.
-
-        An input that was replaced is looked up where it was read: it may have been made during a
-        recall. Of what is older than every recall, the lists are whole.
-        """
-        is_listed = record.time < min(recall.time for recall in self.recalls) - _SKEW
+        """The first recall that reached an input."""
         for version in derived_from(record):
             if "/" in version.key:
-                node = node_of(version)
-                read_at = None if is_listed or self._is_newest(node) else version.commit
-                found = yield node, read_at or at
+                found = yield node_of(version), self._place_of(version, record.time) or at
                 if found:
                     return found
         return None
+
+    def _place_of(self, version: InputVersion, used: datetime) -> CommitId | None:
+        """Where an input that was replaced is looked up; None: a list or its reader has judged it.
+
+        Of what is older than a recall, its list is whole; who read after a recall asked it. Between
+        the two an input may have been made during it. One that is listed may have been mended.
+        """
+        last = max((r.time for r in self.recalls if r.time < used + _SKEW), default=None)
+        node = node_of(version)
+        if last is None or version.commit is None or self._is_newest(node):
+            return None
+        if node in self._reached:
+            return version.commit
+        read = self._time_of(version.commit)
+        return version.commit if read and read - _SKEW < last else None
+
+    def _time_of(self, commit: CommitId) -> datetime | None:
+        """When a commit was made; None: it was collected.
+
+        Raises:
+            StoreAway: nobody can tell.
+        """
+        if commit not in self._times:
+            try:
+                self._times[commit] = self.store.log(commit, 1)[0].time
+            except StoreAway:
+                raise
+            except StorageError:
+                self._times[commit] = None
+        return self._times[commit]
 
     def _is_newest(self, node: Node) -> bool:
         newest = self._newest_of(Address.of(node[0], node[1]))
@@ -336,7 +358,11 @@ def quarantine(store: SnapshotStore, commit: CommitId) -> Quarantine:
 
 
 def _read(store: SnapshotStore, commit: CommitId, recall: str) -> Recall:
-    return Recall.model_validate_json(store.read_bytes(commit, f"{_FOLDER}{recall}.json"))
+    return Recall.model_validate_json(store.read_bytes(commit, recall_file(recall)))
+
+
+def _lift_file(recall: str) -> str:
+    return f"recalls/{recall}.lifted.json"
 
 
 def _publish(

@@ -168,7 +168,7 @@ def _in_place(times: pl.Series, given: Given) -> float:
     if width is None:
         return float((times.dt.strftime(form) == given.keys).mean() or 0.0)  # pyright: ignore[reportArgumentType]
     begin = given.keys.str.to_date("%Y-%m-%d")
-    days = (times.cast(pl.Date) - begin).dt.total_days()
+    days = (times.dt.date() - begin).dt.total_days()
     return float(days.is_between(0, width - 1).mean() or 0.0)  # pyright: ignore[reportArgumentType]
 
 

@@ -69,6 +69,11 @@ class ActiveRecalls(Frozen):
     ids: tuple[RecallId, ...] = Field(strict=False)
 
 
+def recall_file(recall: str) -> str:
+    """Return where a recall lies in the snapshot store."""
+    return f"recalls/{recall}.json"
+
+
 RELEASED_BY = "ml_assets/released_by"
 RELEASE_REASON = "ml_assets/release_reason"
 """Tags of the run that audits kept rows again."""

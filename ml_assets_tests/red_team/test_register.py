@@ -24,9 +24,11 @@ from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.stages import registration, stages
 from ml_assets.records.load_release import find_release
 from ml_assets.records.recalls import lift, write
+from ml_assets.spec.base import canonical_json
 from ml_assets.spec.handover import Handover
 from ml_assets.spec.recalls import Lift, Recall
-from ml_assets.spec.records import InputVersion
+from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.store.layout import Address
 from ml_assets.store.objects import file_digest
 from ml_assets_tests.red_team.conftest import CANARY, NAME, Scene
 
@@ -192,6 +194,37 @@ def test_a_model_that_is_recalled_in_another_pipeline_is_not_registered_here(
     lift(released.store, Lift(id=recall.id, author="ann", reason="no", time=datetime.now(UTC)))
     eve.post(PATH, json=asked(mine))
     assert released.ledger[-1].model == model.version
+
+
+def test_nor_is_one_that_a_step_at_work_published_after_the_recall(
+    eve: TestClient, released: Scene, handover: Path
+) -> None:
+    mine = made(released, handover / "mine")
+    raw = InputVersion(
+        key="roses/raw_snapshot/raw_roses", partition=None, version="b" * 64, commit=None
+    )
+    said = {"author": "ann", "reason": "the scale was off", "time": datetime.now(UTC)}
+    lists = {"seeds": (raw,), "reached": (), "stages": ()}
+    recall = Recall.model_validate({"id": "9db76de6ad4e", "snapshot": "b" * 8, **lists, **said})
+    write(released.store, recall)
+    late = StageRecord(
+        key="roses/trained_model",
+        partition=None,
+        run_key="1" * 64,
+        code_version="1",
+        data_version=file_digest(mine / "model.json"),
+        rows=None,
+        inputs=(raw,),
+        run="run",
+        time=datetime.now(UTC),
+    )
+    with released.store.open(released.store.resolve(), "late") as workspace:
+        workspace.put_bytes(Address.of(late.key).record, canonical_json(late))
+        workspace.commit("late", {})
+        workspace.publish()
+    answer = eve.post(PATH, json=asked(mine))
+    assert (answer.status_code, "of roses is recalled by ann" in answer.text) == (409, True)
+    lift(released.store, Lift(id=recall.id, author="ann", reason="no", time=datetime.now(UTC)))
 
 
 def test_a_model_of_here_is_no_model_from_elsewhere(

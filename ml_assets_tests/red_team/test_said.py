@@ -95,7 +95,7 @@ def made_of_nothing(store) -> str:
         workspace.put_bytes(address.record, canonical_json(made))
         workspace.commit("made", {})
         workspace.publish()
-    recall = carry_out(store, extent(store, BAD, "ann", "the scale was off").recall)
+    recall, _ = carry_out(store, extent(store, BAD, "ann", "the scale was off"))
     line = chain.read(store, PIPELINE)[-1]
     assert (line.kind, happened(line)) == ("recall", "recalled")
     return recall.id

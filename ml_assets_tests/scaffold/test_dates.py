@@ -1,7 +1,7 @@
 """Days and times as they are written elsewhere: found by new, kept in the spec, read so."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -161,14 +161,16 @@ def test_hours_that_come_twice_are_counted_in_new_and_at_the_reading(
     assert read[0] == autumn[0].replace(tzinfo=BERLIN)
 
 
+@pytest.mark.parametrize(("cadence", "days"), [("daily", 1), ("weekly", 7)])
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
 def test_files_that_are_named_by_local_days_are_partitions_of_their_zone(
-    house: Path, zone: str
+    house: Path, zone: str, cadence: str, days: int
 ) -> None:
-    for day in (date(2024, 1, 1) + timedelta(days=n) for n in range(12)):
-        hours = [f"{day} {hour:02}:00,{hour % 7}.5,{hour % 5 % 2}" for hour in range(24)]
-        (house / "SOURCES" / f"{day}.csv").write_text("\n".join(["at,depth,wet", *hours]) + "\n")
+    for first in (date(2023, 11, 6) + timedelta(days=days * n) for n in range(12)):
+        hours = [datetime.combine(first, time()) + timedelta(hours=n) for n in range(24 * days)]
+        rows = [f"{at:%Y-%m-%d %H:%M},{at.hour % 7}.5,{at.hour % 5 % 2}" for at in hours]
+        (house / "SOURCES" / f"{first}.csv").write_text("\n".join(["at,depth,wet", *rows]) + "\n")
     what = str(house / "SOURCES")
     assert main(["new", "rain", "--from", what, "--label", "wet", "--timezone", zone]) == 0
     found = load_spec(house / "PIPELINES" / "rain").partitions
-    assert (found.cadence, str(found.start), found.timezone) == ("daily", "2024-01-01", zone)
+    assert (found.cadence, str(found.start), found.timezone) == (cadence, "2023-11-06", zone)

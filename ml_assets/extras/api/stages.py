@@ -197,7 +197,8 @@ def _stage_problems(pipeline: Pipeline, asked: RegisterRequest) -> list[Problem]
 def _require_recalled_nowhere(pipeline: Pipeline, model: str) -> None:
     """Another pipeline knows nothing of the data that a model was made from."""
     store, now = pipeline.store, pipeline.store.resolve()
-    for name in sorted({name for recall in active(store, now) for name in recall.models()}):
+    bad = (version for one in active(store, now) for version in (*one.seeds, *one.reached))
+    for name in sorted({version.key.split("/")[0] for version in bad}):
         if found := recalled(store, now, name, model):
             raise EvidenceError(f"Model {model[:12]} of {name} {said_of(found)}")
 

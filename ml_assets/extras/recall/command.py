@@ -1,7 +1,7 @@
 """ml-assets data recall: recall bad data and everything made from it."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,12 @@ import click
 
 from ml_assets.cli import options
 from ml_assets.cli.session import prepared_settings
-from ml_assets.errors import counted
+from ml_assets.errors import SpecError, counted
 
 if TYPE_CHECKING:
     from ml_assets.extras.recall.recall import Extent, RecoveryPlan
     from ml_assets.settings import Settings
+    from ml_assets.spec.recalls import Recall
     from ml_assets.store.snapshots import SnapshotStore
 
 SCHEMA = 1
@@ -67,8 +68,9 @@ def recall(
     found = extent(store, snapshot, **{name: said for name, said in given.items() if said})
     kept = found.recall
     if not dry_run:
-        kept = carry_out(store, found.recall)
-        _observe(settings, found, f"recalled (recall {kept.id}): {kept.reason}")
+        kept, found = carry_out(store, found)
+        _observe(settings, kept, found, f"recalled (recall {kept.id}): {kept.reason}")
+    found = replace(found, ways=tuple(_searched(way, settings) for way in found.ways))
     if as_json:
         ways = [asdict(way) for way in found.ways]
         recalled: dict[str, Any] = kept.model_dump(mode="json")
@@ -98,16 +100,30 @@ def _lift(
     author, reason = by
     recall = lift(store, identity, author, reason)
     found = extent(store, recall.seeds[0].version)
-    _observe(settings, found, f"recall {recall.id} is lifted: {reason}")
+    _observe(settings, recall, found, f"recall {recall.id} is lifted: {reason}")
     print(f"recall {recall.id} of {recall.snapshot} is lifted, and the ledger says so")
 
 
-def _observe(settings: "Settings", found: "Extent", text: str) -> None:
+def _searched(way: "RecoveryPlan", settings: "Settings") -> "RecoveryPlan":
+    """Begin with a search where the winner of a reached one would be adopted."""
+    from ml_assets.records.record_history import node_of
+    from ml_assets.store.pipeline_context import open_pipeline
+
+    try:
+        winner = open_pipeline(way.pipeline, settings).winner
+    except SpecError:  # it is no pipeline any more, or its spec is being written
+        return way
+    if winner is None or node_of(winner.record) not in way.again:
+        return way
+    return replace(way, command=f"{way.command} --search")
+
+
+def _observe(settings: "Settings", recall: "Recall", found: "Extent", text: str) -> None:
     from ml_assets.adapters.runs import open_instance
     from ml_assets.extras.recall.recall import observe
 
     with open_instance() as instance:
-        observe(instance, found, text)
+        observe(instance, recall, found.ways, text)
 
 
 def _print_recall(found: "Extent", recall: str) -> None:

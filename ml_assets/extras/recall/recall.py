@@ -127,22 +127,26 @@ def extent(
     return Extent(recall, tuple(_ways(store, head, bad)))
 
 
-def carry_out(store: SnapshotStore, recall: Recall) -> Recall:
+def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
     """Quarantine what it reached; safe to repeat: one that holds already is completed, with what it
     has reached since. What it finds is looked for again when it holds: somebody may have published
     meanwhile.
+
+    Returns:
+        the recall that holds, and what was found last.
 
     Raises:
         StorageError: a ledger is broken, or others are always first.
     """
     holding = recalls.active(store, store.resolve(MAIN))
-    again = next((r for r in holding if _nodes(r.seeds) == _nodes(recall.seeds)), None)
-    kept = _grown(again, recall) if again else recall
+    again = next((r for r in holding if _nodes(r.seeds) == _nodes(found.recall.seeds)), None)
+    kept = _grown(again, found.recall) if again else found.recall
     if kept != again:
         recalls.write(store, kept)
-        return carry_out(store, extent(store, kept.snapshot, kept.author, kept.reason).recall)
+        named = found.recall.snapshot  # the name that was first given may be of several by now
+        return carry_out(store, extent(store, named, kept.author, kept.reason))
     _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
-    return kept
+    return kept, found
 
 
 def _grown(recall: Recall, found: Recall) -> Recall:
@@ -197,15 +201,15 @@ def _is_told(store: SnapshotStore, recall: Recall, said: Lift) -> bool:
     return True
 
 
-def observe(instance: Instance, found: Extent, text: str) -> None:
+def observe(instance: Instance, recall: Recall, ways: Sequence[RecoveryPlan], text: str) -> None:
     """Show it on the page of every asset that is reached now."""
-    for way in found.ways:
+    for way in ways:
         for key, partition, version in way.again:
             metadata = {
-                "recall": found.recall.id,
-                "snapshot": found.recall.snapshot,
-                "reason": found.recall.reason,
-                "author": found.recall.author,
+                "recall": recall.id,
+                "snapshot": recall.snapshot,
+                "reason": recall.reason,
+                "author": recall.author,
                 "version": version,
             }
             instance.report_runless_asset_event(observation(key, partition, metadata, text))

@@ -18,7 +18,7 @@ from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.stages import another_since, decision_line
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.certificate import Provenance
-from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls
+from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, recall_file
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.spec.registered import Registered
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Entry, PublishResult, SnapshotStore
@@ -118,10 +118,12 @@ def _publish(
 
 
 def _recalls(store: SnapshotStore, base: CommitId) -> Mapping[str, bytes]:
-    """The file that says which recalls hold, as it is: a recall that came since is a conflict."""
-    there = store.exists(base, ACTIVE_FILE)
-    none = canonical_json(ActiveRecalls(ids=()))
-    return {ACTIVE_FILE: store.read_bytes(base, ACTIVE_FILE) if there else none}
+    """The recalls that hold, and which do, as they are: one that came or grew since conflicts."""
+    if not store.exists(base, ACTIVE_FILE):
+        return {ACTIVE_FILE: canonical_json(ActiveRecalls(ids=()))}
+    which = store.read_bytes(base, ACTIVE_FILE)
+    files = [recall_file(one) for one in ActiveRecalls.model_validate_json(which).ids]
+    return {ACTIVE_FILE: which, **{path: store.read_bytes(base, path) for path in files}}
 
 
 def register(

@@ -18,7 +18,7 @@ from ml_assets.assets.released_model.promote import (
 from ml_assets.errors import EvidenceError
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
-from ml_assets.records.recalls import write
+from ml_assets.records.recalls import active, write
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
 from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import CanaryPeriod, InputVersion
@@ -246,6 +246,25 @@ def test_a_recall_that_comes_before_the_line_of_a_move_stops_it(store, decide, m
     def late(self, base, run_key):
         monkeypatch.undo()
         recall(store, A)
+        return begun(self, base, run_key)
+
+    monkeypatch.setattr(EmbeddedStore, "open", late)
+    assert "is recalled by ann" in reasons(ask(store, evidence(A)))
+    assert stages(read(store, PIPELINE)) == {}
+    decide(B)
+    assert isinstance(ask(store, evidence(B)), Released), "the recall is no news to it"
+
+
+def test_so_does_a_recall_that_grows_before_the_line(store, decide, monkeypatch):
+    decide(A)
+    recall(store, C)
+    begun = EmbeddedStore.open
+
+    def late(self, base, run_key):
+        monkeypatch.undo()
+        (holding,) = active(store, store.resolve())
+        more = holding.seeds[0].model_copy(update={"version": A})
+        write(store, holding.model_copy(update={"reached": (more,)}))
         return begun(self, base, run_key)
 
     monkeypatch.setattr(EmbeddedStore, "open", late)

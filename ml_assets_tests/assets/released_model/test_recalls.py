@@ -61,7 +61,7 @@ class Walk:
 
     def recall(self, snapshot: str) -> str:
         found = extent(self.store, snapshot, "ann", "the scale was off")
-        return carry_out(self.store, found.recall).id
+        return carry_out(self.store, found)[0].id
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_a_long_walk_of_tables_is_judged(walk: Walk) -> None:
             made = InputVersion(key=key, partition=None, version=version, commit=None)
         workspace.commit("many tables", {})
         workspace.publish()
-    carry_out(walk.store, extent(walk.store, BAD, "ann", "the scale was off").recall)
+    carry_out(walk.store, extent(walk.store, BAD, "ann", "the scale was off"))
     with pytest.raises(Recalled):
         require_sound(walk.store, walk.head, walk.record("p/derived_table/t299"))
     walk.make("p/validated_table/s", TABLE, walk.make("p/raw_snapshot/raw_s", GOOD))
@@ -324,13 +324,73 @@ def test_what_is_older_than_a_recall_is_judged_by_its_list_and_looked_up_nowhere
     ]
 
 
+@pytest.fixture
+def recalled_long_ago(walk: Walk) -> Walk:
+    """A recall of two hours ago stands; 20 partitions of a training set were read since."""
+    found = extent(walk.store, BAD, "ann", "the scale was off").recall
+    write(walk.store, found.model_copy(update={"time": found.time - timedelta(hours=2)}))
+    for name in map(str, range(20)):
+        raw = walk.make("p/raw_snapshot/raw_w", GOOD, partition=name)
+        walk.make("p/feature_set", GOOD, raw, partition=name)
+    features = (
+        InputVersion(key="p/feature_set", partition=name, version=GOOD, commit=walk.head)
+        for name in map(str, range(20))
+    )
+    walk.make("p/training_set", GOOD, *features)
+    return walk
+
+
+def test_what_was_read_after_a_recall_and_replaced_since_is_looked_up_nowhere(
+    recalled_long_ago: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = recalled_long_ago
+    for name in map(str, range(20)):
+        walk.make("p/raw_snapshot/raw_w", OTHER, partition=name)
+    looked: set[str] = set()
+    tree = EmbeddedStore.tree
+    monkeypatch.setattr(
+        EmbeddedStore, "tree", lambda store, commit: looked.add(commit) or tree(store, commit)
+    )
+    records = [walk.record("p/feature_set", name) for name in map(str, range(20))]
+    for record in (*records, walk.record("p/training_set")):
+        require_sound(walk.store, walk.head, record)
+    assert looked == {walk.head}
+
+
+def test_what_was_mended_to_the_same_content_stays_sound_when_it_is_replaced(walk: Walk) -> None:
+    """The reader asked the recall, which lists the content that it had before."""
+    raw = walk.make("p/raw_snapshot/raw_w", BAD[:-1] + "c", partition="9")
+    features = walk.make("p/feature_set", "5" * 64, raw, partition="9")
+    walk.make("p/training_set", "6" * 64, features)
+    found = extent(walk.store, raw.version, "ann", "the scale was off").recall
+    write(walk.store, found.model_copy(update={"time": found.time - timedelta(hours=2)}))
+    mended = walk.make("p/raw_snapshot/raw_w", GOOD, partition="9")
+    walk.make(
+        "p/training_set", "6" * 64, walk.make("p/feature_set", "5" * 64, mended, partition="9")
+    )
+    require_sound(walk.store, walk.head, walk.record("p/training_set"))
+    walk.make("p/feature_set", "7" * 64, partition="9")
+    require_sound(walk.store, walk.head, walk.record("p/training_set"))
+
+
+def test_a_name_that_was_first_given_may_be_of_several_by_now(walk: Walk) -> None:
+    first = walk.recall(f"p/raw_snapshot/raw_s@{BAD[:6]}")
+    walk.make("p/raw_snapshot/raw_s", BAD[:-1] + "c")
+    data = InputVersion(key="p/training_set", partition=None, version=OTHER, commit=None)
+    walk.make("p/trained_model", GOOD, data)
+    assert walk.recall(f"p/raw_snapshot/raw_s@{BAD}") == first
+    assert [line.model for line in ledger.read(walk.store, "p")] == [MODEL, GOOD]
+
+
 def test_what_is_published_while_a_recall_is_put_together_is_listed_too(
     walk: Walk,
 ) -> None:
-    found = extent(walk.store, BAD, "ann", "the scale was off").recall
+    found = extent(walk.store, BAD, "ann", "the scale was off")
     data = InputVersion(key="p/training_set", partition=None, version=OTHER, commit=None)
     walk.make("p/trained_model", GOOD, data)
-    assert carry_out(walk.store, found).models() == {"p": (MODEL, GOOD)}
+    kept, last = carry_out(walk.store, found)
+    assert kept.models() == last.recall.models() == {"p": (MODEL, GOOD)}
+    assert GOOD in {node[2] for way in last.ways for node in way.again}
     assert [line.model for line in ledger.read(walk.store, "p")] == [MODEL, GOOD]
 
 

@@ -186,7 +186,7 @@ def test_a_release_is_held_to_the_recalls_of_the_moment_not_of_its_beginning(own
     pipeline = open_pipeline("irises", own.settings)
     state = pipeline.now()
     bad = version_of(own, "irises", "raw_snapshot", "flowers")
-    carry_out(pipeline.store, extent(pipeline.store, bad, "ann", "the scale was off").recall)
+    carry_out(pipeline.store, extent(pipeline.store, bad, "ann", "the scale was off"))
     with pytest.raises(Recalled, match="is recalled by ann"):
         require_made_here(state)
 

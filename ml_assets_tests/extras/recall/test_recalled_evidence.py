@@ -86,6 +86,15 @@ def test_the_winner_of_a_recalled_search_is_not_adopted(irises: Place) -> None:
     assert "ml-assets run irises --search; or set `adopt: false` in search.yaml" in str(e.value)
 
 
+def test_the_way_back_from_a_search_that_is_adopted_begins_with_another(irises: Place) -> None:
+    back = "repair the source first; then: ml-assets run irises"
+    look = ("data", "recall", BAD[:10], "--dry-run")
+    assert f"{back} --search\n" in irises.world.cli(*look)
+    search = irises.pipeline.folder / "search.yaml"
+    search.write_text(search.read_text().replace("adopt: true", "adopt: false"))
+    assert f"{back}\n" in irises.world.cli(*look)
+
+
 def test_the_gates_are_due_again_when_the_only_champion_since_is_recalled(irises: Place) -> None:
     def judge(model: str, data: InputVersion) -> Evidence:
         made = irises.make("trained_model", model, data, attributes={"data": {"digest": OTHER}})
