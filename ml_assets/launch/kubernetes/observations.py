@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ml_assets.launch.kubernetes.names import REQUEST_ANNOTATION
+from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, REQUEST_ANNOTATION
 
 Json = Mapping[str, Any]
 """An object of the Kubernetes API, decoded."""
@@ -39,6 +39,11 @@ class JobState:
     conditions: tuple[Condition, ...]
     """Those that hold."""
     created: datetime | None
+
+    def continues(self, attempt: int) -> bool:
+        """Whether it is of a later attempt that goes on, or is complete."""
+        later = int(self.labels[ATTEMPT_LABEL]) > attempt
+        return later and not self.deleting and self.failure is None
 
     @property
     def complete(self) -> bool:

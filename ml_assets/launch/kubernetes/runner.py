@@ -26,12 +26,7 @@ from ml_assets.launch.events import (
 )
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.kubernetes.api import KubernetesApi
-from ml_assets.launch.kubernetes.diagnosis import (
-    PodObservations,
-    ending_of,
-    held_by,
-    why,
-)
+from ml_assets.launch.kubernetes.diagnosis import PodObservations, ending_of, held_by, why
 from ml_assets.launch.kubernetes.following import Following, Over
 from ml_assets.launch.kubernetes.logs import tails
 from ml_assets.launch.kubernetes.manifest import (
@@ -86,8 +81,7 @@ _LEAVE_SECONDS = 120.0
 _MOST_LEFT = 500
 """Attempts of which something may be left: a selector that names more is too long for a proxy."""
 _SUCCESSOR_SECONDS, _BETWEEN_LOOKS = 30.0, 1.0
-"""Within which a follower that cleared an attempt away has begun the next one; between two looks
-for it."""
+"""Who clears an attempt away has begun the next one within so many; between two looks for it."""
 
 
 class KubernetesRunner:
@@ -362,18 +356,14 @@ class KubernetesRunner:
 
         Else a person deleted it, or the training was stopped meanwhile.
         """
+        session = selector_of(order.session, self._mark)
         deadline = time.monotonic() + _SUCCESSOR_SECONDS
-        while not self._newer_goes_on(order):
+        while not any(job.continues(order.attempt) for job in self._api.jobs(session)):
             if follower.told_to_stop() or time.monotonic() > deadline:
                 newest = max(mirror.attempts())
                 return newest > order.attempt and mirror.has_result(newest)
             time.sleep(_BETWEEN_LOOKS)
         return True
-
-    def _newer_goes_on(self, order: JobOrder) -> bool:
-        jobs = self._api.jobs(selector_of(order.session, self._mark))
-        newer = [job for job in jobs if _attempt(job) > order.attempt]
-        return any(not job.deleting and job.failure is None for job in newer)
 
     def _clear(self, order: JobOrder, *, trained: bool = True) -> None:
         """Delete an attempt's Job, pods and Service, and wait until they have ended in peace.
@@ -399,10 +389,6 @@ class KubernetesRunner:
 def _begun(folder: SessionFolder, number: int) -> Request:
     """The request of an attempt that was begun, by us or by another launcher."""
     return _REQUEST.validate_json((folder.attempt(number) / REQUEST).read_bytes())
-
-
-def _attempt(job: JobState) -> int:
-    return int(job.labels[ATTEMPT_LABEL])
 
 
 def _largest_checkpoint(told: Sequence[Event]) -> int | None:
