@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise, takewhile
 from typing import Literal
-from zoneinfo import ZoneInfo
+
+from ml_assets.spec.partitions import clock_changes
 
 Cadence = Literal["hourly", "daily", "weekly", "monthly"]
 _FORMS = (
@@ -84,11 +85,8 @@ def missing(found: Dated) -> tuple[str, ...]:
 
 def hour_comes_twice(found: Dated, zone: str) -> bool:
     """Whether two files of hours would have one name, as the clocks of a zone go back."""
-    if found.cadence != "hourly":
-        return False
-    years = range(int(min(found.keys)[:4]), datetime.now(UTC).year + 2)
-    months = [(year, month) for year in years for month in range(1, 13)]
-    return len({datetime(*month, 1, tzinfo=ZoneInfo(zone)).utcoffset() for month in months}) > 1
+    first, last = int(min(found.keys)[:4]), datetime.now(UTC).year + 1
+    return found.cadence == "hourly" and clock_changes(zone, first, last)
 
 
 def _next_month(at: datetime) -> datetime:

@@ -44,6 +44,12 @@ class PartitionWindow:
     end: datetime
 
 
+def clock_changes(zone: str, first: int, last: int) -> bool:
+    """Whether an hour comes twice in a zone, for its clocks go back, in one of these years."""
+    months = [(year, month) for year in range(first, last + 1) for month in range(1, 13)]
+    return len({datetime(*month, 1, tzinfo=ZoneInfo(zone)).utcoffset() for month in months}) > 1
+
+
 def windows(spec: PartitionsSpec, until: datetime) -> tuple[PartitionWindow, ...]:
     """All partitions that begin at or after ``spec.start`` and end by ``spec.end`` or ``until``.
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, Self
-from zoneinfo import ZoneInfo
 
 from pydantic import (
     AfterValidator,
@@ -37,7 +36,7 @@ from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.leaks import LeaksSpec, leak_problems
 from ml_assets.spec.network_batch import batch_problems
 from ml_assets.spec.parallel_consistency import parallel_problems
-from ml_assets.spec.partitions import PartitionsSpec
+from ml_assets.spec.partitions import PartitionsSpec, clock_changes
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
 from ml_assets.spec.sources import SourceSpec
@@ -154,10 +153,8 @@ def _hour_comes_twice(spec: PipelineSpec, path: str) -> bool:
     if spec.partitions.cadence != "hourly" or "{partition}" in path:
         return False
     calendar, now = spec.partitions, datetime.now(UTC).date()
-    zone = ZoneInfo(calendar.timezone)
     first, last = (calendar.start or now).year, (calendar.end or now).year + 1
-    months = [(year, month) for year in range(first, last + 1) for month in range(1, 13)]
-    return len({datetime(*month, 1, tzinfo=zone).utcoffset() for month in months}) > 1
+    return clock_changes(calendar.timezone, first, last)
 
 
 def _partition_problems(spec: PipelineSpec) -> Iterator[Misfit]:

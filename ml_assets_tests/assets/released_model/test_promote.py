@@ -239,32 +239,23 @@ def test_nor_does_a_canary_decision_by_no_champion(store):
     assert isinstance(go_on(store, there), Released)
 
 
-def test_a_recall_that_comes_before_the_line_of_a_move_stops_it(store, decide, monkeypatch):
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_recall_that_comes_or_grows_before_the_line_of_a_move_stops_it(
+    store, decide, monkeypatch, grows
+):
     decide(A)
+    if grows:
+        recall(store, C)
     begun = EmbeddedStore.open
 
     def late(self, base, run_key):
         monkeypatch.undo()
-        recall(store, A)
-        return begun(self, base, run_key)
-
-    monkeypatch.setattr(EmbeddedStore, "open", late)
-    assert "is recalled by ann" in reasons(ask(store, evidence(A)))
-    assert stages(read(store, PIPELINE)) == {}
-    decide(B)
-    assert isinstance(ask(store, evidence(B)), Released), "the recall is no news to it"
-
-
-def test_so_does_a_recall_that_grows_before_the_line(store, decide, monkeypatch):
-    decide(A)
-    recall(store, C)
-    begun = EmbeddedStore.open
-
-    def late(self, base, run_key):
-        monkeypatch.undo()
-        (holding,) = active(store, store.resolve())
-        more = holding.seeds[0].model_copy(update={"version": A})
-        write(store, holding.model_copy(update={"reached": (more,)}))
+        if grows:
+            (holding,) = active(store, store.resolve())
+            more = holding.seeds[0].model_copy(update={"version": A})
+            write(store, holding.model_copy(update={"reached": (more,)}))
+        else:
+            recall(store, A)
         return begun(self, base, run_key)
 
     monkeypatch.setattr(EmbeddedStore, "open", late)
