@@ -156,8 +156,8 @@ def describe(
             f" the time of a row; it is {list(keys)}. Name both: --time COLUMN --key COLUMN,COLUMN."
         )
     columns = _columns(typed, label, keys, time)
-    if not ahead and not _learned(columns):
-        raise SpecError(f"No column is left to learn from: {[(c.name, c.use) for c in columns]}.")
+    if not ahead:
+        _require_something_to_learn(columns)
     asked = task
     task, classes = _task(typed[label], asked)
     copies = 0 if series else count_copies(typed, _learned(columns), label)
@@ -187,6 +187,16 @@ def _check_named(columns: Sequence[str], label: str, others: Sequence[str]) -> N
 def _learned(columns: Sequence[Column]) -> list[str]:
     """The names of the columns that a model learns from."""
     return [column.name for column in columns if column.use in ("numeric", "categorical")]
+
+
+def _require_something_to_learn(columns: Sequence[Column]) -> None:
+    if _learned(columns):
+        return
+    uses = ", ".join(f"{column.name!r} ({column.use})" for column in columns)
+    raise SpecError(
+        f"No column is left to learn from: {uses}. Add a column that tells something of the label"
+        " before it is known, or name another --key, --time or --label."
+    )
 
 
 def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> tuple[pl.DataFrame, Given]:

@@ -431,6 +431,17 @@ def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(
     assert "--key" in capsys.readouterr().err
 
 
+def test_a_table_with_nothing_to_learn_from_says_what_each_column_is(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tides.csv"
+    file.write_text("id,height\n1,high\n2,low\n3,high\n")
+    assert main(["new", "tides", "--from", str(file), "--label", "height"]) == 1
+    said = capsys.readouterr().err
+    assert "learn from: 'id' (key), 'height' (label). Add a column" in said
+    assert not (room / "tides").exists()
+
+
 @pytest.mark.parametrize("column", ["*", "^a.*$"])
 def test_a_column_whose_name_means_several_is_refused(
     room: Path, houses: Path, capsys: pytest.CaptureFixture[str], column: str
