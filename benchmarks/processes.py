@@ -29,7 +29,7 @@ SPEED = "training_throughput_samples_per_sec"
 
 def main() -> None:
     """Print each figure with its aim."""
-    turns = int((sys.argv[1:] or ["3"])[0])
+    turns = int((sys.argv[1:] or ["5"])[0])
     best = {1: 0.0, 2: 0.0}
     with tempfile.TemporaryDirectory() as folder:
         data = training_set(ROWS, Path(folder) / "shards")

@@ -32,7 +32,7 @@ KILLED_AT = 8
 
 def main() -> None:
     """Print each figure with its aim."""
-    turns = int((sys.argv[1:] or ["3"])[0])
+    turns = int((sys.argv[1:] or ["5"])[0])
     with tempfile.TemporaryDirectory() as folder:
         data = training_set(9600, Path(folder) / "shards")
         told = [one_kill(Path(folder) / str(turn), data) for turn in range(turns)]
