@@ -52,8 +52,8 @@ REFUSED = 3
 """The exit code of a report whose gates refuse the model: of so few rows it may be poor."""
 AIM = 1.15
 KEPT = (
-    "Scikit-learn's boosting, a baseline, holds the rows that it is fitted on twice, as float64: half"
-    " a million at most, and no window here has so many. The rest is the run's records and events."
+    "Scikit-learn's boosting, a baseline, holds its training rows twice, as float64: half a million"
+    " at most, and no window here has so many. The rest is the run's records and events."
 )
 TIMES = 10
 MEBIBYTE = 1024  # the kernel counts in KiB
