@@ -33,8 +33,9 @@ ASKED_AT_MOST = 3 * STRIKES
 PATIENCE = 420.0
 """Seconds in which the work has to get on, or its round is over: ranks that begin have 300."""
 CRASH = "the round itself ended"
-_YOUNG = 2.0
-"""Seconds in which the interpreter itself begins, and no program can answer a signal."""
+_YOUNG = 5.0
+"""Seconds in which the interpreter and its modules load, beside other rounds on the same cores: no
+program can answer a signal yet."""
 _BETWEEN_LOOKS = 0.1
 _WAITS_FOR_A_HIT = 5.0
 """Seconds."""
