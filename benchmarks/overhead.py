@@ -77,7 +77,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = Path(folder) / "world"
         lay_out(world)
-        count = int((sys.argv[1:] or ["5"])[0])
+        count = int((sys.argv[1:] or ["3"])[0])
         turns = [turn(world, Path(folder) / str(number)) for number in range(count)]
     tell("overhead_cpu", cpu_ratio(turns, "ours", "bare"), AIM, why=ALONE)
     wall = statistics.median(one["ours"].cost.wall / one["bare"].cost.wall for one in turns)
