@@ -56,11 +56,11 @@ KNOWN = (
         (
             f"{place} 20f5708",
             "said nothing",
-            "A fault of the checker, mended since: the signal came 2.2 seconds after the program had"
-            " begun. Its modules were still loading beside three other rounds, and the checker"
-            " granted 2.0 seconds.",
+            "A fault of the checker, mended since: the signal came less than three seconds after"
+            " the program had begun. Its modules were still loading beside three other rounds, and"
+            " the checker granted two.",
         )
-        for place in ("postgres 5007", "served 5006")
+        for place in ("postgres 5007", "served 5006", "served 5017", "postgres 5047")
     ),
 )
 """Place, seed and commit, what was found there, and what it was."""
