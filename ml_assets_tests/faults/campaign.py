@@ -30,8 +30,9 @@ STRIKES = 48
 that find nothing to harm before its end do not strike."""
 ASKED_AT_MOST = 3 * STRIKES
 """Times that the command is given: a person, or a schedule, gives it again."""
-PATIENCE = 420.0
-"""Seconds in which the work has to get on, or its round is over: ranks that begin have 300."""
+PATIENCE = 720.0
+"""Seconds in which the work has to get on, or its round is over: ranks that begin have 300, and a
+sensor waits eight minutes before it asks for a fifth run."""
 CRASH = "the round itself ended"
 _YOUNG = 5.0
 """Seconds in which the interpreter and its modules load, beside other rounds on the same cores: no

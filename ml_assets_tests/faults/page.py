@@ -60,7 +60,20 @@ KNOWN = (
             " the program had begun. Its modules were still loading beside three other rounds, and"
             " the checker granted two.",
         )
-        for place in ("postgres 5007", "served 5006", "served 5017", "postgres 5047")
+        for place in (
+            "postgres 5007",
+            "served 5006",
+            "served 5017",
+            "postgres 5047",
+            "cluster 5029",
+        )
+    ),
+    (
+        "cluster 5029 20f5708",
+        "nothing went on for",
+        "As it is meant: four runs in a row had failed for their store or its credentials, so the"
+        " sensor waited eight minutes before it asked again, and the round was given up after"
+        " seven. It asked then, and the model was released.",
     ),
 )
 """Place, seed and commit, what was found there, and what it was."""
