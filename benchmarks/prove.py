@@ -28,7 +28,7 @@ def main() -> None:
     print(f"release_seconds {release.wall:.0f}")
     print(f"prove_seconds {proof.wall:.0f}")
     tell("prove_to_release_wall", proof.wall / release.wall, 0.6, why=AGAIN)
-    tell("prove_to_release_cpu", proof.cpu / release.cpu, 1)
+    tell("prove_to_release_cpu", proof.cpu / release.cpu, 1, why=AGAIN)
 
 
 if __name__ == "__main__":
