@@ -9,6 +9,7 @@ from typing import Literal
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode
+from ml_assets.assets.raw_snapshot.readers.listing import leads_out
 from ml_assets.assets.raw_snapshot.readers.places import unpacked
 from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows
 from ml_assets.assets.raw_snapshot.text_values import TextFormat
@@ -22,21 +23,21 @@ from ml_assets.scaffold.csv_dialect import (
     find_separator,
 )
 from ml_assets.scaffold.dated_names import Cadence, Dated, dated, hour_comes_twice, missing
+from ml_assets.scaffold.named_files import NamedFiles, format_of, named_files
 from ml_assets.settings import SQL_PREFIX, Settings
 from ml_assets.spec.paths import PARTITION
 from ml_assets.spec.sources import COMMAS, DateOrder, Dialect, Separator
 
 SQL = "sql:"
 FEWEST = 5
-"""With fewer partitions the files are one table, split by time in shares."""
+"""With fewer partitions the files are one table, whose rows are split by time."""
 _MOST_BYTES = 256_000_000
 """Bytes of many files that are looked at, evenly spread."""
 _MOST_ROWS = 200_000
 """Rows of a table of a database that are looked at."""
 _NO_PATH = {*"*?[]{}%\\"}
 """Signs that mean something in the path of a source, or that it cannot have."""
-ONE_TABLE = "the files are read as one table, split by time in shares"
-_FORMATS = {".csv": "csv", ".parquet": "parquet", ".jsonl": "jsonl"}
+ONE_TABLE = "the files are read as one table, whose rows are split by time"
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ class Given:
     """[n] the partition of each row, where there are partitions."""
     copies: Mapping[Path, str] = field(default_factory=dict)
     """Files that are not below the sources' root yet -> where they belong below it."""
+    pattern: str = ""
+    """The path that all files are read by as one table, where a person named them by a pattern."""
     notes: tuple[str, ...] = ()
 
 
@@ -95,20 +98,21 @@ def find(
     """
     if what.startswith(SQL):
         return _database(what.removeprefix(SQL), settings)
-    folder, files = _files(what)
-    if len(files) == 1:
-        given = _read(files, zone, dates, nulls)
-        where = f"{_below(folder, name, settings)}{files[0].name}"
-        if _format(files[0]) != "csv" or _odd_sign(where) or "" in given.frame.columns:
+    named = named_files(what)
+    if len(named.files) == 1:
+        given, at = _read(named.files, zone, dates, nulls), named.relative[0]
+        odd = _odd_sign(f"{_below(named.folder, name, settings)}{at}")
+        unread = odd or _leads_out(named, name, settings) or "" in given.frame.columns
+        if unread or format_of(named.files[0]) != "csv":
             return replace(given, rows="copied")
-        return _placed(given, folder, files, files[0].name, name, settings)
-    return _many(folder, files, name, settings, zone, dates, nulls)
+        return _placed(given, named, at, name, settings)
+    return _many(named, name, settings, zone, dates, nulls)
 
 
 def as_one_table(given: Given) -> Given:
     """The files of all partitions, read whole."""
     path = PARTITION.sub(_any_partition, str(given.source["path"]))
-    path = re.sub(r"\*+", "*", path)
+    path = given.pattern or re.sub(r"\*+", "*", path)
     return replace(given, calendar=None, keys=None, source={**given.source, "path": path})
 
 
@@ -117,71 +121,17 @@ def _any_partition(place: re.Match[str]) -> str:
     return re.sub("[^/]+", "*", place[1] or "*")
 
 
-def tables_below(root: Path, pattern: str = "**/*") -> list[Path]:
-    """The files that a source can read, by their names: none that a dot hides."""
-    return [
-        one
-        for one in sorted(root.glob(pattern))
-        if one.is_file() and _suffix(one) in _FORMATS
-        if not any(part.startswith(".") for part in one.relative_to(root).parts)
-    ]
-
-
-def _files(what: str) -> tuple[Path, list[Path]]:
-    """The folder that all files are in, and the files in the order of their names."""
-    path = Path(what).expanduser()
-    if path.is_file():
-        _format(path)
-        return path.parent.resolve(), [path.resolve()]
-    if path.is_dir():
-        root, found = path, tables_below(path)
-    else:
-        fixed = [part for part in path.parts[: _first_wild(path)]]
-        root = Path(*fixed) if fixed else Path()
-        rest = str(Path(*path.parts[len(fixed) :])) if _first_wild(path) < len(path.parts) else ""
-        found = tables_below(root, rest) if rest else []
-    if not found:
-        raise SpecError(
-            f"{what}: there is no such file, and no folder or pattern with files that end in"
-            f" {', '.join(_FORMATS)} (or .csv.gz). A table of a database is sql:CONNECTION.table."
-        )
-    kinds = sorted({_format(one) for one in found})
-    if len(kinds) > 1:
-        raise SpecError(
-            f"{what} holds files of {counted(len(kinds), 'format')}, {', '.join(kinds)}: name"
-            f" those of one, such as '{root}/*.{kinds[0]}'."
-        )
-    return root.resolve(), sorted(one.resolve() for one in found)
-
-
-def _first_wild(path: Path) -> int:
-    wild = [n for n, part in enumerate(path.parts) if set(part) & set("*?[")]
-    return wild[0] if wild else len(path.parts)
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.name.removesuffix(".gz")).suffix.lower()
-
-
-def _format(path: Path) -> str:
-    found = _FORMATS.get(_suffix(path))
-    if found is None:
-        raise SpecError(f"{path} ends in {path.suffix!r}; expected one of {sorted(_FORMATS)}.")
-    return found
-
-
 def _many(
-    folder: Path,
-    files: Sequence[Path],
+    named: NamedFiles,
     name: str,
     settings: Settings,
     zone: str,
     dates: DateOrder | None,
     nulls: Sequence[str],
 ) -> Given:
-    relative = [str(one.relative_to(folder)) for one in files]
-    found, notes = dated(relative), list[str]()
-    if found and (why := _why_no_partitions(found, zone)):
+    files, notes = named.files, list[str]()
+    found = dated(named.relative)
+    if found and (why := _why_no_partitions(named, found, zone, settings)):
         notes.append(f"{why}: {ONE_TABLE}")
         found = None
     chosen = _some(files)
@@ -189,52 +139,69 @@ def _many(
         notes.append(f"looked at {len(chosen)} of {counted(len(files), 'file')}, evenly spread")
     keys = dict(zip(files, found.keys, strict=True)) if found else {}
     given = _read(chosen, zone, dates, nulls, keys)
-    path = found.path if found else _any_name(relative)
+    if more := named.read_too(named.whole, settings.sources):
+        raise SpecError(
+            f"{named.folder}/{named.pattern} stands for {more}, too, which is no table like the"
+            f" others: end the pattern as their names end, such as {files[0].suffix}."
+        )
     calendar = (
         Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset, zone)
         if found
         else None
     )
     return replace(
-        _placed(given, folder, files, path, name, settings),
+        _placed(given, named, found.path if found else named.whole, name, settings),
         calendar=calendar,
+        pattern=f"{_below(named.folder, name, settings)}{named.whole}" if named.pattern else "",
         notes=(*notes, *given.notes),
     )
 
 
-def _why_no_partitions(found: Dated, zone: str) -> str:
+def _why_no_partitions(named: NamedFiles, found: Dated, zone: str, settings: Settings) -> str:
     """Why dated files are not partitions; empty where they are."""
     few = len({*found.keys})
     if lost := missing(found):
         return f"{counted(len(lost), 'partition', 'are')} missing, {lost[0]} for one"
     if few < FEWEST:
-        return f"a split takes {FEWEST} partitions, and there {'is' if few == 1 else 'are'} {few}"
+        return f"the splits need {FEWEST} partitions, and there {'is' if few == 1 else 'are'} {few}"
     if hour_comes_twice(found, zone):
         return f"an hour comes twice in {zone} when the clocks go back, and its files have one name"
+    if more := named.read_too(found.path, settings.sources, min(found.keys)[:10]):
+        return f"as partitions they would be read with {more}, which the pattern leaves out"
     return ""
 
 
-def _placed(
-    given: Given, folder: Path, files: Sequence[Path], path: str, name: str, settings: Settings
-) -> Given:
+def _placed(given: Given, named: NamedFiles, path: str, name: str, settings: Settings) -> Given:
     """The files where a source reads them: where they are, or copied below the sources' root.
 
     Raises:
-        SpecError: their names have what no path of a source has.
+        SpecError: their names have what no path of a source has, or a link among them leads out.
     """
+    folder, files = named.folder, named.files
     below = _below(folder, name, settings)
-    if sign := _odd_sign(below) or _odd_sign(PARTITION.sub("", path).replace("*", "")):
+    if sign := _odd_sign(below) or _odd_sign(re.sub("[*?]", "", PARTITION.sub("", path))):
         raise SpecError(
-            f"{below}{files[0].relative_to(folder)} holds {sign!r}, which the path of a source"
-            " cannot have: rename the files or their folder."
+            f"{below}{named.relative[0]} holds {sign!r}, which the path of a source cannot have:"
+            " rename the files or their folder."
         )
+    if out := _leads_out(named, name, settings):
+        raise SpecError(out)
     inside = folder.is_relative_to(settings.sources)
-    copies = {} if inside else {one: f"{below}{one.relative_to(folder)}" for one in files}
+    copies = (
+        {} if inside else {f: f"{below}{at}" for f, at in zip(files, named.relative, strict=True)}
+    )
     return replace(
         given,
-        source={"kind": "files", "path": f"{below}{path}", "format": _format(files[0])},
+        source={"kind": "files", "path": f"{below}{path}", "format": format_of(files[0])},
         copies=copies,
     )
+
+
+def _leads_out(named: NamedFiles, name: str, settings: Settings) -> str:
+    """What is wrong with a file that no source would read where it lies; empty: nothing is."""
+    if not named.folder.is_relative_to(settings.sources):
+        return ""  # it is copied
+    return next(filter(None, (leads_out(name, one, settings.sources) for one in named.files)), "")
 
 
 def _below(folder: Path, name: str, settings: Settings) -> str:
@@ -246,15 +213,6 @@ def _below(folder: Path, name: str, settings: Settings) -> str:
 
 def _odd_sign(name: str) -> str:
     return next((sign for sign in name if sign in _NO_PATH or not sign.isprintable()), "")
-
-
-def _any_name(relative: Sequence[str]) -> str:
-    ends = {
-        "".join(Path(one).suffixes[-2:] if one.endswith(".gz") else Path(one).suffixes[-1:])
-        for one in relative
-    }
-    end = ends.pop() if len(ends) == 1 else ""
-    return f"**/*{end}" if any("/" in one for one in relative) else f"*{end}"
 
 
 def _some(files: Sequence[Path]) -> list[Path]:
@@ -275,7 +233,7 @@ def _read(
     """The rows of files of one format, typed together."""
     dialect = COMMAS
     try:
-        if _format(files[0]) == "csv":
+        if format_of(files[0]) == "csv":
             frames, dialect = _csv(files)
         else:
             frames = [_frame(one) for one in files]
@@ -299,7 +257,7 @@ def _read(
     if keys:
         parts = [pl.Series([keys[f]] * len(frame)) for f, frame in zip(files, frames, strict=True)]
         of_rows = pl.concat(parts)
-    if _format(files[0]) != "csv":
+    if format_of(files[0]) != "csv":
         return Given(whole_or_not(whole), keys=of_rows)
     decimal, first = find_decimal(whole, dialect.separator), find_dates(whole, dates)
     typed = typed_text(whole, TextFormat(zone, decimal, first), nulls)
@@ -314,7 +272,7 @@ def _read(
 
 
 def _frame(file: Path) -> pl.DataFrame:
-    kind = _format(file)
+    kind = format_of(file)
     if kind == "parquet":
         return pl.read_parquet(file)
     content = unpacked(file.read_bytes(), file.name, str(file))

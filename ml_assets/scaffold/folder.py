@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.errors import SpecError
-from ml_assets.scaffold.find_input import tables_below
 from ml_assets.scaffold.function_text import features_py
 from ml_assets.scaffold.labelled_table import LabelledTable
+from ml_assets.scaffold.named_files import tables_below
 from ml_assets.scaffold.text import MODEL, OWN_MODEL, defs_yaml, network_py
 from ml_assets.spec.base import Name
 from ml_assets.spec.load import SPEC_FILE

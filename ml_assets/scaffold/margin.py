@@ -55,13 +55,13 @@ def champion_margin(table: LabelledTable, partitions: int) -> Margin:
         told, shows = f"a holdout of about {counted(blocks, 'row')}", "shows"
     size = _size(table, min(max(found, _LEAST), _MOST))
     if found > _MOST:
-        said = f"{told} {shows} no difference below {size}: hold out more, then make it smaller"
+        said = f"{told} cannot show a difference of {size}: hold out more, then make it smaller"
         return Margin(_MOST, said)
     if found < _LEAST:
-        said = f"{told} {shows} smaller differences than {size}, too"
+        said = f"{told} {shows} smaller differences than {size}, too: it may be smaller"
         return Margin(_LEAST, said)
     said = f"{told} {shows} a difference of {size} four times out of five"
-    return Margin(_upward(found), f"{said}; less refuses good models")
+    return Margin(_upward(found), f"{said}; a smaller margin refuses models that are as good")
 
 
 def _blocked(table: LabelledTable) -> pl.DataFrame:
@@ -137,4 +137,6 @@ def _upward(value: float) -> float:
 
 def _size(table: LabelledTable, value: float) -> str:
     shown = _upward(value)
-    return f"{100 * shown:g}%" if table.task == "regression" else f"{shown:g}"
+    return (
+        f"{100 * shown:g}% of the RMSE" if table.task == "regression" else f"{shown:g} in log-loss"
+    )

@@ -26,9 +26,10 @@ def with_enough_partitions(table: LabelledTable) -> LabelledTable:
     if table.given.calendar is None or _rest(table) >= _SPLITS:
         return table
     need = first_partitions(table) + _SPLITS + 2 * _embargo(table)
+    there = len(table.given.calendar.keys)
     said = (
-        f"the past of {table.label} and a split take {counted(need, 'partition')}, and there are"
-        f" {len(table.given.calendar.keys)}: {ONE_TABLE}"
+        f"the past of {table.label}, the splits and what is left out between them need"
+        f" {counted(need, 'partition')}, and there are {there}: {ONE_TABLE}"
     )
     return replace(table, given=as_one_table(table.given), notes=(*table.notes, said))
 

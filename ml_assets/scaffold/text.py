@@ -1,6 +1,7 @@
 """The text of a new pipeline's spec."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 import yaml
 
@@ -103,7 +104,7 @@ def _source(name: str, table: LabelledTable, zone: str) -> str:
     comments = {"path": " # below ML_ASSETS_SOURCES"}
     lines = [f"{key}: {_flow(value)}{comments.get(key, '')}" for key, value in source.items()]
     if given.calendar is None:
-        lines.append("partitioned: false # by month, day, ...: {partition} in its path")
+        lines.append("partitioned: false # true where its path holds {partition}: a day, a month")
     if given.dialect != COMMAS:
         written = given.dialect.model_dump(exclude_defaults=True)
         lines.append(f"dialect: {_flow(written)} # how the files are written")
@@ -142,12 +143,16 @@ def _label(table: LabelledTable) -> dict[str, object]:
 
 def _split(table: LabelledTable, counts: Mapping[str, int]) -> str:
     if table.moments is None and not counts:
-        return "{kind: random} # where rows have a time: {kind: time}"
+        return "{kind: random} # by chance; for rows that have a time: {kind: time}"
     if not counts:
-        return "{kind: time, validation: 0.15, holdout: 0.2} # shares of the rows, oldest first"
-    return (
-        f"{_flow({'kind': 'time', **counts})} # partitions; an embargo on each side of validation"
+        said = "shares of the rows: the oldest train"
+        if table.ahead:
+            said += f"; left out: {duration_text(table.ahead)} before validation and before holdout"
+        return f"{{kind: time, validation: 0.15, holdout: 0.2}} # {said}"
+    said = (
+        "in partitions, oldest first; left out: the embargo, before validation and before holdout"
     )
+    return f"{_flow({'kind': 'time', **counts})} # {said}"
 
 
 def _evaluation(table: LabelledTable) -> dict[str, object]:
@@ -166,9 +171,11 @@ def _gates(table: LabelledTable, held_out: int) -> str:
     margin = champion_margin(table, held_out)
     champion = compared.format(margin=f"{margin.value:g}")
     beaten = "persistence" if _is_forecast(table) else "constant"
+    rule = "margin: a new model must be shown to be less than this much worse than the champion"
+    lines = wrap(f"{rule}; {margin.said}", _WIDTH, break_on_hyphens=False)
     return (
         f"    - {{kind: baseline, name: beats_{beaten}, metric: {metric}, baseline: {beaten}}}\n"
-        + f"    # margin: {margin.said}\n"
+        + "".join(f"    # {line}\n" for line in lines)
         + f"    - {{kind: champion, rule: non_inferior, {champion}}}"
     )
 

@@ -8,7 +8,10 @@ import polars as pl
 import pytest
 
 from ml_assets.cli.main import main
+from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
+from ml_assets.store.layout import Address
+from ml_assets.store.pipeline_context import open_pipeline
 
 START = datetime(2024, 1, 1)  # noqa: DTZ001
 
@@ -99,3 +102,110 @@ def test_hours_of_a_zone_whose_clock_changes_are_one_table(
     assert path_of(sources) == path
     told = f"an hour comes twice in {zone} when the clocks go back" in capsys.readouterr().out
     assert told is (path == "cars/*.csv")
+
+
+def weeks(folder: Path, name: str, count: int = 6) -> None:
+    """Files whose names hold no date, one after the other in time."""
+    for number in range(count):
+        times = [START + timedelta(days=10 * number, hours=3 * n) for n in range(30)]
+        write(folder / f"{name}-{'abcdefgh'[number]}.csv", times)
+
+
+@pytest.mark.parametrize("place", ["SOURCES", "elsewhere"])
+def test_a_link_that_leads_out_of_its_folder_is_read_by_its_own_name(
+    sources: Path, place: str
+) -> None:
+    weeks(sources.parent / place / "cars", "north")
+    write(
+        sources.parent / place / "far.csv", [START + timedelta(days=90, hours=n) for n in range(9)]
+    )
+    (sources.parent / place / "cars" / "south.csv").symlink_to("../far.csv")
+    assert new(sources.parent / place / "cars") == 0
+    assert path_of(sources) == "cars/*.csv"
+    assert (sources / "cars" / "south.csv").is_file()
+    assert main(["run", "cars", "--through", "raw_snapshot"]) == 0
+    record = (
+        open_pipeline("cars", read_settings()).now().record(Address("cars", "raw_snapshot", "rows"))
+    )
+    assert record is not None
+    assert record.rows == 189
+
+
+def test_a_link_that_no_source_would_follow_is_refused_and_nothing_is_written(
+    sources: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weeks(sources / "cars", "north")
+    write(sources.parent / "far.csv", [START + timedelta(days=90, hours=n) for n in range(9)])
+    (sources / "cars" / "south.csv").symlink_to(sources.parent / "far.csv")
+    assert new(sources / "cars") == 1
+    said = capsys.readouterr().err
+    assert "cars/south.csv is a symbolic link that leads out of" in said
+    assert "Put the file itself there." in said
+    assert not (sources.parent / "PIPELINES" / "cars").exists()
+
+
+def test_a_single_link_is_a_table_by_its_own_name(sources: Path) -> None:
+    far = sources.parent / "far.csv"
+    write(far, [START + timedelta(hours=3 * n) for n in range(80)])
+    (sources / "inside.csv").symlink_to("real.csv")
+    write(sources / "real.csv", [START + timedelta(hours=3 * n) for n in range(80)])
+    (sources / "out.csv").symlink_to(far)
+    assert new(sources / "inside.csv") == 0
+    assert path_of(sources) == "inside.csv"
+    assert main(["new", "more", "--from", str(sources / "out.csv"), "--label", "late"]) == 0
+    assert (sources / "more" / "rows.parquet").is_file(), "no source follows it, so it is copied"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("cars/north-*.csv", "cars/north-*.csv"),
+        ("cars/north-*", "cars/north-*.csv"),
+        ("*/nort?-*.csv", "*/nort?-*.csv"),
+        ("**/north-*.csv", "**/north-*.csv"),
+    ],
+)
+def test_a_pattern_is_what_the_source_reads(sources: Path, pattern: str, path: str) -> None:
+    weeks(sources / "cars", "north")
+    (sources / "cars" / "prices.csv").write_text("day,price\n1,2\n")
+    (sources / "cars" / "north-notes.txt").write_text("none of it is a table")
+    assert new(sources / pattern) == 0
+    assert path_of(sources) == path
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("cars/2024-*.csv", "cars/{partition:%Y-%m}.csv"),
+        ("cars/2024-0*.csv", "cars/2024-0*.csv"),
+    ],
+)
+def test_months_that_a_pattern_picks_from_others_are_read_by_it(
+    sources: Path, capsys: pytest.CaptureFixture[str], pattern: str, path: str
+) -> None:
+    write_months(sources / "cars")
+    write(sources / "cars" / "2023-12.csv", [START - timedelta(days=9)])  # before the first
+    assert new(sources / pattern) == 0
+    assert path_of(sources) == path
+    said = "as partitions they would be read with 2024-10.csv, which the pattern leaves out: the"
+    assert (said in capsys.readouterr().out) is ("{" not in path)
+
+
+@pytest.mark.parametrize("pattern", ["cars/[n]orth-*.csv", "*/../north-*.csv", "cars/no**.csv"])
+def test_a_pattern_that_no_source_reads_is_refused(
+    sources: Path, capsys: pytest.CaptureFixture[str], pattern: str
+) -> None:
+    weeks(sources / "cars", "north")
+    assert new(sources / pattern) == 1
+    assert "is no pattern that a source can read: *, ? and **/ are expected" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_pattern_that_stands_for_more_than_tables_is_refused(
+    sources: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weeks(sources / "cars", "north")
+    (sources / "cars" / "north-z.tsv").write_text("none of it is such a table")
+    assert new(sources / "cars/north-?.?sv") == 1
+    assert "north-?.?sv stands for north-z.tsv, too" in capsys.readouterr().err

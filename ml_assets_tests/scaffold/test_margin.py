@@ -44,7 +44,10 @@ def test_more_days_show_smaller_differences() -> None:
 def test_a_holdout_that_shows_nothing_says_to_hold_out_more() -> None:
     found = champion_margin(prices(24 * 5), 0)
     assert found.value == 0.25
-    assert "the holdout's 1 day shows no difference below 25%: hold out more" in found.said
+    assert (
+        "the holdout's 1 day cannot show a difference of 25% of the RMSE: hold out more"
+        in found.said
+    )
 
 
 def test_numbers_too_large_to_be_squared_have_the_widest_margin() -> None:
@@ -92,4 +95,5 @@ def test_the_spec_that_is_written_has_the_margin_and_its_sentence(
     (gate,) = [one for one in spec.gates if isinstance(one, AgainstChampion)]
     assert gate.margin == champion_margin(sample_table(), 0).value
     text = " ".join((folder / "defs.yaml").read_text().replace("#", " ").split())
-    assert "margin: the holdout's 5 days show a difference of" in text
+    rule = "margin: a new model must be shown to be less than this much worse than the champion"
+    assert f"{rule}; the holdout's 5 days show a difference of" in text

@@ -35,8 +35,8 @@ def write_days(house: Path, days: int, form: str = "%Y-%m-%d") -> None:
         file.write_text("\n".join(["day,store,sales", *rows]) + "\n")
 
 
-def new(house: Path) -> int:
-    what = str(house / "SOURCES" / "shops")
+def new(house: Path, pattern: str = "") -> int:
+    what = str(house / "SOURCES" / "shops" / pattern)
     return main(["new", "shops", "--from", what, "--label", "sales", "--ahead", "1d"])
 
 
@@ -48,18 +48,32 @@ def test_files_that_are_too_few_for_their_past_are_one_table(
 ) -> None:
     write_days(house, 20, form)
     assert new(house) == 0
-    said = "the past of sales and a split take 38 partitions, and there are 20: the files are read"
+    said = (
+        "the past of sales, the splits and what is left out between them need 38 partitions, "
+        "and there are 20: the files are read as one table, whose rows are split by time"
+    )
     assert said in capsys.readouterr().out
     spec = load_spec(house / "PIPELINES" / "shops")
     assert (getattr(spec.sources["rows"], "path", ""), spec.features.look_back) == (path, 0)
     assert spec.split.kind == "time_shares"
+    text = (house / "PIPELINES" / "shops" / "defs.yaml").read_text()
+    assert "the oldest train; left out: 1 day before validation and before holdout" in text
     assert main(["run", "shops", "--through", "training_set"]) == 0
+
+
+def test_files_of_a_pattern_that_are_too_few_are_read_by_it(house: Path) -> None:
+    write_days(house, 20)
+    assert new(house, "202?-01-*.csv") == 0
+    source = load_spec(house / "PIPELINES" / "shops").sources["rows"]
+    assert getattr(source, "path", "") == "shops/202?-01-*.csv"
 
 
 def test_files_that_just_suffice_are_partitions(house: Path) -> None:
     write_days(house, 38)
     assert new(house) == 0
     spec = load_spec(house / "PIPELINES" / "shops")
+    text = (house / "PIPELINES" / "shops" / "defs.yaml").read_text()
+    assert "left out: the embargo, before validation and before holdout" in text
     assert isinstance(spec.split, TimeSplit)
     split = spec.split
     taken = split.train + split.validation + split.holdout + 2 * split.embargo
