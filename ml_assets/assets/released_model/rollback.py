@@ -39,8 +39,8 @@ from ml_assets.records.ledger.stages import (
 )
 from ml_assets.records.load_release import LoadedModel, load_model
 from ml_assets.records.recalls import require_sound_model
-from ml_assets.records.tracking.mlflow import Tracking, Unavailable
-from ml_assets.records.tracking.projection import project_stages
+from ml_assets.records.tracking.mlflow import Tracking
+from ml_assets.records.tracking.projection import behind, project_stages
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import Address, read_record, recent_records
@@ -232,9 +232,8 @@ def return_to(
         raise EvidenceError("\n".join(moved.reasons))
     for said in unnamed_releases(pipeline.store, pipeline.name):
         tell(said)
-    told = project_stages(pipeline.store, tracking, pipeline.name)
-    if isinstance(told, Unavailable):
-        tell(f"MLflow is behind; the next command repairs it: {told.reason}")
+    if said := behind(project_stages(pipeline.store, tracking, pipeline.name)):
+        tell(said)
     return Returned(moved.entry, origin, isinstance(moved, AlreadyBack))
 
 

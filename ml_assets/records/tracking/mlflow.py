@@ -15,19 +15,24 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from ml_assets.records.tracking.mlflow_server import Server
+from ml_assets.records.tracking.registered_model import (
+    MODEL_TAG,
+    STAGE_TAG,
+    STAGES,
+    claim,
+    opened,
+    tagged,
+    told_by_another,
+    versions_of,
+)
 from ml_assets.settings import Settings
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment, Run
-    from mlflow.entities.model_registry import ModelVersion, RegisteredModel
 
 SESSION_TAG = "ml_assets.session"
-MODEL_TAG = "ml_assets.model"
 URI_TAG = "ml_assets.uri"
-STAGE_TAG = "ml_assets.stage"
-"""The tag of a version: where its model is; archived, when it left its last stage."""
-STAGES = ("staging", "canary", "production")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +52,11 @@ class Unavailable:
 
     reason: str
     """One line for an operator; it holds no credentials."""
+
+
+@dataclass(frozen=True)
+class AnotherHome(Unavailable):
+    """The registered model shows the ledger of another home, and stays as it is."""
 
 
 @dataclass
@@ -139,20 +149,23 @@ class Tracking:
         self,
         pipeline: str,
         stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]],
+        ledger: str,
     ) -> Logged | Unavailable:
         """Make the aliases staging, canary, production what the ledger says; others are left.
 
-        A version that loses its alias is tagged archived.
+        A version that loses its alias is tagged archived. The registered model belongs to the first
+        ledger that speaks here: another one changes nothing (``AnotherHome``).
 
         Args:
+            ledger: the digest of its first line.
             stages: stage -> model digest; or how to read it, which is then done under the lock, so
                 that of two projections at once the last one is not the older one.
         """
-        return self._attempt(self._set_stage_aliases, pipeline, stages)
+        return self._attempt(self._set_stage_aliases, pipeline, stages, ledger)
 
-    def shown_stages(self, pipeline: str) -> Mapping[str, str] | Unavailable:
+    def shown_stages(self, pipeline: str, ledger: str) -> Mapping[str, str] | Unavailable:
         """Stage -> digest of the model that its alias leads to now; nothing is made by asking."""
-        return self._attempt(self._shown_stages, pipeline)
+        return self._attempt(self._shown_stages, pipeline, ledger)
 
     def close(self, run_id: str, status: str) -> Logged | Unavailable:
         """End a run as FINISHED, FAILED or KILLED; one that finished stays finished."""
@@ -242,8 +255,8 @@ class Tracking:
         client = self._server.client()
         tags = {MODEL_TAG: model, SESSION_TAG: session, URI_TAG: uri}
         with self._server.lock(f"model-{pipeline}"):
-            _registered_model(client, pipeline)
-            versions = _versions(client, pipeline, model)
+            opened(client, pipeline)
+            versions = versions_of(client, pipeline, model)
             for version in versions:
                 for name, value in tags.items():
                     if version.tags.get(name) != value:
@@ -255,17 +268,22 @@ class Tracking:
         return Logged()
 
     def _set_stage_aliases(
-        self, pipeline: str, stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]]
+        self,
+        pipeline: str,
+        stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]],
+        ledger: str,
     ) -> Logged | Unavailable:
         client = self._server.client()
         missing: list[str] = []
         there: dict[str, str] = {}
         with self._server.lock(f"model-{pipeline}"):
+            if other := claim(client, pipeline, ledger, self.home):
+                return AnotherHome(other)
             wanted = stages() if callable(stages) else stages
-            found = _registered_model(client, pipeline).aliases
+            found = opened(client, pipeline).aliases
             for stage in STAGES:
                 model = wanted.get(stage)
-                versions = _versions(client, pipeline, model) if model else []
+                versions = versions_of(client, pipeline, model) if model else []
                 if model and not versions:
                     missing.append(f"{stage} (model {model[:12]})")
                 if versions and str(found.get(stage)) != str(versions[0].version):
@@ -274,7 +292,7 @@ class Tracking:
                     client.delete_registered_model_alias(pipeline, stage)
                 if versions:
                     there[str(versions[0].version)] = stage
-            left = {str(found[one]) for one in STAGES if one in found} | _tagged(client, pipeline)
+            left = {str(found[one]) for one in STAGES if one in found} | tagged(client, pipeline)
             for version, stage in {**dict.fromkeys(left, "archived"), **there}.items():
                 client.set_model_version_tag(pipeline, version, STAGE_TAG, stage)
         if missing:
@@ -283,11 +301,13 @@ class Tracking:
             )
         return Logged()
 
-    def _shown_stages(self, pipeline: str) -> Mapping[str, str] | Unavailable:
+    def _shown_stages(self, pipeline: str, ledger: str) -> Mapping[str, str] | Unavailable:
         if not self._server.is_made:
             return Unavailable("there is no database yet")
         client = self._server.client()
         found = client.search_registered_models(f"name = '{pipeline}'", max_results=1)
+        if others := [said for one in found if (said := told_by_another(one, ledger))]:
+            return AnotherHome(others[0])
         return {
             stage: client.get_model_version(pipeline, str(version)).tags.get(
                 MODEL_TAG, f"of version {version}"
@@ -343,34 +363,6 @@ def _run_of(client: "MlflowClient", experiment_id: str, session: str) -> "Run | 
     oldest = ["attributes.start_time ASC"]
     found = client.search_runs([experiment_id], wanted, max_results=1, order_by=oldest)
     return found[0] if found else None
-
-
-def _registered_model(client: "MlflowClient", name: str) -> "RegisteredModel":
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-    try:
-        return client.create_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":  # somebody on another machine was first
-            raise
-    return client.get_registered_model(name)
-
-
-def _versions(client: "MlflowClient", name: str, model: str) -> "Sequence[ModelVersion]":
-    """The versions that point to a model, oldest first."""
-    found = client.search_model_versions(f"name = '{name}' and tags.`{MODEL_TAG}` = '{model}'")
-    return sorted(found, key=lambda version: int(version.version))
-
-
-def _tagged(client: "MlflowClient", name: str) -> set[str]:
-    """The versions that are tagged as in a stage: a kill may leave one that is there no more."""
-    asked = [f"name = '{name}' and tags.`{STAGE_TAG}` = '{stage}'" for stage in STAGES]
-    return {str(one.version) for each in asked for one in client.search_model_versions(each)}
 
 
 def _log_tags(client: "MlflowClient", run_id: str, tags: Mapping[str, str]) -> None:

@@ -4,27 +4,32 @@ A mark in the state folder names the last move that MLflow has; a kill between t
 leaves it behind, and the next command that looks updates MLflow again.
 """
 
+import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import stages
-from ml_assets.records.tracking.mlflow import Logged, Tracking, Unavailable
+from ml_assets.records.tracking.mlflow import AnotherHome, Logged, Tracking, Unavailable
 from ml_assets.settings import Settings
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.objects import write_whole
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 
 def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> Logged | Unavailable:
     """Make MLflow's aliases what the ledger says, each on a version that points to its model.
 
+    They are left where they show the ledger of another home: it may be the team's.
+
     Raises:
         StorageError: the ledger is broken.
     """
     entries = read(store, pipeline)
+    if not entries:
+        return Logged()
     for model in stages(entries).values():
         origin = find_origin(store, pipeline, model)
         if origin is None:  # collected: MLflow has its version since it was released
@@ -39,12 +44,29 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
         )
         if isinstance(done, Unavailable):
             return done
-    done = tracking.set_stage_aliases(pipeline, lambda: stages(read(store, pipeline)))
+    done = tracking.set_stage_aliases(
+        pipeline, lambda: stages(read(store, pipeline)), _identity(store, pipeline)
+    )
     if isinstance(done, Logged):
         newest = _newest_move(entries)
         _mark(tracking.home, pipeline).parent.mkdir(parents=True, exist_ok=True)
         write_whole(_mark(tracking.home, pipeline), str(newest).encode())
     return done
+
+
+def behind(done: Logged | Unavailable) -> str:
+    """Return what to tell of a projection; empty where MLflow has it all."""
+    if isinstance(done, AnotherHome):
+        return done.reason
+    if isinstance(done, Unavailable):
+        return f"MLflow is behind; the next command repairs it: {done.reason}"
+    return ""
+
+
+def _identity(store: SnapshotStore, pipeline: str) -> str:
+    """A name that no other ledger has: its first line tells a run, an author and a moment."""
+    line = store.read_bytes(store.resolve(MAIN), path_of(pipeline, 1))
+    return hashlib.sha256(line).hexdigest()
 
 
 def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> str:
@@ -59,7 +81,9 @@ def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> 
     entries = read(store, pipeline)
     if not _newest_move(entries):
         return ""
-    shown = tracking.shown_stages(pipeline)
+    shown = tracking.shown_stages(pipeline, _identity(store, pipeline))
+    if isinstance(shown, AnotherHome):
+        return shown.reason
     if isinstance(shown, Unavailable):
         return f"MLflow could not be asked which models it shows: {shown.reason}"
     known = {str(stage): model for stage, model in stages(entries).items()}
@@ -108,6 +132,8 @@ def repair_projection(store: SnapshotStore, settings: Settings, pipeline: str) -
     if not is_behind(store, settings.home, pipeline):
         return ""
     done = project_stages(store, Tracking(settings.tracking_uri, settings.home), pipeline)
+    if isinstance(done, AnotherHome):
+        return done.reason
     if isinstance(done, Unavailable):
         return f"MLflow still shows older stages of {pipeline}: {done.reason}"
     return f"MLflow received the stages of {pipeline}, which it did not know yet"

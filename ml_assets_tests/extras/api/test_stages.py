@@ -12,8 +12,9 @@ from ml_assets.extras.api.app import Api
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
-from ml_assets.records.tracking.mlflow import MODEL_TAG, STAGE_TAG, Logged, Tracking
+from ml_assets.records.tracking.mlflow import Logged, Tracking
 from ml_assets.records.tracking.projection import project_stages
+from ml_assets.records.tracking.registered_model import MODEL_TAG, STAGE_TAG
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec, Target
 from ml_assets.spec.records import Evidence
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
