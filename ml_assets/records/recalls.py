@@ -21,6 +21,7 @@ from ml_assets.store.layout import Address, read_record
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, SnapshotStore
 
 _ATTEMPTS = 20
+_FOLDER = "recalls/"
 
 
 def active(store: SnapshotStore, commit: CommitId) -> tuple[Recall, ...]:
@@ -28,7 +29,8 @@ def active(store: SnapshotStore, commit: CommitId) -> tuple[Recall, ...]:
     if not store.exists(commit, ACTIVE_FILE):
         return ()
     ids = ActiveRecalls.model_validate_json(store.read_bytes(commit, ACTIVE_FILE)).ids
-    return tuple(_read(store, commit, recall) for recall in ids)
+    digests = {one.path: one.digest for one in store.list(commit, _FOLDER)} if ids else {}
+    return tuple(_read(store, commit, one, digests.get(recall_file(one))) for one in ids)
 
 
 def find(store: SnapshotStore, commit: CommitId, wanted: str) -> Recall:
@@ -357,12 +359,19 @@ def quarantine(store: SnapshotStore, commit: CommitId) -> Quarantine:
     return Quarantine(store, commit, active(store, commit))
 
 
-def _read(store: SnapshotStore, commit: CommitId, recall: str) -> Recall:
-    return Recall.model_validate_json(store.read_bytes(commit, recall_file(recall)))
+_READ: dict[str, Recall] = {}
+"""Digest -> a recall that this process has read: most are the same in the next commit."""
+
+
+def _read(store: SnapshotStore, commit: CommitId, recall: str, digest: str | None = None) -> Recall:
+    if digest in _READ:
+        return _READ[digest]
+    found = Recall.model_validate_json(store.read_bytes(commit, recall_file(recall)))
+    return _READ.setdefault(digest, found) if digest else found
 
 
 def _lift_file(recall: str) -> str:
-    return f"recalls/{recall}.lifted.json"
+    return f"{_FOLDER}{recall}.lifted.json"
 
 
 def _publish(

@@ -222,13 +222,24 @@ def read_lakefs(environment: Mapping[str, str] | None = None) -> LakeFs:
             f" {'is' if len(missing) == 1 else 'are'} not set. Expected: the address of the server,"
             " such as http://127.0.0.1:8000, and a pair of keys that it gave out."
         )
-    endpoint = web_address(env, "LAKEFS_ENDPOINT", "http://127.0.0.1:8000").removesuffix("/api/v1")
+    endpoint = _one_spelling(web_address(env, "LAKEFS_ENDPOINT", "http://127.0.0.1:8000"))
+    endpoint = endpoint.removesuffix("/api/v1").rstrip("/")
     return LakeFs(
         endpoint,
-        web_address(env, "LAKEFS_S3_ENDPOINT", endpoint),
+        _one_spelling(web_address(env, "LAKEFS_S3_ENDPOINT", endpoint)),
         env["LAKEFS_ACCESS_KEY_ID"],
         env["LAKEFS_SECRET_ACCESS_KEY"],
     )
+
+
+def _one_spelling(address: str) -> str:
+    """An http(s) address with its host in lower case, without the port that its scheme has anyway:
+    a store is known by it."""
+    parts = urlsplit(address)
+    host, usual = parts.hostname or "", {"http": 80, "https": 443}[parts.scheme]
+    host = f"[{host}]" if ":" in host else host
+    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    return parts._replace(netloc=host + port).geturl()
 
 
 _URL = re.compile(

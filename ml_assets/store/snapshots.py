@@ -113,6 +113,14 @@ class Workspace(Protocol):
         """Stage bytes."""
         ...
 
+    def hold(self, path: str) -> None:
+        """Stage a path as it is at the base, unread: a conflict where ``main`` has it otherwise.
+
+        Raises:
+            StorageError: there is no such path here.
+        """
+        ...
+
     def remove(self, path: str) -> None:
         """Stage the removal of a path.
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy import exc, make_url
 
 from ml_assets.errors import SettingsError
-from ml_assets.settings import read_settings
+from ml_assets.settings import read_lakefs, read_settings
 from ml_assets.settings.addresses import _URL, database_place, password_forms, without_secrets
 
 HONEST = "postgresql://shop.example:5432/shop"
@@ -117,6 +117,25 @@ def test_what_is_not_known_is_kept_as_a_digest_alone() -> None:
     assert "hush" not in said and said.startswith(f"{HONEST}?sslmode=sha256:")
     odbc = "mssql+pyodbc:///?odbc_connect=SERVER%3Dshop%3BUID%3Dann%3BPWD%3Dhush%3BDATABASE%3Dx"
     assert database_place(odbc) == "mssql:///?DATABASE=x&SERVER=shop"
+
+
+@pytest.mark.parametrize(
+    ("spellings", "one"),
+    [
+        (("http://host/", "HTTP://Host", "http://host:80/api/v1/"), "http://host"),
+        (("https://HOST:443/sub/", "https://host/sub"), "https://host/sub"),
+        (("http://[::1]:8000//api/v1", "http://[::1]:8000"), "http://[::1]:8000"),
+    ],
+)
+def test_a_lakefs_server_has_one_address_however_it_is_written(
+    spellings: tuple[str, ...], one: str
+) -> None:
+    keys = {"LAKEFS_ACCESS_KEY_ID": "a", "LAKEFS_SECRET_ACCESS_KEY": "b"}
+    for written in spellings:
+        found = read_lakefs({"LAKEFS_ENDPOINT": written, **keys})
+        assert (found.endpoint, found.s3_endpoint) == (one, one)
+        moved = {"LAKEFS_ENDPOINT": "http://other", "LAKEFS_S3_ENDPOINT": written, **keys}
+        assert read_lakefs(moved).s3_endpoint.removesuffix("/api/v1").rstrip("/") == one
 
 
 def test_what_is_no_url_is_no_place() -> None:

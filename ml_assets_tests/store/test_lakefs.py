@@ -18,7 +18,7 @@ import pytest
 
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.errors import SettingsError, StorageError, StoreAway, UntrustedState
-from ml_assets.settings import read_lakefs, read_settings
+from ml_assets.settings import LakeFs, read_lakefs, read_settings
 from ml_assets.spec.base import canonical_json
 from ml_assets.store.lakefs import repository as lakefs_repository
 from ml_assets.store.lakefs.gateway import S3Gateway, scan_away
@@ -95,9 +95,34 @@ def test_a_gateway_that_is_away_while_polars_scans_is_a_store_that_is_away(
         rows.collect()
     away = scan_away(raised.value)
     assert away is not None
-    assert f"lakeFS at {lakefs.endpoint} did not give a table: " in str(away)
+    table = f"s3://{repository(store)}/{commit}/t/data.parquet"
+    assert f"lakeFS at {lakefs.endpoint} did not give {table}: " in str(away)
     assert "LAKEFS_S3_ENDPOINT" in str(away)
     assert scan_away(OSError("object-store error: no such thing")) is None
+
+
+@pytest.mark.parametrize("lakefs_is_set", [True, False])
+def test_a_teams_own_scan_of_another_store_does_not_blame_lakefs(
+    lakefs: LakeFSServer, store: LakeFsStore, monkeypatch: pytest.MonkeyPatch, lakefs_is_set: bool
+) -> None:
+    """The keys of the scan are no secret of ours, and are not told either."""
+    if not lakefs_is_set:
+        monkeypatch.delenv("LAKEFS_ENDPOINT")
+    options = {
+        **S3Gateway(LakeFs("", "http://127.0.0.1:9", "a", "hush"), "b").options,
+        "max_retries": 0,
+    }
+    rows = pl.scan_parquet(
+        "s3://theirs/of/t.parquet", storage_options=options, credential_provider=None, glob=False
+    )
+    with pytest.raises(OSError, match="object-store error") as raised:
+        rows.collect()
+    away = str(scan_away(raised.value))
+    assert "The object store at http://127.0.0.1:9 did not give s3://theirs/of/t.parquet: " in away
+    assert "storage_options" in away
+    assert "hush" not in away
+    assert "lakeFS" not in away
+    assert scan_away(FileNotFoundError("No such file (os error 2): /here/t.parquet")) is None
 
 
 # --- answers that are lost ---------------------------------------------------------------------

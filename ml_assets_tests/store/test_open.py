@@ -52,6 +52,20 @@ def test_homes_of_one_snapshot_store_are_one_entry(
     assert house.collect().left == ()
 
 
+def test_another_spelling_of_a_servers_address_is_no_other_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LAKEFS_ACCESS_KEY_ID", "a")
+    monkeypatch.setenv("LAKEFS_SECRET_ACCESS_KEY", "b")
+    found = set[str]()
+    for written in ("http://host", "http://host/", "http://HOST:80"):
+        monkeypatch.setenv("LAKEFS_ENDPOINT", written)
+        found.add(identity_of("lakefs://data/main"))
+    assert len(found) == 1
+    monkeypatch.setenv("LAKEFS_ENDPOINT", "http://host:8080")
+    assert identity_of("lakefs://data/main") not in found
+
+
 def test_what_a_killed_command_left_in_a_store_of_its_own_goes_in_its_time(
     tmp_path: Path, bucket: S3Server
 ) -> None:

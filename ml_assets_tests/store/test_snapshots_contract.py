@@ -113,6 +113,30 @@ def test_a_file_put_again_as_it_is_conflicts_with_a_change_since(store: Snapshot
     assert head(store, "t/a") == b"2"
 
 
+def test_what_is_held_is_not_put_again_and_conflicts_with_a_change_since(
+    store: SnapshotStore,
+) -> None:
+    def held(key: str, base: str) -> PublishResult:
+        with store.open(base, key) as workspace:
+            workspace.hold("t/a")
+            workspace.put_bytes(f"t/{key}", b"1")
+            workspace.commit(key, {})
+            return workspace.publish()
+
+    publish(store, {"t/a": b"1"}, "k1")
+    base = store.resolve()
+    assert isinstance(held("k2", base), Published)
+    assert head(store, "t/a") == b"1"
+    publish(store, {"t/a": b"2"}, "k3")
+    assert held("k4", base) == Conflict(("t/a",))
+    assert (head(store, "t/a"), store.exists(store.resolve(), "t/k4")) == (b"2", False)
+    with (
+        store.open(base, "k5") as workspace,
+        pytest.raises(StorageError, match=f"Commit {base[:12]} of .* has no t/missing"),
+    ):
+        workspace.hold("t/missing")
+
+
 def test_if_absent_conflicts_where_the_path_is_taken(store: SnapshotStore) -> None:
     publish(store, {"ledger/1": b"first"}, "k1")
     with store.open(store.resolve(), "k2") as workspace:

@@ -21,7 +21,15 @@ from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, recall_file
 from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.spec.registered import Registered
-from ml_assets.store.snapshots import MAIN, CommitId, Conflict, Entry, PublishResult, SnapshotStore
+from ml_assets.store.snapshots import (
+    MAIN,
+    CommitId,
+    Conflict,
+    Entry,
+    PublishResult,
+    SnapshotStore,
+    Workspace,
+)
 
 _LINE = re.compile(r"\d{6,}\.json")
 _ATTEMPTS = 100
@@ -107,23 +115,26 @@ def _publish(
     store: SnapshotStore, base: CommitId, pipeline: str, entry: LedgerEntry, beside: Beside
 ) -> PublishResult:
     line = canonical_json(entry)
-    recalls = _recalls(store, base) if entry.kind == "stage" else {}
     with store.open(base, run_key(pipeline, hashlib.sha256(line).hexdigest())) as workspace:
         workspace.put_bytes(path_of(pipeline, entry.seq), line, if_absent=True)
-        for path, content in {**recalls, **beside(entry, line)}.items():
+        if entry.kind == "stage":
+            _hold_recalls(store, base, workspace)
+        for path, content in beside(entry, line).items():
             workspace.put_bytes(path, content)
         metadata = {"run": entry.run, "model": entry.model}
         workspace.commit(f"ledger {pipeline} {entry.seq}: {entry.kind}", metadata)
         return workspace.publish()
 
 
-def _recalls(store: SnapshotStore, base: CommitId) -> Mapping[str, bytes]:
-    """The recalls that hold, and which do, as they are: one that came or grew since conflicts."""
+def _hold_recalls(store: SnapshotStore, base: CommitId, workspace: Workspace) -> None:
+    """The recalls that hold, and which do, stay as they are: one that came or grew since
+    conflicts."""
     if not store.exists(base, ACTIVE_FILE):
-        return {ACTIVE_FILE: canonical_json(ActiveRecalls(ids=()))}
-    which = store.read_bytes(base, ACTIVE_FILE)
-    files = [recall_file(one) for one in ActiveRecalls.model_validate_json(which).ids]
-    return {ACTIVE_FILE: which, **{path: store.read_bytes(base, path) for path in files}}
+        workspace.put_bytes(ACTIVE_FILE, canonical_json(ActiveRecalls(ids=())))
+        return
+    which = ActiveRecalls.model_validate_json(store.read_bytes(base, ACTIVE_FILE))
+    for path in (ACTIVE_FILE, *map(recall_file, which.ids)):
+        workspace.hold(path)
 
 
 def register(

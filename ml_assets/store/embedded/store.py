@@ -78,18 +78,16 @@ class EmbeddedStore:
         )
 
     def read_bytes(self, commit: CommitId, path: str) -> bytes:
-        digest, _ = self._entry(commit, path)
-        return self._blobs.read(digest, path)
+        return self._blobs.read(self.entry(commit, path)[0], path)
 
     def exists(self, commit: CommitId, path: str) -> bool:
         return path in self.tree(commit)
 
     def scan(self, commit: CommitId, path: str) -> pl.LazyFrame:
-        digest, _ = self._entry(commit, path)
-        return pl.scan_parquet(self._blobs.verified(digest, path))
+        return pl.scan_parquet(self._blobs.verified(self.entry(commit, path)[0], path))
 
     def copy_out(self, commit: CommitId, path: str, target: Path) -> None:
-        digest, _ = self._entry(commit, path)
+        digest, _ = self.entry(commit, path)
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         shutil.copyfile(self._blobs.verified(digest, path), draft)
         os.replace(draft, target)
@@ -240,7 +238,8 @@ class EmbeddedStore:
             )
         return begun
 
-    def _entry(self, commit: CommitId, path: str) -> tuple[str, int]:
+    def entry(self, commit: CommitId, path: str) -> tuple[str, int]:
+        """Digest and size of a file of a commit."""
         entry = self.tree(commit).get(path)
         if entry is None:
             raise StorageError(f"Commit {commit[:12]} of {self._root} has no {path}.")
@@ -348,6 +347,9 @@ class EmbeddedWorkspace:
 
     def put_bytes(self, path: str, data: bytes, *, if_absent: bool = False) -> Entry:
         return self._put(trees.checked(path), data, if_absent)
+
+    def hold(self, path: str) -> None:
+        self._staged[path] = self._store.entry(self.base, path)
 
     def remove(self, path: str) -> None:
         if path not in {**self._store.tree(self.base), **self._staged}:

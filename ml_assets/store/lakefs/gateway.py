@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ml_assets.errors import SettingsError, StoreAway, install, one_line
-from ml_assets.settings import LakeFs
+from ml_assets.settings import LakeFs, read_lakefs
 from ml_assets.store.lakefs.calls import TIMEOUT, TRIES
 
 _REGION = "us-east-1"
@@ -27,22 +28,42 @@ _REFUSALS = {
 _WHERE = "See that it is up and that LAKEFS_S3_ENDPOINT (default: LAKEFS_ENDPOINT) leads there."
 _NOT_SCANNED = re.compile(
     r"object-store error: .*Error performing \w+ (?P<where>https?://[^/\s]+).* - (?P<why>[^\n(]+)"
+    r"(?:[\s\S]*?\(path: (?P<file>s3://[^\s)]+))?"
 )
 """What polars says when it has asked again and again."""
+_WHERE_ELSE = (
+    "It is not the server of ML_ASSETS_SNAPSHOTS: see that it is up, and that the address and the"
+    " keys that the scan was given (its storage_options, or AWS_ENDPOINT_URL and its like) are"
+    " right."
+)
 
 
 def scan_away(error: BaseException) -> StoreAway | None:
-    """Return what a gateway that is away means for a scan of polars, looked for along the causes of
-    an error; None: it is something else."""
+    """Return what an object store that is away means for a scan of polars, looked for along the
+    causes of an error; None: it is something else.
+
+    Tables of ours are scanned through lakeFS's gateway; a team's function may scan anything.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if found := _NOT_SCANNED.search(str(cause)):
+            ours = _is_gateway(found["where"])
+            whose = "S3 gateway of lakeFS" if ours else "object store"
             return StoreAway(
-                f"The S3 gateway of lakeFS at {found['where']} did not give a table:"
-                f" {one_line(found['why'])}. {_WHERE}"
+                f"The {whose} at {found['where']} did not give {found['file'] or 'a table'}:"
+                f" {one_line(found['why'])}. {_WHERE if ours else _WHERE_ELSE}"
             )
         cause = cause.__cause__
     return None
+
+
+def _is_gateway(where: str) -> bool:
+    """Whether scheme, host and port are those of the lakeFS server that is set; there may be
+    none."""
+    with suppress(SettingsError):
+        endpoint = urlsplit(read_lakefs().s3_endpoint)
+        return where == f"{endpoint.scheme}://{endpoint.netloc}"
+    return False
 
 
 class S3Gateway:

@@ -93,6 +93,9 @@ class LakeFsWorkspace:
         with _file_of(data) as file:
             return self.put(path, file, if_absent=if_absent)
 
+    def hold(self, path: str) -> None:
+        self._staged[path] = self._repository.entry(self.base, path)
+
     def remove(self, path: str) -> None:
         if path not in self._staged and path not in self._was:
             raise StorageError(f"There is no {path} to remove at {self.base[:12]}.")

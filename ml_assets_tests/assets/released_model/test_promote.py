@@ -20,10 +20,10 @@ from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
 from ml_assets.records.recalls import active, write
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
-from ml_assets.spec.recalls import Recall
+from ml_assets.spec.recalls import Recall, recall_file
 from ml_assets.spec.records import CanaryPeriod, InputVersion
-from ml_assets.store.embedded.store import EmbeddedStore
-from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
+from ml_assets.store.embedded.store import EmbeddedStore, EmbeddedWorkspace
+from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate, released
 
 
 def ask(store, about, to="production"):
@@ -263,6 +263,32 @@ def test_a_recall_that_comes_or_grows_before_the_line_of_a_move_stops_it(
     assert stages(read(store, PIPELINE)) == {}
     decide(B)
     assert isinstance(ask(store, evidence(B)), Released), "the recall is no news to it"
+
+
+def test_moves_read_each_recall_once_and_put_none_of_them_again(store, monkeypatch):
+    for number in range(10):
+        recall(store, f"{number:012x}" + "0" * 52)
+    recalls = {recall_file(one.id) for one in active(store, store.resolve())}
+    touched = []
+
+    def counted(owner, method, path_at):
+        whole = getattr(owner, method)
+
+        def call(*given, **named):
+            touched.append(given[path_at])
+            return whole(*given, **named)
+
+        monkeypatch.setattr(owner, method, call)
+
+    counted(EmbeddedStore, "read_bytes", 2)
+    counted(EmbeddedWorkspace, "put_bytes", 1)
+    for model, before in ((A, None), (B, A), (C, B)):
+        released(store, model, before)
+    assert len(recalls) == 10
+    assert [path for path in touched if path in recalls] == []
+    recall(store, "d" * 64)
+    released(store, A, C)
+    assert [path for path in touched if path in recalls] == [], "another one makes none of them new"
 
 
 def meanwhile(happens, about):
