@@ -1,7 +1,7 @@
 """Verifies the claims about releases: of a pipeline in its store, or of an exported folder."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -24,10 +24,11 @@ from ml_assets.errors import (
     counted,
     one_line,
 )
+from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.certificate import certificate_path
 from ml_assets.records.ledger.chain import path_of, read
-from ml_assets.records.ledger.origin import Origin, find_origin
-from ml_assets.records.ledger.stages import champion, stages
+from ml_assets.records.ledger.origin import Origin, commit_of, find_origin
+from ml_assets.records.ledger.stages import champion, decision_line, stages
 from ml_assets.records.load_release import (
     LoadedRelease,
     certificate_of,
@@ -39,7 +40,8 @@ from ml_assets.records.tracking.projection import shown_otherwise
 from ml_assets.settings import Settings
 from ml_assets.spec.certificate import Provenance
 from ml_assets.spec.load import load_spec, pipeline_folders
-from ml_assets.spec.records import LedgerEntry, StageRecord
+from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.records import Decision, GateResult, LedgerEntry, StageRecord
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import has_snapshots, open_objects, open_snapshots
@@ -182,6 +184,7 @@ def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> I
         yield Check("sources", "note", said)
         return
     yield _policy(opened, found)
+    yield from _canary_again(opened, found)
     try:
         origin = find_origin(store, pipeline, found.model.digest)
         if origin is None:
@@ -212,28 +215,55 @@ def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -
     """Whether the gates of this process come to the same decision on the report that was decided
     on: those of the process that decided may have been changed by code that ran in it."""
     decision, spec = found.line.decision, state.spec
-    if decision is None or decision.canary:
-        return Check("gates", "note", "a decision on a canary is not repeated")
-    if decision.evidence.report != origin.report.data_version:
+    if decision is None or decision.evidence.report != origin.report.data_version:
         return Check("gates", "note", "the report behind the decision is no longer kept")
-    if decision.evidence.policy != policy_digest(spec.gates, spec.release):
-        return Check("gates", "note", "the spec has other gates now, so it is not decided again")
     entries = [e for e in read(state.store, state.name) if e.seq < found.line.seq]
     there = champion(entries, spec.release.to)
     rival = decision.evidence.champion
+    recalled = there if there != rival else None
+    return _same_outcome(
+        "gates", decision, spec, lambda: results_after(entries, state, rival, recalled)
+    )
+
+
+def _canary_again(pipeline: Pipeline, found: LoadedRelease) -> Iterator[Check]:
+    """The same of the decision that led it out of canary, if one did; not of what its traffic
+    said."""
+    lines = read(pipeline.store, pipeline.name)
+    line = decision_line(lines[: found.entry.seq], found.model.digest, canary=True)
+    if line is None or line.decision is None:
+        return
+    decision, commit = line.decision, commit_of(pipeline.store, pipeline.name, line)
+    if commit is None:
+        yield Check("canary gate", "note", "the report behind the decision is no longer kept")
+        return
+    state, before = pipeline.at(commit), lines[: line.seq - 1]
+
+    def again() -> Sequence[GateResult]:
+        return load_extra("release.canary").gate_again(state, decision, before)
+
+    yield _same_outcome("canary gate", decision, pipeline.spec, again)
+
+
+def _same_outcome(
+    what: str, decision: Decision, spec: PipelineSpec, again: Callable[[], Sequence[GateResult]]
+) -> Check:
+    """Whether gates come to the same again; those of another policy are not asked."""
+    if decision.evidence.policy != policy_digest(spec.gates, spec.release):
+        return Check(what, "note", "the spec has other gates now, so it is not decided again")
     try:
-        again = results_after(entries, state, rival, there if there != rival else None)
+        results = again()
     except StorageError as error:
-        return Check("gates", "note", str(error))
+        return Check(what, "note", str(error))
     was = {gate.name: gate.passed for gate in decision.gates}
-    other = [gate.name for gate in again if was.get(gate.name) is not gate.passed]
+    other = [gate.name for gate in results if was.get(gate.name) is not gate.passed]
     if other:
         said = (
             "decided again on the same report, by the gates here, the outcome differs for"
             f" {', '.join(other)}: the process that decided ran other gates"
         )
-        return Check("gates", "refused", said)
-    return Check("gates", "ok", "decided again on the same report, each has the same outcome")
+        return Check(what, "refused", said)
+    return Check(what, "ok", "decided again on the same report, each has the same outcome")
 
 
 def _sources(

@@ -16,6 +16,7 @@ from ml_assets.extras.canary.canary_report.evidence import (
     CANARY_REPORT,
     Waiting,
     canary_rows,
+    decided_again,
     require_rows_to_judge_by,
 )
 from ml_assets.extras.canary.promoted_model.asset import promoted_model
@@ -24,7 +25,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, decision_line, override_line
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.base import digest_of
-from ml_assets.spec.records import Decision
+from ml_assets.spec.records import Decision, GateResult, LedgerEntry
 from ml_assets.spec.stages import CANARY_STAGES
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
@@ -47,6 +48,13 @@ def jobs(_pipeline: Pipeline) -> Sequence[AssetJob]:
 def sensors(_pipeline: Pipeline) -> Sequence[dg.SensorDefinition]:
     """None of their own: landing and code change ask for it."""
     return ()
+
+
+def gate_again(
+    state: PipelineState, decision: Decision, entries: Sequence[LedgerEntry]
+) -> Sequence[GateResult]:
+    """What the gate says now of the report behind a decision on a canary; see ``decided_again``."""
+    return decided_again(state, decision, entries)
 
 
 def _served_otherwise(

@@ -1,8 +1,11 @@
 """Adds a rollout to a pipeline: the log of predictions as a table, and the check for aborts."""
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from hashlib import sha256
+from typing import TYPE_CHECKING, Self
 
 import dagster as dg
 
@@ -12,13 +15,14 @@ from ml_assets.adapters.runs import Selection
 from ml_assets.automation.jobs import AssetJob, run_tags
 from ml_assets.automation.run_requests import MAX_RETRIES_TAG
 from ml_assets.automation.run_retries import key_to_ask_by
+from ml_assets.extras.serving.known_records import KnownRecord, known_records
 from ml_assets.extras.serving.online_evaluation.asset import online_evaluation
 from ml_assets.extras.serving.prediction_log import closed_hours, parts_of
 from ml_assets.extras.serving.predictions.asset import hours, predictions
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import standing_abort
-from ml_assets.spec.records import GateResult, StageRecord
+from ml_assets.spec.records import GateResult
 from ml_assets.spec.stages import ONLINE_STAGE, PREDICTIONS_STAGE
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
@@ -112,14 +116,14 @@ def served_alarm(state: PipelineState, release: str) -> "Alarm | None":
 def labels_tick(pipeline: Pipeline, instance: dg.DagsterInstance) -> dg.SensorResult:
     """One look: one run for the periods whose features are newer than their evaluation."""
     state = pipeline.now()
-    hours = state.partitions(pipeline.address(PREDICTIONS_STAGE))
-    begin = datetime.strptime(f"{min(hours)}+0000", "%Y-%m-%dT%H%z") if hours else None
+    hours = Hours.of(state)
     code = code_version_of(pipeline, ONLINE_STAGE)
-    due: list[StageRecord] = []
+    made = {one.partition: one for one in known_records(state, pipeline.address(ONLINE_STAGE))}
+    due: list[KnownRecord] = []
     late: set[str] = set()
-    for features in _published_since(state, begin):
-        made = state.record(pipeline.address(ONLINE_STAGE, partition=features.partition))
-        new = _unseen(made, features, hours) if made and made.code_version == code else {"all"}
+    for features in _published_since(state, hours.begin):
+        last = made.get(features.partition)
+        new = _unseen(state, last, features, hours) if last and last.code_version == code else _ALL
         if new:
             due.append(features)
             late |= new
@@ -143,7 +147,7 @@ _LAST = 104
 _LATE_LABELS = timedelta(days=14)
 
 
-def _published_since(state: PipelineState, begin: datetime | None) -> Sequence[StageRecord]:
+def _published_since(state: PipelineState, begin: datetime | None) -> Sequence[KnownRecord]:
     """The features that were published since traffic began, oldest partition first.
 
     Of those that are not among the last partitions, what was published long ago is left out: it was
@@ -151,8 +155,7 @@ def _published_since(state: PipelineState, begin: datetime | None) -> Sequence[S
     """
     if begin is None:
         return []
-    address = state.address("feature_set")
-    found = [*state.partitions(address).values()] or state.recent(address)  # or of no partitions
+    found = known_records(state, state.address("feature_set"))
     early = max(begin, datetime.now(UTC) - _LATE_LABELS)
     earlier, last = found[:-_LAST], found[-_LAST:]
     return [
@@ -161,17 +164,63 @@ def _published_since(state: PipelineState, begin: datetime | None) -> Sequence[S
     ]
 
 
-def _unseen(made: StageRecord, features: StageRecord, hours: Mapping[str, StageRecord]) -> set[str]:
+@dataclass(frozen=True)
+class Hours:
+    """The hours of answers, oldest first."""
+
+    records: Sequence[KnownRecord]
+    names: Sequence[str]
+    digests: Sequence[str]
+    """A digest of each hour and all before it."""
+
+    @classmethod
+    def of(cls, state: PipelineState) -> Self:
+        """Return what was published of them."""
+        records, told = known_records(state, state.address(PREDICTIONS_STAGE)), sha256()
+        digests = list[str]()
+        for one in records:
+            told.update(one.digest.encode())
+            digests.append(told.hexdigest())
+        return cls(records, [one.partition or "" for one in records], digests)
+
+    @property
+    def begin(self) -> datetime | None:
+        """When traffic began."""
+        found = self.names[:1]
+        return datetime.strptime(f"{found[0]}+0000", "%Y-%m-%dT%H%z") if found else None
+
+
+_ALL = frozenset({"all"})
+_UNSEEN: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {}
+"""Path of an evaluation's record -> digests of all that was compared, and what was found: each
+evaluation names a year's hours, so it is read where something of that is new."""
+
+
+def _unseen(
+    state: PipelineState, made: KnownRecord, features: KnownRecord, hours: Hours
+) -> frozenset[str]:
     """What an evaluation was not made from: its features of now, and hours of answers that began
     before these features were published, and were themselves published after the evaluation.
 
     Not hours before the evaluation: that moves with each, and would never end.
     """
-    seen = {(one.key, one.partition, one.version) for one in made.inputs}
-    before = f"{features.time:%Y-%m-%dT%H}"
-    asked = [features, *(record for hour, record in hours.items() if hour <= before)]
-    found = ((one.key, one.partition, one.data_version) for one in asked)
-    return {f"{key} {partition} {version}" for key, partition, version in set(found) - seen}
+    many = bisect_right(hours.names, f"{features.time:%Y-%m-%dT%H}")
+    address = state.address(ONLINE_STAGE, partition=made.partition)
+    compared = (made.digest, features.digest, *hours.digests[max(many - 1, 0) : many])
+    known, found = _UNSEEN.get(address.record, ((), _ALL))
+    if known == compared:
+        return found
+    whole = state.record(address)
+    assert whole is not None  # it was listed
+    seen = {(one.key, one.partition, one.version) for one in whole.inputs}
+    served = state.address(PREDICTIONS_STAGE).key
+    asked = [
+        (state.address("feature_set").key, features.partition, features.data_version),
+        *((served, one.partition, one.data_version) for one in hours.records[:many]),
+    ]
+    found = frozenset(" ".join(map(str, one)) for one in asked if one not in seen)
+    _UNSEEN[address.record] = compared, found
+    return found
 
 
 def served_tick(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ml_assets.records.ledger.chain import path_of, read, run_key
-from ml_assets.spec.records import StageRecord
+from ml_assets.spec.records import LedgerEntry, StageRecord
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.snapshots import RUN_KEY, Commit, CommitId, SnapshotStore
 
@@ -41,6 +41,14 @@ def find_origin(store: SnapshotStore, pipeline: str, model: str) -> Origin | Non
         if any(i.key == found.key and i.version == model for i in report.inputs):
             return Origin(commit, found, report)
     return None
+
+
+def commit_of(store: SnapshotStore, pipeline: str, entry: LedgerEntry) -> CommitId | None:
+    """The commit that published a line first; None: it is in the history no more."""
+    line = store.read_bytes(store.resolve(), path_of(pipeline, entry.seq))
+    key = run_key(pipeline, hashlib.sha256(line).hexdigest())
+    found = [commit.id for commit in store.log() if commit.metadata.get(RUN_KEY) == key]
+    return found[-1] if found else None
 
 
 _STAGES = ("trained_model", "evaluation_report")

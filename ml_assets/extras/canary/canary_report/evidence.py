@@ -13,11 +13,11 @@ from ml_assets.assets.evaluation_report.build_report import Holdout, judge
 from ml_assets.assets.evaluation_report.evaluator import folder_size
 from ml_assets.assets.evaluation_report.scoring import Scorer, Subject
 from ml_assets.assets.evaluation_report.seed_spread import known_spread
-from ml_assets.assets.released_model.gates.decide import policy_digest
+from ml_assets.assets.released_model.gates.decide import decide, policy_digest
 from ml_assets.assets.released_model.made_from import require_rows_made_here
 from ml_assets.assets.training_set.shards import NotComparable
 from ml_assets.assets.training_set.window import feature_order
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import input_version
@@ -30,9 +30,12 @@ from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import (
+    REPORT_FILE,
     CanaryPeriod,
+    Decision,
     EvaluationReport,
     Evidence,
+    GateResult,
     InputVersion,
     LedgerEntry,
     Measured,
@@ -183,6 +186,32 @@ def canary_gate(spec: PipelineSpec) -> AgainstChampion:
     named = canary.gate if canary != "none" else ""
     gates = [g for g in spec.gates if isinstance(g, AgainstChampion) and g.name == named]
     return gates[0]  # the spec holds the name to the gates
+
+
+def decided_again(
+    state: PipelineState, decision: Decision, entries: Sequence[LedgerEntry]
+) -> tuple[GateResult, ...]:
+    """Return what the gate here says of the report that a decision on a canary is about.
+
+    What its traffic said is not asked again: labels have come since.
+
+    Args:
+        state: as the decision found it.
+        entries: the lines before it.
+
+    Raises:
+        StorageError: the report is not there.
+    """
+    address, to = state.address(CANARY_REPORT), state.spec.release.to
+    record = state.record(address)
+    if record is None or record.data_version != decision.evidence.report:
+        raise StorageError("the canary's report behind the decision is no longer kept")
+    report = EvaluationReport.model_validate_json(state.read_bytes(address.file(REPORT_FILE)))
+    measured = Measured.model_validate(record.attributes["measured"])
+    rival, there = decision.evidence.champion, champion(entries, to)
+    recalled = there if there != rival else None
+    gates = [canary_gate(state.spec)]
+    return decide(gates, report, measured, champion=rival, recalled=recalled)
 
 
 def compare_on(

@@ -8,6 +8,7 @@ from ml_assets.assets.drift_report.compare import judge_loss
 from ml_assets.assets.drift_report.findings import Alarm
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, read_baseline
 from ml_assets.errors import counted
+from ml_assets.extras.serving.known_records import known_records
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss, difference
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.origin import find_origin
@@ -31,9 +32,12 @@ def online_reports(state: PipelineState) -> list[OnlineReport]:
     code = code_version_of(state.pipeline, ONLINE_STAGE)
     held = quarantine(state.store, state.store.resolve(MAIN))
     found = [
-        OnlineReport.model_validate_json(state.read_bytes(address.at(period).file(REPORT_FILE)))
-        for period, record in state.partitions(address).items()
-        if record.code_version == code
+        OnlineReport.model_validate_json(
+            state.read_bytes(address.at(record.partition).file(REPORT_FILE))
+        )
+        for record in known_records(state, address)
+        if record.partition is not None
+        and record.code_version == code
         and not any(
             held.of(i.key, i.partition, i.version) for i in record.inputs if i.key == features
         )
