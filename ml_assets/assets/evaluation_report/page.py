@@ -62,7 +62,8 @@ class Background:
     """Holds what led to a report: the training, the data, the decisions and releases before."""
 
     story: TrainingStory
-    preprocessing: Preprocessing
+    preprocessing: Preprocessing | None
+    """None: the model could not be brought here, which ``missing`` tells."""
     features: Sequence[StageRecord]
     """Records of feature_set, one of each partition, oldest first."""
     changes: ReleaseChanges | None
@@ -77,6 +78,8 @@ class Background:
     """Rows that the model is most wrong about."""
     origin_cost: Mapping[str, float] = field(default_factory=dict)
     """What the trainings for earlier origins took."""
+    missing: Sequence[str] = ()
+    """What the page lacks, and why, each in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ def render(
         ways=ways,
         override=_overridden(background.override),
         verdict=_verdict(report, gates, decision, spec, background),
+        missing=background.missing,
         tiles=_tiles(report, measured),
         gates=gates,
         gate_pictures=[
@@ -270,7 +274,7 @@ def _rows(background: Background, spec: PipelineSpec) -> list[Table]:
     story, found = background.story, []
     if story.lost:
         found.append(lost_attempts(story.lost))
-    if story.first_rows is not None:
+    if story.first_rows is not None and background.preprocessing is not None:
         classes = spec.label.classes
         found.append(decoded_rows(story.first_rows, background.preprocessing, classes))
     return found

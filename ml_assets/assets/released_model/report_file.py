@@ -4,6 +4,8 @@ It is made from records, so it can be made again any time.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.adapters.declare_asset import asset_key
@@ -14,6 +16,7 @@ from ml_assets.assets.released_model.gate_results import gate_results
 from ml_assets.assets.released_model.gates.decide import summary
 from ml_assets.assets.trained_model.cost.jobs import session_uses
 from ml_assets.assets.trained_model.cost.page import numbers
+from ml_assets.errors import DiskRefuses, one_line
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.events import session_events
 from ml_assets.launch.session_folder import SessionFolder
@@ -27,8 +30,8 @@ from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
 from ml_assets.spec.training_program import ModelManifest, Preprocessing
 from ml_assets.spec.training_progress import TrainingStory
+from ml_assets.store.disk import refusal
 from ml_assets.store.layout import Address, recent_records
-from ml_assets.store.objects import LocalObjects
 from ml_assets.store.pipeline_context import Pipeline
 
 
@@ -41,7 +44,9 @@ def publish_report(
     page = write_report(pipeline, decision)
     outbox = Outbox(pipeline.settings.home, pipeline.objects)
     entry = outbox.add(_entry(pipeline, decision))
-    run = tell_whole(tracking, entry, training_story(pipeline.objects, entry.session))
+    # the page has brought what there is of the session
+    story = _story(pipeline.objects.path("sessions", entry.session))
+    run = tell_whole(tracking, entry, story)
     if not isinstance(run, Unavailable):
         tracking.log_artifact(run, page)
         outbox.forget(entry.session)
@@ -112,14 +117,16 @@ def write_report(
     decision = decision or newest
     rival = sound_champion(pipeline.store, base, pipeline.name, entries, pipeline.spec.release.to)
     gates = decision.gates if decision else gate_results(pipeline.at(base), rival)
+    missing: list[str] = []
+    story = _training_story(pipeline, model.attributes["session"], missing)
     html = render(
         report,
         measured,
         gates,
         decision,
         Background(
-            story=training_story(pipeline.objects, model.attributes["session"]),
-            preprocessing=_preprocessing(pipeline.objects, report.model),
+            story=story,
+            preprocessing=_preprocessing(pipeline, report.model, missing),
             features=recent_records(pipeline.store, base, Address(pipeline.name, "feature_set")),
             changes=read_changes(record),
             ledger=entries,
@@ -128,6 +135,7 @@ def write_report(
             lineage=(*record.inputs, *model.inputs),
             suspects=read_suspects(pipeline.at(base)),
             origin_cost=record.attributes.get("origins", {}),
+            missing=missing,
         ),
         pipeline.spec,
         report_ways(pipeline, record, model),
@@ -152,14 +160,35 @@ def report_ways(pipeline: Pipeline, record: StageRecord, model: StageRecord) -> 
     return {**ways, **({"MLflow run": links.tracking_run(tracked)} if tracked else {})}
 
 
-def training_story(objects: LocalObjects, session: str) -> TrainingStory:
-    """Return what a session's own events tell of it."""
+def _training_story(pipeline: Pipeline, session: str, missing: list[str]) -> TrainingStory:
+    """Return what a session's own events tell of it, as far as this disk takes them."""
+    folder = pipeline.objects.path("sessions", session)
+    with _told_on_page(pipeline, "The training's pictures may be incomplete", missing):
+        folder = session_here(pipeline.objects, session)
+    return _story(folder)
+
+
+def _story(folder: Path) -> TrainingStory:
     story = TrainingStory()
-    for event in session_events(session_here(objects, session)):
+    for event in session_events(folder):
         story.take(event)
     return story
 
 
-def _preprocessing(objects: LocalObjects, model: str) -> Preprocessing:
-    manifest = objects.read_bytes("models", model, "model.json")
-    return ModelManifest.model_validate_json(manifest).preprocessing
+def _preprocessing(pipeline: Pipeline, model: str, missing: list[str]) -> Preprocessing | None:
+    with _told_on_page(pipeline, "The training's first rows are not shown", missing):
+        manifest = pipeline.objects.read_bytes("models", model, "model.json")
+        return ModelManifest.model_validate_json(manifest).preprocessing
+    return None
+
+
+@contextmanager
+def _told_on_page(pipeline: Pipeline, what: str, missing: list[str]) -> Iterator[None]:
+    """Tell on the page what this disk refuses inside the block: the page decides nothing, so no
+    step fails for a picture."""
+    try:
+        yield
+    except (OSError, DiskRefuses) as error:
+        said = one_line(str(refusal(error, pipeline.objects.root) or error)).rstrip(".")
+        again = f"ml-assets models report {pipeline.name}"
+        missing.append(f"{what}: {said}. This command makes the page again: {again}")
