@@ -4,7 +4,7 @@ import gc
 import multiprocessing
 import traceback
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ warnings.filterwarnings("ignore", category=dg.BetaWarning)
 configure()  # before a team's own code imports mlflow
 
 PROJECT = Path(__file__).parent.parent
+_Loaded = Sequence[tuple[Path, dg.Definitions]]
 
 
 def build(settings: Settings, only: str | None = None) -> dg.Definitions:
@@ -64,7 +65,7 @@ def build(settings: Settings, only: str | None = None) -> dg.Definitions:
         try:
             _try(whole, wanted)
         except Exception:
-            return dg.Definitions.merge(*_without_misfits([], loaded, shared), *shared)
+            return _without_misfits(loaded, shared)
     return whole
 
 
@@ -109,22 +110,70 @@ def _without_ring(folder: Path, definitions: dg.Definitions) -> dg.Definitions:
     return definitions
 
 
-def _without_misfits(
-    kept: Sequence[dg.Definitions],
-    loaded: Sequence[tuple[Path, dg.Definitions]],
-    shared: Sequence[dg.Definitions],
-) -> Sequence[dg.Definitions]:
-    """What is kept and each pipeline that fits to those before it; of any other, what does not."""
-    more = [one for _, one in loaded]
+def _without_misfits(loaded: _Loaded, shared: Sequence[dg.Definitions]) -> dg.Definitions:
+    """Each pipeline that fits to those before it; of any other, what does not.
+
+    Pipelines hardly disturb each other unless they have a name in common: each such group is tried
+    by itself. To try all of them for each misfit takes minutes where there are hundreds.
+    """
+    fitting = (one for group in _groups(loaded) for one in _fitting(group, shared))
+    whole = dg.Definitions.merge(*fitting, *shared)
     try:
-        _try(dg.Definitions.merge(*kept, *more, *shared), [folder for folder, _ in loaded])
-    except Exception as error:
-        if len(loaded) > 1:  # by halves: one by one takes minutes where there are hundreds
-            half = len(loaded) // 2
-            kept = _without_misfits(kept, loaded[:half], shared)
-            return _without_misfits(kept, loaded[half:], shared)
-        more = [broken_pipeline(folder.name, _words(folder, error)) for folder, _ in loaded]
-    return [*kept, *more]
+        _try(whole, [folder for folder, _ in loaded])
+    except Exception:
+        return dg.Definitions.merge(*_fitting(loaded, shared), *shared)
+    return whole
+
+
+def _fitting(group: _Loaded, shared: Sequence[dg.Definitions]) -> Iterator[dg.Definitions]:
+    kept: list[dg.Definitions] = []
+    size = 1
+    while group:
+        batch = group[:size]
+        more = [one for _, one in batch]
+        try:
+            _try(dg.Definitions.merge(*kept, *more, *shared), [folder for folder, _ in batch])
+        except Exception as error:
+            if len(batch) > 1:
+                size = len(batch) // 2
+                continue
+            yield broken_pipeline(batch[0][0].name, _words(batch[0][0], error))
+        else:
+            kept += more
+            size *= 2  # where most fit, one by one is as slow as all of them each time
+        group = group[len(batch) :]
+    yield from kept
+
+
+def _groups(loaded: _Loaded) -> Iterable[_Loaded]:
+    """Those that have a name in common, or one each with a third, in their order."""
+    leaders, first = [*range(len(loaded))], dict[object, int]()
+
+    def leader(number: int) -> int:
+        while leaders[number] != number:
+            leaders[number] = number = leaders[leaders[number]]
+        return number
+
+    for number, (_, one) in enumerate(loaded):
+        for name in _names(one):
+            earlier, later = sorted((leader(number), leader(first.setdefault(name, number))))
+            leaders[later] = earlier
+    groups: dict[int, list[tuple[Path, dg.Definitions]]] = {}
+    for number, one in enumerate(loaded):
+        groups.setdefault(leader(number), []).append(one)
+    return groups.values()
+
+
+def _names(definitions: dg.Definitions) -> Iterator[object]:
+    """What its assets and checks are called, wait for and bring, each known to Dagster once."""
+    for one in (*(definitions.assets or ()), *(definitions.asset_checks or ())):
+        if isinstance(one, dg.AssetsDefinition):
+            yield from (*one.keys, *one.check_keys, *one.resource_defs)
+            yield from one.node_keys_by_input_name.values()
+            if one.is_executable:
+                yield from (node.name for node in one.node_def.iterate_node_defs())
+        elif isinstance(one, dg.AssetSpec):
+            yield from (one.key, *(dep.asset_key for dep in one.deps))
 
 
 def _words(folder: Path, error: Exception) -> str:

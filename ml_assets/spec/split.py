@@ -21,6 +21,19 @@ class _Window(Frozen):
     embargo: Annotated[int, Field(ge=0)] = 1
     """Partitions left out on each side of the validation split."""
 
+    @property
+    def needed(self) -> int:
+        """Return how many partitions a window takes."""
+        return self.train + self.validation + self.holdout + 2 * self.embargo
+
+    @property
+    def sizes(self) -> str:
+        """What it takes them for, in words."""
+        return (
+            f"train {self.train}, validation {self.validation}, holdout {self.holdout},"
+            f" embargo 2 x {self.embargo}"
+        )
+
 
 class TimeSplit(_Window):
     """Split by partition, oldest to newest: train, embargo, validation, embargo, holdout."""

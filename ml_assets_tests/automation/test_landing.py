@@ -68,6 +68,15 @@ def test_a_file_that_is_too_new_to_be_told_whole_asks_for_no_model_without_featu
     assert asked.tags["why"] == "sources: never made"
 
 
+def test_a_calendar_that_ends_too_early_for_its_split_is_trouble_and_no_wait(plant: Plant):
+    world = plant(2, "{landing: {retrain: true}}")
+    spec = world.folder / "defs.yaml"
+    spec.write_text(spec.read_text().replace("end: 2024-05-06", "end: 2024-03-18"))
+    world.settle()
+    assert world.published("feature_set") == WEEKS[1:2], "the data is made"
+    assert world.says().startswith(f"{COULD_NOT}deliveries can never be trained: partitions.end")
+
+
 def test_a_new_partition_is_asked_for_once_also_when_the_cursor_is_lost(plant: Plant):
     world = plant(2, LANDING)
     world.settle()

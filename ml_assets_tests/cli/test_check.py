@@ -84,6 +84,27 @@ def test_as_of_is_held_to_the_partitions_before_anything_is_made(tmp_path):
     assert ">" not in done.stdout  # no step began
 
 
+def test_a_calendar_that_ends_too_early_for_its_split_is_told_before_anything_is_made(tmp_path):
+    world = World(tmp_path)
+    deliveries.plant(world.pipelines, world.sources)
+    for week in range(2):
+        deliveries.land(world.sources, week)
+    spec = world.pipelines / "deliveries" / "defs.yaml"
+    spec.write_text(spec.read_text().replace("end: 2024-03-25", "end: 2024-03-18"))
+    said = (
+        "deliveries can never be trained: partitions.end 2024-03-18 leaves 11 partitions for good,"
+        " and the split takes 11 (train 6, validation 1, holdout 2, embargo 2 x 1), and 1 before"
+        " them for look_back. Set a later partitions.end, or none, or a smaller split."
+    )
+    checked = world.cli("check", "deliveries", code=1)
+    assert said in checked and "defs.yaml:7: partitions.end" in checked
+    for asked in ([], ["--dry-run"], ["--through", "training_set"]):
+        done = world.streams("run", "deliveries", *asked, code=1)
+        assert done.stderr.startswith(f"error: {said}")
+        assert ">" not in done.stdout  # no step began
+    world.cli("run", "deliveries", "--through", "raw_snapshot")
+
+
 def test_baselines_that_do_not_fit_are_told_with_their_lines(tmp_path):
     world = World(tmp_path)
     irises.plant(world.pipelines, world.sources)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from ml_assets.actions.run.run import FreshTraining, Request
 from ml_assets.assets.raw_snapshot.sources import Sources
-from ml_assets.assets.training_set.window import require_as_of
+from ml_assets.assets.training_set.window import require_window
 from ml_assets.automation.planner.candidate_runs import DRIFT, before_the_model
 from ml_assets.automation.planner.graph_nodes import plan_data, records_by_address
 from ml_assets.automation.planner.landed import landed
@@ -27,8 +27,7 @@ def due_now(pipeline: Pipeline, request: Request) -> list[str]:
         MlAssetsError: a run would end with it at once.
     """
     wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
-    if request.as_of is not None:
-        require_as_of(pipeline, request.as_of)
+    require_window(pipeline, request.as_of, wanted)
     waiting, data = _data_due(pipeline, wanted)
     if "training_set" not in wanted:
         return [*waiting, *data]
@@ -79,7 +78,10 @@ def _model_due(pipeline: Pipeline, request: Request, wanted: Collection[str]) ->
     )
     lines += _made(due.plan, wanted)
     parts = {"sanity checks": due.sanity, "gates": due.gates}
-    return lines + [f"{MAKE}  {part}: {why}" for part, why in parts.items() if why]
+    lines += [f"{MAKE}  {part}: {why}" for part, why in parts.items() if why]
+    return lines + (
+        [f"refuse  {pipeline.name}/released_model: {due.refusal}"] if due.refusal else []
+    )
 
 
 def _made(plan: Plan, wanted: Collection[str]) -> list[str]:

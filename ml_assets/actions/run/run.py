@@ -18,7 +18,7 @@ from ml_assets.adapters.step import Instance
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.trained_model.cost.money import in_words, of_time
 from ml_assets.assets.trained_model.sanity import checks_of
-from ml_assets.assets.training_set.window import require_as_of
+from ml_assets.assets.training_set.window import require_window
 from ml_assets.automation.planner.candidate_runs import (
     CANARY,
     DRIFT,
@@ -199,8 +199,7 @@ class PipelineRun:
         for run_id in mark_dead_runs(self.instance):
             self.tell(f"run {run_id[:8]} was interrupted; it is marked as failed")
         wanted = STAGES[: STAGES.index(request.through) + 1] if request.through else STAGES
-        if request.as_of is not None:
-            require_as_of(self.pipeline, request.as_of)  # before any data is made
+        require_window(self.pipeline, request.as_of, wanted)  # before any data is made
         if request.search and self.pipeline.search is None:
             raise SpecError(
                 f"{self.pipeline.name} has nothing to search: write {SEARCH_FILE} beside its spec,"
@@ -316,6 +315,8 @@ class PipelineRun:
                 self._fresh_is_made()
         elif request.words.said():
             self.tell(f"no run was needed, so your words were not kept: {_LATER}")
+        if due.refusal:
+            raise RefusedByGate(f"{self.pipeline.name}: {due.refusal}")
 
     def _search(self, request: Request) -> None:
         """The study on the training set of now; the model that follows adopts its winner."""

@@ -42,18 +42,19 @@ def plan_time_split(
     Raises:
         WindowError: the window is longer than the data, or has a gap; what is missing is named.
     """
-    need = spec.train + spec.validation + spec.holdout + 2 * spec.embargo
+    need = spec.needed
     if as_of not in order:
         raise WindowError(
             f"as_of {as_of!r} is not a partition of the feature set; the last one is {order[-1]!r}."
         )
     place = list(order).index(as_of)
     if place + 1 < need:
+        newest = max(available, default=as_of)
+        remedy = "wait" if as_of >= newest else f"name a later as_of, up to {newest}"
         raise WindowError(
-            f"The split needs {counted(need, 'partition')} up to {as_of} (train {spec.train},"
-            f" validation {spec.validation}, holdout {spec.holdout}, embargo 2 x"
-            f" {spec.embargo}). The feature set has only {place + 1} up to there, from"
-            f" {order[0]} on. Train on fewer, or wait."
+            f"The split needs {counted(need, 'partition')} up to {as_of} ({spec.sizes}). The"
+            f" feature set has only {place + 1} up to there, from {order[0]} on. Train on fewer,"
+            f" or {remedy}."
         )
     window = list(order)[place + 1 - need : place + 1]
     have = set(available)

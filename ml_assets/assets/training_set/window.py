@@ -1,8 +1,8 @@
 """Chooses the feature rows of a set: the partitions of its window, and the rows of each split."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import partial
 from statistics import median
 from typing import cast
@@ -19,7 +19,7 @@ from ml_assets.assets.training_set.split import (
     rows_before,
     split_by_moment,
 )
-from ml_assets.errors import WindowError, counted, did_you_mean
+from ml_assets.errors import SpecError, WindowError, counted, did_you_mean
 from ml_assets.graph.inputs import require_record, scan_each
 from ml_assets.graph.publish import input_version
 from ml_assets.records.recalls import require_sound
@@ -45,8 +45,10 @@ def resolve_window(state: PipelineState, as_of: str | None) -> SplitPlan | None:
 
     Raises:
         WindowError: partitions are missing, or ``as_of`` is not one.
+        SpecError: see ``require_enough``.
     """
     spec = state.spec
+    require_enough(state.pipeline)
     if as_of is not None:
         require_as_of(state.pipeline, as_of)
     if not isinstance(spec.split, WindowSplit):
@@ -76,6 +78,40 @@ def _why_none(state: PipelineState) -> str:
             f" {counted(landed, 'partition', 'have')} landed. Wait for more, or set a smaller one"
         )
     return f". Materialize it first, or run: ml-assets run {state.name}"
+
+
+def require_enough(pipeline: Pipeline) -> None:
+    """Hold the split to the partitions that there will ever be.
+
+    Raises:
+        SpecError: ``partitions.end`` leaves too few, however long one waits.
+    """
+    calendar, split = pipeline.spec.partitions, pipeline.spec.split
+    if calendar.end is None or not isinstance(split, WindowSplit):
+        return
+    back = pipeline.warm_up("feature_set")
+    ever = windows(calendar, datetime.combine(calendar.end, time(), UTC) + timedelta(days=2))
+    if len(ever) >= back + split.needed:
+        return
+    past = f", and {back} before them for look_back" if back else ""
+    raise SpecError(
+        f"{pipeline.name} can never be trained: partitions.end {calendar.end} leaves"
+        f" {counted(len(ever), 'partition')} for good, and the split takes {split.needed}"
+        f" ({split.sizes}){past}. Set a later partitions.end, or none, or a smaller split."
+    )
+
+
+def require_window(pipeline: Pipeline, as_of: str | None, stages: Collection[str]) -> None:
+    """Hold what a run asks for to the partitions that there can be, before it makes any.
+
+    Raises:
+        WindowError: see ``require_as_of``.
+        SpecError: see ``require_enough``, where a training set is asked for.
+    """
+    if as_of is not None:
+        require_as_of(pipeline, as_of)
+    if "training_set" in stages:
+        require_enough(pipeline)
 
 
 def require_as_of(pipeline: Pipeline, as_of: str) -> None:

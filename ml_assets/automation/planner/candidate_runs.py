@@ -130,6 +130,8 @@ def model_candidate(
         WindowError: the partitions of the window are not all published.
     """
     found = model_run(pipeline, as_of=as_of)
+    if found.refusal:
+        return f"the model of {found.as_of or 'all rows'} remains refused: {found.refusal}"
     keys = _feature_keys(found.plan)
     nodes = model_nodes(pipeline, keys)
     inputs = [a for node in nodes for a in node.inputs if a.stage == "feature_set"]

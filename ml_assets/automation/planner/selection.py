@@ -24,6 +24,7 @@ from ml_assets.records.ledger.stages import (
     another_since,
     decision_line,
     latest_decision,
+    override_line,
     put_out_line,
 )
 from ml_assets.spec.stages import MODEL_STAGES
@@ -44,6 +45,9 @@ class ModelRun:
     """None: nothing is due."""
     as_of: str | None
     config: Mapping[str, Any] = field(default_factory=dict)
+    refusal: str = ""
+    """Why the present model is not released and another attempt would change nothing; empty where
+    it may be."""
 
 
 def data_runs(
@@ -112,10 +116,14 @@ def model_run(
     released = asset_key(pipeline, "released_model")
     if gates and "released_model" in stages and released not in assets and not held:
         assets.append(released)
+    refusal = _refusal(pipeline) if assets == [released] and not gates else ""
+    if refusal:
+        plan = plan.without(Address(pipeline.name, "released_model"), refusal)
+        assets = []
     sanity = _sanity_is_due(pipeline, assets)
     resolved = window.as_of if window else None
     if not assets and not gates:
-        return ModelRun(plan, sanity, gates, None, resolved)
+        return ModelRun(plan, sanity, gates, None, resolved, refusal=refusal)
     checks = (
         *(leak_keys(pipeline) if asset_key(pipeline, "training_set") in assets else ()),
         *(sanity_keys(pipeline) if sanity else ()),
@@ -216,6 +224,26 @@ def put_out(pipeline: Pipeline) -> str:
     return (
         f"{line.author} rolled back from model {line.replaced[:12] if line.replaced else ''} in"
         f" ledger line {line.seq}"
+    )
+
+
+def _refusal(pipeline: Pipeline) -> str:
+    """Return who refused the present model, and what would make them decide again; empty where
+    nobody did, or a person answers for it.
+
+    The decision has to be about the evidence as it is: see ``gate_is_due``.
+    """
+    model = require_record(pipeline.now(), pipeline.address("trained_model")).data_version
+    entries = read(pipeline.store, pipeline.name)
+    line = decision_line(entries, model)
+    if line is None or line.decision is None or line.decision.passed:
+        return ""
+    if override_line(entries, line):
+        return ""
+    return (
+        f"model {model[:12]} was {line.decision.reason} (ledger line {line.seq}). It is judged"
+        " again when its data, its spec, its gates or the champion change; or answer for it:"
+        f" ml-assets release override {pipeline.name}"
     )
 
 

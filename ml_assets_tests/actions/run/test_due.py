@@ -137,6 +137,34 @@ def test_a_fresh_training_is_due_whatever_is_there(released: World) -> None:
     ]
 
 
+def test_a_refused_model_is_told_with_its_gates_until_something_changes(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "irises" / "defs.yaml"
+    spec.write_text(irises.SPEC.replace("at_least: 0.8", "at_least: 0.9999"))
+    world.cli("run", "irises", code=3)
+    (line,) = world.cli("run", "irises", "--dry-run").splitlines()
+    assert line.startswith("refuse  irises/released_model: model ")
+    assert "was refused by 1 of 3 gates: accuracy_floor: accuracy is 0.9" in line
+    assert "It is judged again when its data, its spec, its gates or the champion change" in line
+    again = world.cli("run", "irises", code=3)
+    assert line.removeprefix("refuse  irises/released_model: ") in again
+    assert "nothing is in production yet" in again and "> irises__" not in again, "no run begins"
+    assert world.cli("run", "irises", "--dry-run", "--through", "evaluation_report") == (
+        "nothing is due\n"
+    )
+
+    spec.write_text(irises.SPEC)
+    changed = due_now(open_pipeline("irises", world.settings), NOW)
+    assert "make  gates: the report is due" in changed
+    assert not any("refuse" in one for one in changed)
+
+    spec.write_text(irises.SPEC.replace("at_least: 0.8", "at_least: 0.9999"))
+    world.cli("release", "override", "irises", "--author", "ada", "--reason", "no other is there")
+    (due,) = due_now(open_pipeline("irises", world.settings), NOW)
+    assert due.startswith("make  irises/released_model")
+
+
 def test_what_would_end_a_run_ends_this(
     released: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

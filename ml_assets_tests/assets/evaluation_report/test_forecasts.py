@@ -67,6 +67,27 @@ def test_the_season_before_the_outcome_is_looked_up_by_time(series: PipelineSpec
     assert forecast(week, series, train, none, holdout)[:, 0].tolist() == [100.0, 101.0, 102.0]
 
 
+@pytest.mark.parametrize("hours", [6, 24])
+def test_no_baseline_sees_a_value_after_its_decision(series: PipelineSpec, hours: int) -> None:
+    """The embargo parts outcomes from rows to train on. What was known at a decision is open to
+    baselines as to the model, whose features hold the value at the decision itself."""
+    train, holdout = table(0, {"a": [*map(float, range(24))]}), table(30, {"a": [50.0] * 40})
+    asked = (
+        PersistenceBaseline(kind="persistence"),
+        SeasonalNaiveBaseline(kind="seasonal_naive", season=hours * HOUR),
+        DriftBaseline(kind="drift"),
+    )
+    for row in (0, 17, 39):
+        later = pl.int_range(pl.len()) > row
+        other = holdout.with_columns(pl.when(later).then(-1.0).otherwise("level").alias("level"))
+        for one in asked:
+            first, second = (
+                forecast(one, series, train, train.clear(), rows)[: row + 1]
+                for rows in (holdout, other)
+            )
+            assert np.array_equal(first, second), (one.name, row)
+
+
 def test_drift_goes_on_as_in_training_for_each_entity(series: PipelineSpec) -> None:
     train = table(0, {"a": [0.0, 5.0, 2.0], "b": [9.0, None, 3.0]})
     holdout = table(5, {"a": [10.0], "b": [10.0], "c": [10.0]})

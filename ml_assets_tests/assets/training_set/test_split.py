@@ -31,6 +31,13 @@ def test_a_window_longer_than_the_data_says_by_how_much() -> None:
         plan_time_split(SPEC, "w09", ORDER, ORDER)
 
 
+def test_waiting_is_advised_only_where_the_newest_partition_was_asked_for() -> None:
+    with pytest.raises(WindowError, match="Train on fewer, or wait"):
+        plan_time_split(SPEC, "w09", ORDER[:10], ORDER)
+    with pytest.raises(WindowError, match="Train on fewer, or name a later as_of, up to w19"):
+        plan_time_split(SPEC, "w09", ORDER, ORDER)
+
+
 def test_a_gap_is_named_also_in_the_embargo() -> None:
     for gap in ("w06", "w09"):
         have = [key for key in ORDER if key != gap]
