@@ -135,8 +135,10 @@ def test_a_slow_loader_of_one_rank_is_waiting_for_data_there_and_for_it_elsewher
     assert judged == [8, 11]
     both = told[8]
     assert both["data_loading_latency_ms"] > 25, "the mean of 50 ms and nothing"
-    assert both["data_wait_share"] > 0.2
-    assert both["communication_share"] > 0.2, "the quick rank waits in the collectives of a pass"
+    step = both["step_time_ms"]
+    assert both["data_wait_share"] * step > 25
+    waited = both["communication_share"] * step
+    assert waited > 25, "the quick rank waits in the collectives of a pass"
     assert told[7]["data_wait_share"] < 0.3, "between evaluations rank 0 tells of itself"
     said = [event.message for event in slow.events() if isinstance(event, Progress)]
     assert "validation" not in said[0]
