@@ -1,6 +1,6 @@
 """TrainingPipeline: the Dagster component that turns a spec into assets, checks and resources."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -34,13 +34,12 @@ from ml_assets.automation.sensors import drift_sensors, sensors
 from ml_assets.errors import SpecError
 from ml_assets.load_extras import load_extras
 from ml_assets.settings import read_settings
+from ml_assets.spec.load import OWN_ASSETS
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import load_search
 from ml_assets.spec.team_modules import import_file
 from ml_assets.store.pipeline_context import Pipeline
 
-OWN_ASSETS = "assets.py"
-"""The file beside a spec in which a team declares assets and checks of its own."""
 _SHOWING: ContextVar[bool] = ContextVar("showing", default=False)
 
 
@@ -108,7 +107,25 @@ def own_assets(folder: Path, pipeline: str) -> dg.Definitions:
     for one in (*assets, *checks):
         if isinstance(one, dg.AssetsDefinition) and one.is_executable:
             _require_plain_config(one)
+    _require_no_gates(assets, checks, pipeline)
     return dg.Definitions(assets=assets, asset_checks=checks)
+
+
+def _require_no_gates(
+    assets: Iterable[object], checks: Iterable[dg.AssetChecksDefinition], pipeline: str
+) -> None:
+    """A blocking check looks like a gate, but runs ask none of a team's: it would let all pass."""
+    own = {key for one in assets if isinstance(one, dg.AssetsDefinition) for key in one.keys}
+    own |= {one.key for one in assets if isinstance(one, dg.AssetSpec | dg.SourceAsset)}
+    for check in (check for one in checks for check in one.check_specs):
+        if check.blocking and check.asset_key not in own:
+            raise SpecError(
+                f"{pipeline}: {OWN_ASSETS}: the check {check.name!r} of "
+                f"{check.asset_key.to_user_string()} is blocking, and that asset is not declared "
+                "in this file. Runs of the pipeline do not ask this check, so it holds back no "
+                "model. State it as a gate below `gates:` in defs.yaml, or leave out "
+                "`blocking=True`: then it only reports."
+            )
 
 
 def _require_plain_config(asset: dg.AssetsDefinition) -> None:

@@ -1,7 +1,10 @@
 """What Dagster loads: every pipeline that is sound, and a visible failure for each that is not."""
 
+import cProfile
+import pstats
 import shutil
 from pathlib import Path
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -125,6 +128,55 @@ def test_assets_that_wait_for_each_other_take_only_their_pipeline_out(
         build(read_settings(), "tulips")
 
 
+GATE = """\
+@dg.asset_check(asset=["{pipeline}", "{stage}"]{blocking})
+def on_noon():
+    return dg.AssetCheckResult(passed=False)
+"""
+SEVERAL = """\
+@dg.multi_asset_check(
+    specs=[dg.AssetCheckSpec("on_noon", asset=["irises", "trained_model"], blocking=True)]
+)
+def several():
+    yield dg.AssetCheckResult(passed=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "asset"),
+    [
+        (
+            GATE.format(pipeline="irises", stage="evaluation_report", blocking=", blocking=True"),
+            "irises/evaluation_report",
+        ),
+        (
+            GATE.format(pipeline="tulips", stage="released_model", blocking=", blocking=True"),
+            "tulips/released_model",
+        ),
+        (SEVERAL, "irises/trained_model"),
+    ],
+)
+def test_a_blocking_check_that_no_run_would_ask_is_refused(
+    room: Path, own: str, asset: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (room / "irises" / "assets.py").write_text(OWN + own)
+    for command in ("check", "run"):
+        assert main([command, "irises"]) == 1
+        told = "".join(capsys.readouterr())
+        assert f"the check 'on_noon' of {asset} is blocking" in " ".join(told.split())
+    second(room)
+    assert f"irises/{ASSET}" in keys(loaded())
+
+
+def test_a_check_that_only_reports_and_one_of_an_own_asset_are_kept(room: Path) -> None:
+    on_report = GATE.format(pipeline="irises", stage="evaluation_report", blocking="")
+    on_own = GATE.format(pipeline="irises", stage="bees", blocking=", blocking=True")
+    asset = ASSET_OF.format(pipeline="irises", name="bees", deps="")
+    (room / "irises" / "assets.py").write_text(OWN + asset + on_report + on_own.replace("on_", ""))
+    found = {key.to_user_string() for key in loaded().asset_graph.asset_check_keys}
+    assert {"irises/evaluation_report:on_noon", "irises/bees:noon"} <= found
+
+
 def test_assets_of_two_teams_that_wait_for_each_other_take_the_second_out(room: Path) -> None:
     second(room)
     second(room, "asters")
@@ -140,6 +192,48 @@ def test_assets_of_two_teams_that_wait_for_each_other_take_the_second_out(room: 
     assert found["tulips"] == {ASSET, "own"}, "own is what the irises name"
     assert found["irises"] == {*found["asters"], "own"}
     assert found["asters"] == found["violets"]
+
+
+KEY = '@dg.asset(key=["shared"])\ndef shared(): ...\n'
+OP = """\
+@dg.op
+def shared(): ...
+@dg.graph_asset(key=["{pipeline}", "own"])
+def own():
+    return shared()
+"""
+RESOURCE = """\
+@dg.asset(key=["{pipeline}", "own"], resource_defs={{"shared": dg.ResourceDefinition(lambda _: 1)}})
+def own(): ...
+"""
+
+
+@pytest.mark.parametrize("own", [KEY, OP, RESOURCE])
+def test_what_two_teams_call_the_same_takes_the_second_out(room: Path, own: str) -> None:
+    second(room)
+    second(room, "asters")
+    for pipeline in ("irises", "tulips"):
+        (room / pipeline / "assets.py").write_text(OWN + own.format(pipeline=pipeline))
+    found = keys(loaded())
+    assert {key for key in found if key.startswith("tulips/")} == {f"tulips/{ASSET}"}
+    assert {"asters/released_model", "irises/released_model"} <= found
+    assert {"irises/own", "shared"} & found
+
+
+def test_many_clashes_cost_little_more_than_none(room: Path) -> None:
+    folders = [second(room, f"tulips{number:02}").parent for number in range(24)]
+    without = calls_to_load()
+    for folder in folders[::2]:
+        (folder / "assets.py").write_text(OWN + KEY)
+    assert calls_to_load() < 2 * without
+    assert len([key for key in keys(loaded()) if key.endswith(ASSET)]) == 11
+
+
+def calls_to_load() -> int:
+    """The calls of functions that it takes: no other process of the machine changes them."""
+    profile = cProfile.Profile()
+    profile.runcall(loaded)
+    return cast("Any", pstats.Stats(profile)).total_calls
 
 
 def test_the_folders_that_are_named_take_the_place_of_the_demo(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 
 SPEC = irises.SPEC.replace("    epochs: 30\n", "    epochs: 30\n    init_from: release\n").replace(
@@ -81,3 +81,19 @@ def test_a_file_of_the_folder_is_taken_and_one_that_is_missing_is_named(world: W
 
 def _sha256(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_holdout_that_the_release_was_trained_on_judges_no_model(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    world = World(tmp_path_factory.mktemp("known"))
+    deliveries.plant(world.pipelines, world.sources)
+    spec = world.pipelines / "deliveries" / "defs.yaml"
+    said = deliveries.SPEC.replace("train: 6", "train: 3").replace("0.55", "0.01")
+    said = said.replace("epochs: 6", "epochs: 6\n    init_from: release")
+    spec.write_text(said.replace("{kind: champion}", "{kind: champion, margin: 9.0}"))
+    world.cli("run", "deliveries")
+    release = world.status("deliveries")["release"]["version"]
+    said = world.cli("run", "deliveries", "--fresh", "--as-of", "2024-02-26", code=3)
+    assert f"training.init_from is model {release[:12]}, which was trained on rows up to" in said
+    assert world.status("deliveries")["release"]["version"] == release

@@ -254,7 +254,7 @@ class Slices(Frozen):
     at_least: float | None = None
     at_most: float | None = None
     min_rows: Positive = 500
-    """Smaller slices are not judged; with no larger one the gate fails."""
+    """Smaller slices are not judged; a column with no larger one fails the gate."""
     if_not_comparable: Literal["refuse", "accept"] = "refuse"
 
     @model_validator(mode="after")

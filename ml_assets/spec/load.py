@@ -21,6 +21,8 @@ from ml_assets.spec.pipeline import PipelineSpec
 
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
 SPEC_FILE = "defs.yaml"
+OWN_ASSETS = "assets.py"
+"""The file beside a spec in which a team declares assets and checks of its own."""
 Location = Sequence[str | int]
 SpecT = TypeVar("SpecT", bound=BaseModel)
 

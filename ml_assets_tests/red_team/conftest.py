@@ -107,10 +107,20 @@ class Scene:
     def definitions(self) -> dg.Definitions:
         return build(self.world.settings, only=NAME)
 
-    def materialize(self, *stages: str, checks: bool = False, **run: object) -> str:
-        """Execute some assets; without their checks unless asked: why it failed, or nothing."""
+    def materialize(
+        self,
+        *stages: str,
+        checks: bool = False,
+        begun: dg.Definitions | None = None,
+        **run: object,
+    ) -> str:
+        """Execute some assets; without their checks unless asked: why it failed, or nothing.
+
+        Args:
+            begun: what a run loaded that began before.
+        """
         selected = {self.key(stage) for stage in stages}
-        job = self.definitions().resolve_implicit_global_asset_job_def()
+        job = (begun or self.definitions()).resolve_implicit_global_asset_job_def()
         subset = job.get_subset(
             asset_selection=selected, asset_check_selection=None if checks else set()
         )

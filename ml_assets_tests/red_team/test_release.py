@@ -599,6 +599,31 @@ def test_a_byte_swapped_between_gate_and_release(passed: Scene, name: str) -> No
     assert [line.kind for line in passed.ledger if line.kind in DECIDED] == ["decision"]
 
 
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (("at_least: 0.8", "at_least: 0.99999"), "the gates of irises, or its release, changed in"),
+        (("at_least: 0.8", "at_least: high"), "irises: 1 mistake in"),
+    ],
+)
+def test_gates_edited_between_gate_and_release(
+    passed: Scene, edit: tuple[str, str], said: str
+) -> None:
+    begun, spec = passed.definitions(), passed.world.pipelines / NAME / "defs.yaml"
+    assert edit[0] in spec.read_text()
+    spec.write_text(spec.read_text().replace(*edit))
+    assert said in passed.materialize("released_model", begun=begun)
+    assert passed.in_production is None
+    assert [line.kind for line in passed.ledger if line.kind in DECIDED] == ["decision"]
+
+
+def test_an_edit_of_no_gate_between_gate_and_release_stops_nothing(passed: Scene) -> None:
+    begun, spec = passed.definitions(), passed.world.pipelines / NAME / "defs.yaml"
+    spec.write_text(spec.read_text().replace("epochs: 30", "epochs: 31"))
+    assert passed.materialize("released_model", begun=begun) == ""
+    assert passed.in_production == passed.candidate
+
+
 def test_what_passed_and_is_whole_is_released(passed: Scene) -> None:
     """The suite above would be worth nothing if this did not hold."""
     assert passed.materialize("released_model") == ""

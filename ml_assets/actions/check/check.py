@@ -13,17 +13,32 @@ from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
+from ml_assets.assets.training_set.window import require_enough
 from ml_assets.assets.validated_table.contract.compiled import contract_mistakes
 from ml_assets.assets.validated_table.contract.expectations import is_installed, needs_engine
 from ml_assets.assets.validated_table.contract.suite import contract_of, told_mistakes
-from ml_assets.errors import ContractError, DoesNotFit, MlAssetsError, StorageError, install
+from ml_assets.errors import (
+    ContractError,
+    DoesNotFit,
+    MlAssetsError,
+    SpecError,
+    StorageError,
+    install,
+)
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
 from ml_assets.spec.ensemble import RELEASE
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
 from ml_assets.spec.gates import FunctionBaseline
-from ml_assets.spec.load import SPEC_FILE, Mistake, check_spec, line_of, other_name
+from ml_assets.spec.load import (
+    OWN_ASSETS,
+    SPEC_FILE,
+    Mistake,
+    check_spec,
+    line_of,
+    other_name,
+)
 from ml_assets.spec.memory_estimate import Room, machine_room, pod_room, require_fits
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
@@ -51,7 +66,27 @@ def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     spec, _ = check_spec(folder)
     if spec is not None and not found:
         found = tuple(map(str, column_mistakes(folder, spec, settings)))
-    return (*found, *_spot_mistakes(folder, settings), *_memory_mistakes(folder, settings))
+    return (
+        *found,
+        *_own_mistakes(folder),
+        *_window_mistakes(folder, settings),
+        *_spot_mistakes(folder, settings),
+        *_memory_mistakes(folder, settings),
+    )
+
+
+def _own_mistakes(folder: Path) -> tuple[str, ...]:
+    """What is refused of the assets and checks that a team declares beside a right spec."""
+    spec, _ = check_spec(folder)
+    if spec is None or not (folder / OWN_ASSETS).is_file():
+        return ()
+    from ml_assets.component import own_assets  # loads every stage: only where it is asked for
+
+    try:
+        own_assets(folder, spec.name)
+    except MlAssetsError as error:
+        return (str(error),)
+    return ()
 
 
 def missing_here(folder: Path, settings: Settings) -> tuple[str, ...]:
@@ -121,6 +156,21 @@ def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
     if spec is None:
         return ()
     return (*number_words(folder, spec), *blind_spots(Pipeline(spec, folder, settings)))
+
+
+def _window_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+    """A right spec whose calendar ends before its split has partitions enough."""
+    spec, _ = check_spec(folder)
+    if spec is None:
+        return ()
+    try:
+        require_enough(Pipeline(spec, folder, settings))
+    except SpecError as error:
+        key, file = "partitions.end", folder / SPEC_FILE
+        rule = "a calendar with as many partitions as a training takes"
+        value = str(spec.partitions.end)
+        return (str(Mistake(file, line_of(file, key), key, value, rule, str(error))),)
+    return ()
 
 
 def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:

@@ -37,7 +37,12 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         from ml_assets.assets.released_model.gate_results import evidence_to_release
         from ml_assets.assets.released_model.page import show_release
-        from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
+        from ml_assets.assets.released_model.promote import (
+            AlreadyReleased,
+            Refused,
+            by_present_gates,
+            release,
+        )
         from ml_assets.records.tracking.mlflow import Tracking
 
         pipeline = stores.open(declared, keeps_objects=True)
@@ -46,7 +51,9 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
         outcome = release(
             pipeline.store,
             pipeline.name,
-            lambda entries: evidence_to_release(pipeline.at(base), entries),
+            lambda entries: by_present_gates(
+                pipeline, evidence_to_release(pipeline.at(base), entries)
+            ),
             spec.release,
             author=spec.owner,
             run=context.run.run_id,
@@ -74,14 +81,12 @@ def project(
 ) -> None:
     """Show the ledger's stages in MLflow; a dead server is a warning, never a failure.
 
-    So is a state that could not be named.
+    So is a state that could not be named, or a registered model that is another home's.
     """
     from ml_assets.assets.released_model.tags import unnamed_releases
-    from ml_assets.records.tracking.mlflow import Unavailable
-    from ml_assets.records.tracking.projection import project_stages
+    from ml_assets.records.tracking.projection import behind, project_stages
 
     for said in unnamed_releases(store, pipeline):
         log.warning(said)
-    done = project_stages(store, tracking, pipeline)
-    if isinstance(done, Unavailable):
-        log.warning(f"MLflow is behind; the next command repairs it: {done.reason}")
+    if said := behind(project_stages(store, tracking, pipeline)):
+        log.warning(said)

@@ -61,7 +61,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
                 told = result.model_copy(update={"reason": f"{result.reason}; {advice.said}"})
             if any(gate.name == told.name for gate in declared.spec.gates):
                 yield _check_result(report_key, told, report_link(pipeline, model))
-            else:  # of a model that was made elsewhere; the ledger holds a release to it
+            else:  # of what was made elsewhere or learned from; the ledger holds a release to it
                 log = context.log.info if told.passed else context.log.warning
                 log(f"{told.name}: {told.reason}")
 

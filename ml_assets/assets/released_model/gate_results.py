@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ml_assets.assets.evaluation_report.last_release import read_report
-from ml_assets.assets.released_model.gates.data_and_holdout import made_elsewhere
+from ml_assets.assets.released_model.gates.data_and_holdout import knows_holdout, made_elsewhere
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.assets.validated_table.audits import audits
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import holdout_use
+from ml_assets.records.ledger.stages import decision_line, holdout_use
 from ml_assets.records.load_release import open_files
 from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import recalled_champion, sound_champion
@@ -59,7 +59,7 @@ def decide_now(state: PipelineState, run: str) -> Decision:
 
 def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:
     """Return what the declared gates say of the stored report, and one more of what was made
-    elsewhere.
+    elsewhere or learned from a model that knows the holdout.
 
     Args:
         champion: digest of the model that holds the stage now.
@@ -88,7 +88,7 @@ def results_after(
     record = require_record(state, state.address("evaluation_report"))
     report = read_report(state)
     rows = held_out(report)
-    elsewhere = require_record(state, state.address("trained_model")).code_version == MADE_ELSEWHERE
+    model = require_record(state, state.address("trained_model"))
     declared = decide(
         state.spec.gates,
         report,
@@ -98,7 +98,28 @@ def results_after(
         audits=_audits(state, record),
         holdout_use=holdout_use(entries, report.model, rows) if rows else None,
     )
-    return (*declared, made_elsewhere(state.spec.release)) if elsewhere else declared
+    elsewhere = model.code_version == MADE_ELSEWHERE
+    more = (
+        (made_elsewhere(state.spec.release),) if elsewhere else _learned_from(entries, model, rows)
+    )
+    return (*declared, *more)
+
+
+def _learned_from(
+    entries: Sequence[LedgerEntry], model: StageRecord, rows: HoldoutRows | None
+) -> tuple[GateResult, ...]:
+    """One refusal for each model that gave its weights or answers, and saw rows of the holdout.
+
+    All that such a model saw is before its own holdout; so is what those behind it saw.
+    """
+    found: list[GateResult] = []
+    for field, attribute in (("init_from", "init"), ("distill", "teacher")):
+        given = (model.attributes.get(attribute) or {}).get("digest", "")
+        line = decision_line(entries, given)
+        theirs = line.decision.holdout if line and line.decision else None
+        if rows and theirs and rows.first < theirs.first:
+            found.append(knows_holdout(field, given, rows, theirs))
+    return tuple(found)
 
 
 def held_out(report: EvaluationReport) -> HoldoutRows | None:

@@ -1,6 +1,7 @@
 """Slices and gaps: a part that is left behind is found, and chance alone rarely finds one."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -109,6 +110,27 @@ def test_a_floor_is_held_to_the_worse_end_of_each_slice(world, report, measured)
     blind = of_metric(gate, "auc", holdout, spoiled(holdout, scores, "b"), 0)
     result = said(gate, report, measured, blind)
     assert not result.passed and "shop b" in result.reason
+
+
+def test_a_column_of_small_slices_alone_is_refused_beside_one_that_is_judged(
+    world, report, measured
+):
+    holdout, scores = world
+    till = pl.Series([f"t{number % 50}" for number in range(len(scores))])
+    both = replace(holdout, slices={**holdout.slices, "till": till})
+    report = report.model_copy(update={"rows": len(scores)})
+    for bound in ({"metric": "auc", "at_least": 0.7}, {"margin": 0.02}):
+        gate = slices(**bound).model_copy(update={"columns": ("shop", "till")})
+        found = (
+            of_metric(gate, "auc", both, scores, 0)
+            if gate.metric
+            else against_champion(gate, both, scores, scores, 0)
+        )
+        result = said(gate, report, measured, found, CHAMPION)
+        assert not result.passed
+        assert "no value of till has 100 rows" in result.reason
+        fine = said(slices(**bound), report, measured, found, CHAMPION)
+        assert fine.passed and fine.reason.endswith("in slices too small to judge: 3 rows by shop")
 
 
 @pytest.mark.parametrize("metric", [None, "accuracy", "auc"])

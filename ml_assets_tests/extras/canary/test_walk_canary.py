@@ -1,6 +1,7 @@
 """Three weeks of a pipeline that asks for canary evidence: wait, prove it, be refused."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,21 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
+from ml_assets.assets.released_model.promote import Released, promote
 from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
-from ml_assets.errors import Recalled
+from ml_assets.errors import EvidenceError, Recalled
 from ml_assets.extras.api.access import Caller
 from ml_assets.extras.api.app import Api
 from ml_assets.extras.canary.canary_report.evidence import canary_evidence
+from ml_assets.extras.canary.promoted_model.asset import move_on
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.records.ledger.audit import problems
-from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import stages
+from ml_assets.records.ledger.chain import read, record_decision
+from ml_assets.records.ledger.stages import latest_decision, stages
+from ml_assets.records.load_release import provenance_in_force
 from ml_assets.records.recalls import active
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import Interval, LedgerEntry
@@ -131,9 +135,43 @@ def test_the_next_run_judges_it_on_exactly_that_week_and_then_trains_another(wor
     release = world.status("deliveries")["release"]
     assert (release["version"], release["stage"]) == (model, "production")
     assert world.data_version("deliveries", "promoted_model") == model
+    said = world.cli("release", "verify", "deliveries")
+    assert "ok       canary gate: decided again on the same report, each has the same" in said
 
 
-def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) -> None:
+def promoted_all_the_same(world: World, elsewhere: Path) -> World:
+    """A copy of it where the process that decided had other gates: the newest refusal passed."""
+    # by another process: one that closes a database loses the locks of its own connections to it
+    parts = [str(world.root / part) for part in ("state", "pipelines")]
+    subprocess.run(["cp", "-r", *parts, str(elsewhere)], check=True)
+    other = World(elsewhere, {"ML_ASSETS_SOURCES": str(world.sources)})
+    with pytest.MonkeyPatch.context() as environment:
+        other.enter(environment)
+        state = open_pipeline("deliveries", other.settings).now()
+        refused, now = ledger(other)[-1].decision, canary_evidence(state, ledger(other))
+        by_gates = latest_decision(ledger(other), now.model)
+        assert refused and by_gates
+        made_from = provenance_in_force(state.store, "deliveries", now.model)
+        gates = tuple(one.model_copy(update={"passed": True}) for one in refused.gates)
+        passed = refused.model_copy(update={"gates": gates, "passed": True})
+        under = by_gates.evidence.model_copy(update={"policy": now.policy})
+        for forged in (by_gates.model_copy(update={"evidence": under}), passed):
+            record_decision(state.store, forged, "mallory", made_from)
+        moved = promote(
+            state.store,
+            "deliveries",
+            lambda entries: canary_evidence(state, entries),
+            state.spec.release,
+            "mallory",
+            "run",
+        )
+    assert isinstance(moved, Released), moved
+    return other
+
+
+def test_a_canary_that_does_not_pass_stays_and_the_champion_too(
+    world: World, tmp_path: Path
+) -> None:
     """Asked to be better by more than any model can be."""
     before = stages(ledger(world))
     deliveries.land(world.sources, 14)
@@ -180,6 +218,9 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(world: World) ->
     assert stages(ledger(world)) == before
     line = ledger(world)[-1]
     assert line.decision and line.decision.canary and not line.decision.passed
+    said = promoted_all_the_same(world, tmp_path).cli("release", "verify", "deliveries", code=3)
+    assert "refused  canary gate: decided again on the same report" in said
+    assert "the outcome differs for champion" in said
     assert line.decision.evidence.champion == before["production"]
     assert "remains refused" in world.cli("release", "promote", "deliveries", code=3)
     (request,) = landing(world).run_requests or ()
@@ -246,6 +287,12 @@ def test_a_canary_that_lost_on_what_it_was_served_stays_until_its_traffic_says_o
     said = alone(world, "promoted_model")
     assert "worse than chance explains" in said, "labels came after the decision"
     served(world, before["canary"], before["production"], worse=-0.01)
+    begun, text = open_pipeline("deliveries", world.settings).now(), spec.read_text()
+    spec.write_text(text.replace("margin: 10.0", "margin: 0.0"))
+    with pytest.raises(EvidenceError, match="changed in"):
+        move_on(begun, "begun before")
+    spec.write_text(text)
+    assert stages(ledger(world)) == before
     world.cli("release", "promote", "deliveries")
     assert stages(ledger(world))["production"] == before["canary"]
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ml_assets.assets.released_model.gates.result import refused, result
 from ml_assets.errors import counted
 from ml_assets.spec.gates import DataEvidence, HoldoutBudget, ReleaseSpec
-from ml_assets.spec.records import Audited, EvaluationReport, GateResult, HoldoutUse
+from ml_assets.spec.records import Audited, EvaluationReport, GateResult, HoldoutRows, HoldoutUse
 
 _NAMED = 3
 """Most tables that a sentence names."""
@@ -74,3 +74,19 @@ def made_elsewhere(release: ReleaseSpec) -> GateResult:
         " take responsibility: ml-assets release override"
     )
     return result("made_elsewhere", fine, None, None, reason)
+
+
+def knows_holdout(field: str, model: str, rows: HoldoutRows, theirs: HoldoutRows) -> GateResult:
+    """Refuse a model that learned from one which was trained on rows of its holdout.
+
+    Args:
+        field: of ``training``; it names the model that was learned from.
+        rows: the holdout of the refused model.
+        theirs: the holdout of the model that was learned from.
+    """
+    reason = (
+        f"training.{field} is model {model[:12]}, which was trained on rows up to {theirs.first}:"
+        f" the holdout begins at {rows.first}, so rows of it are among them. Train as of a later"
+        f" partition, or without {field}"
+    )
+    return result(field, False, None, None, reason)

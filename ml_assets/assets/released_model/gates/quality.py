@@ -197,12 +197,40 @@ def slices(gate: Slices, report: EvaluationReport, champion: str | None) -> Gate
         if isinstance(seen, GateResult):
             return seen
         what = f"{seen.loss} minus that of champion {seen.champion[:12]}"
-        return _worst(gate.name, what, report, gate.margin, strict=True)
-    if gate.at_least is not None:
-        return _worst(gate.name, str(gate.metric), report, gate.at_least, higher=True)
-    if gate.at_most is not None:
-        return _worst(gate.name, str(gate.metric), report, gate.at_most)
-    return refused(gate.name, None, "the gate declares no bound")
+        held = _worst(gate.name, what, report, gate.margin, strict=True)
+    elif gate.at_least is not None:
+        held = _worst(gate.name, str(gate.metric), report, gate.at_least, higher=True)
+    elif gate.at_most is not None:
+        held = _worst(gate.name, str(gate.metric), report, gate.at_most)
+    else:
+        return refused(gate.name, None, "the gate declares no bound")
+    return _of_every_column(gate, report, held) if held.passed else held
+
+
+def _of_every_column(gate: Slices, report: EvaluationReport, held: GateResult) -> GateResult:
+    """A column of small slices alone does not pass by the side of another one."""
+    judged = dict.fromkeys(gate.columns, 0)
+    for one in report.estimates[gate.name]:
+        named = [column for column in gate.columns if one.about.startswith(f"{column} ")]
+        if named:
+            judged[max(named, key=len)] += one.rows
+    for column, rows in judged.items():
+        if not rows:
+            why = (
+                f"no value of {column} has {counted(gate.min_rows, 'row')}, so nothing of this"
+                " column is judged: refused. Give the gate a smaller min_rows, or take the column"
+                " out of it"
+            )
+            return result(gate.name, False, None, held.bound, why)
+    small = [
+        f"{counted(report.rows - rows, 'row')} by {column}"
+        for column, rows in judged.items()
+        if rows < report.rows
+    ]
+    if not small:
+        return held
+    reason = f"{held.reason}; in slices too small to judge: {', '.join(small)}"
+    return held.model_copy(update={"reason": reason})
 
 
 def gap(gate: Gap, report: EvaluationReport) -> GateResult:

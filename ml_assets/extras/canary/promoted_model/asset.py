@@ -9,7 +9,7 @@ from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.released_model.asset import project
 from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.assets.released_model.page import show_release
-from ml_assets.assets.released_model.promote import Refused, promote
+from ml_assets.assets.released_model.promote import Refused, by_present_gates, promote
 from ml_assets.errors import EvidenceError
 from ml_assets.extras.canary.canary_report.evidence import (
     CANARY_REPORT,
@@ -85,7 +85,7 @@ def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
     outcome = promote(
         state.store,
         state.name,
-        lambda entries: canary_evidence(state, entries),
+        lambda entries: by_present_gates(state.pipeline, canary_evidence(state, entries)),
         state.spec.release,
         author=state.spec.owner,
         run=run,
