@@ -134,10 +134,7 @@ class World:
         return done
 
     def stopped_at(self, moment: str, stop: signal.Signals, *arguments: str) -> tuple[int, str]:
-        """Run ml-assets until a line holds ``moment``, send the signal: exit code and stderr.
-
-        SIGINT goes to all that the command began, as a terminal sends it.
-        """
+        """Run ml-assets until a line holds ``moment``, send the signal: exit code and stderr."""
         with subprocess.Popen(
             [sys.executable, "-m", "ml_assets.cli.main", *arguments],
             env=self.environment,
@@ -145,11 +142,10 @@ class World:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,
         ) as command:
             assert command.stdout is not None
             assert any(moment in line for line in command.stdout)
-            (os.killpg if stop is signal.SIGINT else os.kill)(command.pid, stop)
+            command.send_signal(stop)
             _, said = command.communicate(timeout=60)
         return command.returncode, said
 
