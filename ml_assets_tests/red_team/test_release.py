@@ -602,7 +602,7 @@ def test_a_byte_swapped_between_gate_and_release(passed: Scene, name: str) -> No
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (("at_least: 0.8", "at_least: 0.99999"), "the gates of irises, or its release, changed in"),
+        (("at_least: 0.8", "at_least: 0.99999"), "irises: the gates or the release in"),
         (("at_least: 0.8", "at_least: high"), "irises: 1 mistake in"),
     ],
 )

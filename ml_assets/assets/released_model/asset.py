@@ -37,12 +37,7 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
     ) -> dg.MaterializeResult:
         from ml_assets.assets.released_model.gate_results import evidence_to_release
         from ml_assets.assets.released_model.page import show_release
-        from ml_assets.assets.released_model.promote import (
-            AlreadyReleased,
-            Refused,
-            by_present_gates,
-            release,
-        )
+        from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
         from ml_assets.records.tracking.mlflow import Tracking
 
         pipeline = stores.open(declared, keeps_objects=True)
@@ -51,9 +46,7 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
         outcome = release(
             pipeline.store,
             pipeline.name,
-            lambda entries: by_present_gates(
-                pipeline, evidence_to_release(pipeline.at(base), entries)
-            ),
+            lambda entries: evidence_to_release(pipeline.at(base), entries),
             spec.release,
             author=spec.owner,
             run=context.run.run_id,

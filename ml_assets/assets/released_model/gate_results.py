@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from ml_assets.assets.evaluation_report.last_release import read_report
-from ml_assets.assets.released_model.gates.data_and_holdout import knows_holdout, made_elsewhere
+from ml_assets.assets.released_model.gates.data_and_holdout import (
+    knows_holdout,
+    made_elsewhere,
+    may_know,
+)
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.assets.validated_table.audits import audits
@@ -117,7 +121,7 @@ def _learned_from(
         given = (model.attributes.get(attribute) or {}).get("digest", "")
         line = decision_line(entries, given)
         theirs = line.decision.holdout if line and line.decision else None
-        if rows and theirs and rows.first < theirs.first:
+        if rows and theirs and may_know(theirs, rows):
             found.append(knows_holdout(field, given, rows, theirs))
     return tuple(found)
 
@@ -177,10 +181,10 @@ def evidence_to_release(
     Raises:
         StorageError: a file of the model was changed or lost since.
         EvidenceError: see ``current_evidence``; or what is behind it was read elsewhere, or made by
-            other code, than spec, code and settings of here say.
+            other code, than spec, code and settings of here say; or the gates changed meanwhile.
     """
     evidence = current_evidence(state, entries)
     provenance_of(state, evidence)
-    require_made_here(state)
     open_files(state.objects, state.name, evidence.model)
+    require_made_here(state)
     return evidence

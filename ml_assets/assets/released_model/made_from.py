@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ml_assets.assets.raw_snapshot.readers.read import origin_of
+from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.graph.code_version import code_version_of, trained_by
 from ml_assets.records.provenance import run_record_at
 from ml_assets.records.recalls import derived_from, require_sound
 from ml_assets.settings import Settings
+from ml_assets.spec.load import SPEC_FILE, load_spec
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.spec.sources import SourceSpec
@@ -23,14 +25,16 @@ from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 
 def require_made_here(origin: PipelineState) -> None:
-    """Hold all that lies behind a model to the recalls, and to sources and code of here.
+    """Hold all that lies behind a model to the recalls, and to sources, code and gates of here.
 
     Args:
         origin: the model and the report on it are the pipeline's at this commit.
 
     Raises:
         Recalled: a recall reached something, as of now.
-        EvidenceError: something was read elsewhere, or made by other code or another spec.
+        EvidenceError: something was read elsewhere, or made by other code or another spec; or the
+            folder's gates are no longer those of this process.
+        SpecError: the folder's spec is wrong, or gone.
         StorageError: nothing says where or by what.
     """
     pipeline = origin.pipeline
@@ -40,6 +44,18 @@ def require_made_here(origin: PipelineState) -> None:
         require_sound(origin.store, now, record)
     require_own_sources(records, origin.spec.sources, pipeline.settings)
     _refuse(other_code(pipeline, origin.store, origin.commit, records), origin.name)
+    _require_present_gates(pipeline)
+
+
+def _require_present_gates(pipeline: Pipeline) -> None:
+    """A run takes hours, and a spec may be edited meanwhile."""
+    now, read = load_spec(pipeline.folder), pipeline.spec
+    if policy_digest(now.gates, now.release) != policy_digest(read.gates, read.release):
+        raise EvidenceError(
+            f"{pipeline.name}: the gates or the release in {pipeline.folder / SPEC_FILE} changed"
+            " since this process read them. Nothing was moved: the gates of now have to decide."
+            " Run again (in the UI, reload the definitions first)."
+        )
 
 
 def require_rows_made_here(state: PipelineState, inputs: Sequence[InputVersion]) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.released_model.tags import append_move
-from ml_assets.errors import CertificateRefused, EvidenceError, Recalled
+from ml_assets.errors import CertificateRefused, Recalled
 from ml_assets.records.ledger.chain import Appended, Declined, Head
 from ml_assets.records.ledger.stages import (
     another_since,
@@ -23,9 +22,7 @@ from ml_assets.records.ledger.stages import (
 from ml_assets.records.load_release import certificate_of, why_not
 from ml_assets.records.recalls import require_sound_model, sound_champion
 from ml_assets.spec.gates import ReleaseSpec, Target
-from ml_assets.spec.load import SPEC_FILE, load_spec
 from ml_assets.spec.records import Decision, Evidence, LedgerEntry
-from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 
@@ -76,26 +73,6 @@ class AlreadyReleased:
 
 
 EvidenceNow = Callable[[Sequence[LedgerEntry]], Evidence]
-
-
-def by_present_gates(pipeline: Pipeline, evidence: Evidence) -> Evidence:
-    """The evidence, if the gates that this process read are still those of the pipeline's folder.
-
-    A run takes hours, and a spec may be edited meanwhile.
-
-    Raises:
-        EvidenceError: the gates, or where a model is released to, changed since.
-        SpecError: the spec of now is wrong, or gone.
-    """
-    now = load_spec(pipeline.folder)
-    if policy_digest(now.gates, now.release) != evidence.policy:
-        raise EvidenceError(
-            f"{pipeline.name}: model {_short(evidence.model)} is not released: the gates of "
-            f"{pipeline.name}, or its release, changed in {pipeline.folder / SPEC_FILE} while this "
-            "ran. Nothing was moved. The gates of now have to decide: run again (in the UI, reload "
-            "the definitions first)."
-        )
-    return evidence
 
 
 def verify(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ml_assets.assets.released_model.gates.data_and_holdout import knows_holdout, may_know
 from ml_assets.assets.released_model.gates.decide import decide
 from ml_assets.spec.gates import (
     AgainstChampion,
@@ -11,7 +12,7 @@ from ml_assets.spec.gates import (
     Memory,
     Throughput,
 )
-from ml_assets.spec.records import Audited, HoldoutUse, Interval, SeedSpread
+from ml_assets.spec.records import Audited, HoldoutRows, HoldoutUse, Interval, SeedSpread
 
 GOOD = Audited(key="delays/validated_table/flights", partition="2013-01-07", found=True)
 WARNED = GOOD.model_copy(update={"partition": "2013-01-14", "warned": ("carrier_in_set",)})
@@ -142,3 +143,20 @@ def test_superior_shows_an_improvement_that_may_be_the_declared_one(
     assert result.passed is fine
     assert said in result.reason
     assert result.interval == gap
+
+
+@pytest.mark.parametrize(
+    ("theirs", "own", "known"),
+    [
+        ("2024-02-05", "2024-02-05", False),
+        ("2024-02-05", "2024-02-12", False),
+        ("2024-02-12", "2024-02-05", True),
+        ("", "2024-02-05", True),
+        ("2024-02-05", "", True),
+        ("", "", False),
+    ],
+)
+def test_whom_a_model_learned_from_may_know_its_holdout(theirs: str, own: str, known: bool) -> None:
+    one, other = (HoldoutRows(digest="0" * 64, first=day, last=day) for day in (theirs, own))
+    assert may_know(one, other) is known
+    assert not knows_holdout("init_from", "1" * 64, other, one).passed

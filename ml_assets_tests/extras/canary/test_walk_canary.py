@@ -289,7 +289,7 @@ def test_a_canary_that_lost_on_what_it_was_served_stays_until_its_traffic_says_o
     served(world, before["canary"], before["production"], worse=-0.01)
     begun, text = open_pipeline("deliveries", world.settings).now(), spec.read_text()
     spec.write_text(text.replace("margin: 10.0", "margin: 0.0"))
-    with pytest.raises(EvidenceError, match="changed in"):
+    with pytest.raises(EvidenceError, match="changed since"):
         move_on(begun, "begun before")
     spec.write_text(text)
     assert stages(ledger(world)) == before

@@ -76,6 +76,17 @@ def made_elsewhere(release: ReleaseSpec) -> GateResult:
     return result("made_elsewhere", fine, None, None, reason)
 
 
+def may_know(theirs: HoldoutRows, rows: HoldoutRows) -> bool:
+    """Return whether a model that was judged by its own holdout may be trained on rows of another.
+
+    Of two that are cut by partition, the earlier one may be. Two that are drawn row by row are the
+    same rows by the same split; one of each kind says nothing of the other.
+    """
+    if bool(theirs.first) is not bool(rows.first):
+        return True
+    return rows.first < theirs.first
+
+
 def knows_holdout(field: str, model: str, rows: HoldoutRows, theirs: HoldoutRows) -> GateResult:
     """Refuse a model that learned from one which was trained on rows of its holdout.
 
@@ -84,9 +95,12 @@ def knows_holdout(field: str, model: str, rows: HoldoutRows, theirs: HoldoutRows
         rows: the holdout of the refused model.
         theirs: the holdout of the model that was learned from.
     """
-    reason = (
-        f"training.{field} is model {model[:12]}, which was trained on rows up to {theirs.first}:"
-        f" the holdout begins at {rows.first}, so rows of it are among them. Train as of a later"
-        f" partition, or without {field}"
+    told = (
+        f"trained on rows up to {theirs.first}: the holdout begins at {rows.first}, so rows of it"
+        " are among them. Train as of a later partition,"
+        if theirs.first and rows.first
+        else "judged by another kind of split: rows of the holdout may be among those that it was"
+        " trained on. Train by the split that it had,"
     )
+    reason = f"training.{field} is model {model[:12]}, which was {told} or without {field}"
     return result(field, False, None, None, reason)

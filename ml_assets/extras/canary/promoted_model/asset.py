@@ -9,7 +9,7 @@ from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.released_model.asset import project
 from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.assets.released_model.page import show_release
-from ml_assets.assets.released_model.promote import Refused, by_present_gates, promote
+from ml_assets.assets.released_model.promote import Refused, promote
 from ml_assets.errors import EvidenceError
 from ml_assets.extras.canary.canary_report.evidence import (
     CANARY_REPORT,
@@ -69,7 +69,7 @@ def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
 
     Raises:
         EvidenceError: no model is in canary, or its evidence does not hold, or what is behind it
-            was read elsewhere or made by other code.
+            was read elsewhere or made by other code, or the gates changed meanwhile.
         StorageError: a file of the model was changed or lost since.
     """
     entries = read(state.store, state.name, state.commit)
@@ -79,13 +79,13 @@ def move_on(state: PipelineState, run: str) -> tuple[LedgerEntry, Origin]:
         if origin is not None:
             return there, origin
     rows = require_rows(state)
-    require_made_here(state.at(rows.model.commit))
     _require_traffic(state, entries, rows.model.model.data_version)
     open_files(state.objects, state.name, rows.model.model.data_version)
+    require_made_here(state.at(rows.model.commit))
     outcome = promote(
         state.store,
         state.name,
-        lambda entries: by_present_gates(state.pipeline, canary_evidence(state, entries)),
+        lambda entries: canary_evidence(state, entries),
         state.spec.release,
         author=state.spec.owner,
         run=run,
