@@ -9,6 +9,7 @@ import pytest
 
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
+from ml_assets.automation.schedules import refresh_tick
 from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.records.ledger.audit import problems
@@ -207,11 +208,15 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
     assert "the &lt;b&gt;floor&lt;/b&gt;" in page
     assert "<b>floor" not in page
     assert champion(read(place(world).store, "irises")) == first, "the line moves nothing"
+    due = refresh_tick(place(world))
+    assert isinstance(due, dg.RunRequest), "what a person answers for is due, and not refused"
 
     world.cli("run", "irises")
     assert all_say(world, third)
     assert r"accuracy\_floor failed" in str(world.page("irises", "released_model")["OVERRIDE"])
-    assert "OVERRIDE by ada" in world.cli("status", "irises")
+    said = world.cli("status", "irises")
+    assert "OVERRIDE by ada" in said
+    assert "judged again" not in said
     assert "one champion at every moment" in world.cli("release", "history", "irises", "--check")
 
 

@@ -65,7 +65,8 @@ def test_a_file_of_the_folder_is_taken_and_one_that_is_missing_is_named(world: W
     model = stage(world, "trained_model")["version"]
     (weights,) = world.root.glob(f"state/**/models/{model}/weights.safetensors")
     copy = world.pipelines / "irises" / "start.safetensors"
-    declare(world, SPEC.replace("init_from: release", "init_from: start.safetensors"))
+    named = f"init_from: start.safetensors@sha256:{_sha256(weights)}"
+    declare(world, SPEC.replace("init_from: release", named))
     said = world.cli("check", "irises", code=1)
     assert f"there is no file {copy.resolve()}" in said
     copy.write_bytes(weights.read_bytes())
@@ -73,10 +74,13 @@ def test_a_file_of_the_folder_is_taken_and_one_that_is_missing_is_named(world: W
     said = world.cli("run", "irises", "--through", "trained_model")
     assert "its words and columns are used unchanged" in said
     assert begun_with(world) == [_sha256(copy)]
+    begun = stage(world, "trained_model")["version"]
 
-    copy.write_bytes(b"no tensors")
-    said = world.cli("run", "irises", "--through", "trained_model", code=1)
-    assert "is not a complete safetensors file" in said, "another content is another model"
+    copy.write_bytes(b"weights that saw the holdout")
+    for command in (["check", "irises"], ["run", "irises", "--fresh"]):
+        said = world.cli(*command, code=1)
+        assert f"is not what the spec names: its SHA-256 is {_sha256(copy)}" in said
+    assert stage(world, "trained_model")["version"] == begun
 
 
 def _sha256(file: Path) -> str:

@@ -15,6 +15,7 @@ from ml_assets.records.ledger.replay import what_now
 from ml_assets.records.ledger.stages import (
     decision_line,
     latest_decision,
+    override_line,
     stage_line,
     standing_override,
 )
@@ -172,9 +173,11 @@ def _canary(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, A
 
 
 def _refusal(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
-    """The newest decision, where it refused its model: what was released before still stands."""
-    decision = next((e.decision for e in reversed(entries) if e.decision is not None), None)
-    if decision is None or decision.passed:
+    """The newest decision, where it refused its model and nobody answers for it: what was released
+    before still stands."""
+    line = next((entry for entry in reversed(entries) if entry.decision is not None), None)
+    decision = line.decision if line else None
+    if line is None or decision is None or decision.passed or override_line(entries, line):
         return None
     spec = pipeline.spec
     advice = what_now(entries, spec.release.to, spec.gates, decision.gates, pipeline.name)

@@ -11,7 +11,7 @@ from ml_assets.errors import SpecError
 from ml_assets.graph.stage_code import function_code, stage_code
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.drift import DriftSpec
-from ml_assets.spec.ensemble import RELEASE
+from ml_assets.spec.ensemble import weights_file
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.gates import FunctionBaseline, ReleaseSpec
 from ml_assets.spec.leaks import FutureEvents, LeaksSpec
@@ -155,8 +155,8 @@ def _network_digest(pipeline: Pipeline) -> dict[str, str]:
 
 
 def _initial_digest(pipeline: Pipeline) -> dict[str, str]:
-    begin = pipeline.spec.training.init_from
-    return {} if begin in (None, RELEASE) else {begin: file_digest(pipeline.folder / begin)}
+    begin = weights_file(pipeline.spec.training.init_from)
+    return {begin.path: begin.sha256} if begin else {}
 
 
 def file_digest(path: Path) -> str:

@@ -1,6 +1,7 @@
-"""Several weights as one model, and a network that learns from such an ensemble."""
+"""Several weights as one model, and what a network begins with or learns from."""
 
-from typing import Annotated, Self
+import re
+from typing import Annotated, NamedTuple, Self
 
 from pydantic import AliasChoices, Field, StringConstraints, model_validator
 
@@ -8,6 +9,24 @@ from ml_assets.spec.base import Frozen, unset
 
 RELEASE = "release"
 """``init_from`` and ``distill``: the model that is released when training is asked for."""
+_FILE = re.compile(r"(.+\.safetensors)@sha256:([0-9a-f]{64})")
+
+
+class WeightsFile(NamedTuple):
+    """A file of weights that were made elsewhere.
+
+    No gate can tell whether they saw the holdout. Whoever writes their digest into the spec vouches
+    that they did not.
+    """
+
+    path: str
+    sha256: str
+
+
+def weights_file(init_from: str | None) -> WeightsFile | None:
+    """The file that ``init_from`` names; None: it names none."""
+    found = _FILE.fullmatch(init_from or "")
+    return WeightsFile(found[1], found[2]) if found else None
 
 
 class Ensemble(Frozen):

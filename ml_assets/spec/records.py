@@ -7,6 +7,7 @@ from pydantic import AwareDatetime, Field
 from ml_assets.spec.base import Digest, Frozen, unset
 from ml_assets.spec.gates import Target
 from ml_assets.spec.registered import Registered
+from ml_assets.spec.split import HoldoutDraw, HoldoutRows
 from ml_assets.spec.texts import TextSample
 
 REPORT_FILE = "report.json"
@@ -231,7 +232,7 @@ class EvaluationReport(Frozen):
     data: Digest
     rows: int
     holdout: tuple[str, str] = Field(strict=False)
-    """First and last partition, or two empty strings."""
+    """First and last partition, or moment; or two empty strings."""
     partial: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
     """What is said of partitions of the holdout that are not whole."""
     label_rate: tuple[float, ...] = Field(strict=False)
@@ -257,6 +258,7 @@ class EvaluationReport(Frozen):
     """Gate -> what it is about; each gate's intervals hold for all its estimates at once."""
     holdout_rows: Digest | None = Field(default=None, exclude_if=unset)
     """The digest of the keys of the holdout's rows."""
+    holdout_draw: HoldoutDraw | None = Field(default=None, exclude_if=unset)
     origins: OriginReports | None = Field(default=None, exclude_if=unset)
     """None where the spec asks for the newest holdout alone."""
     samples: tuple[TextSample, ...] = Field(default=(), strict=False, exclude_if=unset)
@@ -310,25 +312,6 @@ class Audited(Frozen):
     failed: tuple[str, ...] = Field(default=(), strict=False)
     """Critical expectations that were not met, or why that cannot be told."""
     warned: tuple[str, ...] = Field(default=(), strict=False)
-
-
-class HoldoutRows(Frozen):
-    """The rows that a decision rests on."""
-
-    digest: Digest
-    """The digest of their keys."""
-    first: str
-    last: str
-    """First and last partition, or two empty strings."""
-
-
-class HoldoutUse(Frozen):
-    """Describes how often rows of a holdout were looked at before."""
-
-    models: int
-    """Other models that were decided on before, with rows of it."""
-    unknown: int
-    """Other models of which it was not written down."""
 
 
 class Evidence(Frozen):

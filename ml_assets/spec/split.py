@@ -1,4 +1,4 @@
-"""The spec of the split: the rows of a training set are split by time, by chance, and by entity."""
+"""The spec of the split, by time, by chance or by entity; and the rows that it held out."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from ml_assets.spec.automation import Duration
-from ml_assets.spec.base import Frozen, Positive, unset
+from ml_assets.spec.base import Digest, Frozen, Positive, unset
 
 Groups = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 """Columns that the feature function returns; together they name an entity (a plane, a patient)."""
@@ -96,6 +96,36 @@ WindowSplit = TimeSplit | TimeGroupSplit
 """The kinds that cut a window of partitions."""
 ShareSplit = RandomSplit | TimeSharesSplit | StratifiedGroupSplit
 """The kinds that part rows that are read whole."""
+
+
+class HoldoutDraw(Frozen):
+    """How the rows of a holdout were drawn that is not cut in time, and a sample of them."""
+
+    split: Digest
+    """Equal for two draws: no row of one holdout was trained on by the split of the other."""
+    sample: tuple[str, ...] = Field(strict=False)
+    """The smallest hashes of their keys: two holdouts that share rows share some of these."""
+
+
+class HoldoutRows(Frozen):
+    """The rows that a decision rests on."""
+
+    digest: Digest
+    """The digest of their keys."""
+    first: str
+    last: str
+    """First and last partition or moment, or two empty strings."""
+    draw: HoldoutDraw | None = Field(default=None, exclude_if=unset)
+    """How they were drawn, where they are not cut in time."""
+
+
+class HoldoutUse(Frozen):
+    """Describes how often rows of a holdout were looked at before."""
+
+    models: int
+    """Other models that were decided on before, with rows of it."""
+    unknown: int
+    """Other models of which it was not written down."""
 
 
 def _time_in_shares(raw: Any) -> Any:

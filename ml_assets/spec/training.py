@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from ml_assets.spec.augmentation import Augmentation, Curriculum
 from ml_assets.spec.base import Fraction, Frozen, Name, Positive, unset
-from ml_assets.spec.ensemble import RELEASE, Distill, Ensemble
+from ml_assets.spec.ensemble import RELEASE, Distill, Ensemble, weights_file
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.gpt import Gpt
 from ml_assets.spec.network_batch import BatchTensor
@@ -299,8 +299,9 @@ class TrainingSpec(Spread):
     """Fit the probabilities to the validation split after training. None: where weights,
     oversampling or a focal loss have moved them."""
     init_from: str | None = None
-    """Begin with the weights of ``release``, or of a .safetensors file (its path, absolute or from
-    the pipeline's folder), instead of fresh ones. Without a release the first training is fresh."""
+    """Begin with the weights of ``release``, or of ``FILE.safetensors@sha256:DIGEST`` (absolute or
+    from the pipeline's folder), instead of fresh ones. Whoever names a file vouches that it never
+    saw the holdout. Without a release the first training is fresh."""
     evaluate_every: Positive = 50
     """Steps between evaluations on the validation split; a checkpoint is saved at each."""
     checkpoint_minutes: Annotated[float, Field(gt=0)] | None = None
@@ -327,13 +328,15 @@ class TrainingSpec(Spread):
     @field_validator("init_from")
     @classmethod
     def _weights_are_data(cls, value: str | None) -> str | None:
-        if value is None or value == RELEASE or value.endswith(".safetensors"):
+        if value is None or value == RELEASE or weights_file(value):
             return value
         why = ""
         if value.endswith(_PICKLES):
             why = ": a pickle runs code when it is read. Save its tensors with safetensors instead"
+        elif value.endswith(".safetensors"):
+            why = ". sha256sum prints it; by it you vouch that the file never saw the holdout"
         raise ValueError(
-            f"init_from {value!r} must be 'release' or the path of a .safetensors file{why}"
+            f"init_from {value!r} must be 'release' or FILE.safetensors@sha256:DIGEST{why}"
         )
 
     @model_validator(mode="after")

@@ -23,7 +23,8 @@ from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
-MISSING = irises.SPEC.replace("epochs: 30", "epochs: 30\n    init_from: begin.safetensors")
+BEGIN = f"begin.safetensors@sha256:{'0' * 64}"
+MISSING = irises.SPEC.replace("epochs: 30", f"epochs: 30\n    init_from: {BEGIN}")
 WORDS = {"experiment": "warm <i>start</i>", "hypothesis": "it begins\nlower", "goal": "0.9"}
 
 
@@ -159,7 +160,7 @@ def test_two_runs_are_compared_by_what_differs(world: World, place: Pipeline) ->
     failed = next(row.run for row in rows(place) if row.outcome.tone == "bad" and not row.model)
     told = json.loads(world.cli("models", "compare", "irises", "production", failed, "--json"))
     assert [(c["name"], c["before"], c["after"]) for c in told["changes"]] == [
-        ("training.init_from", "null", "begin.safetensors")
+        ("training.init_from", "null", BEGIN)
     ]
     assert "and two are needed to compare" in world.cli("models", "compare", "irises", code=1)
     assert "Name both" in world.cli("models", "compare", "irises", "production", code=2)
@@ -183,7 +184,7 @@ def test_a_comparison_says_why_each_run_was_made_and_what_people_made_of_it(
     assert "   verdict: rejected" in of_b
     assert next(line for line in of_b if "notes:" in line).endswith("no such <file> (eve)")
     assert [line.split() for line in of_b if "init_from" in line] == [
-        ["spec", "training.init_from", "null", "begin.safetensors"]
+        ["spec", "training.init_from", "null", BEGIN]
     ]
 
 

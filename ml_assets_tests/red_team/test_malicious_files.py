@@ -91,16 +91,17 @@ def test_the_bombs_would_go_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pt", "pkl", "pickle", "bin", "ckpt", "zip", "joblib"])
 def test_the_spec_begins_with_no_other_kind_of_file(released: Scene, kind: str) -> None:
-    said = SPEC.replace("epochs: 30", f"epochs: 30\n    init_from: w.{kind}")
+    said = SPEC.replace("epochs: 30", f"epochs: 30\n    init_from: w.{kind}@sha256:{'0' * 64}")
     (released.world.pipelines / NAME / "defs.yaml").write_text(said)
-    with pytest.raises(SpecError, match=r"must be 'release' or the path of a \.safetensors file"):
+    with pytest.raises(SpecError, match=r"must be 'release' or FILE\.safetensors@sha256"):
         load_spec(released.world.pipelines / NAME)
 
 
 def test_init_from_a_file_that_only_has_the_name(released: Scene, bomb: bytes) -> None:
     file = released.world.pipelines / NAME / "w.safetensors"
     file.write_bytes(bomb)
-    said = SPEC.replace("epochs: 30", "epochs: 30\n    init_from: w.safetensors")
+    named = f"w.safetensors@sha256:{bytes_digest(bomb)}"
+    said = SPEC.replace("epochs: 30", f"epochs: 30\n    init_from: {named}")
     (released.world.pipelines / NAME / "defs.yaml").write_text(said)
     graph = pipeline_of(file.parent)
     store = released.store

@@ -28,7 +28,7 @@ from ml_assets.errors import (
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.settings import SQL_PREFIX, Settings, is_s3, read_cluster
 from ml_assets.spec.cluster import over_nodes
-from ml_assets.spec.ensemble import RELEASE
+from ml_assets.spec.ensemble import weights_file
 from ml_assets.spec.features import EngineSpec, FeaturesSpec
 from ml_assets.spec.gates import FunctionBaseline
 from ml_assets.spec.load import (
@@ -261,12 +261,12 @@ def _file_mistakes(folder: Path, spec: PipelineSpec) -> list[Mistake]:
                 raise ContractError(told_mistakes(file, wrong))
         except ContractError as error:
             found.append(_named(folder, key, source.contract, error))
-    begin = spec.training.init_from
-    if begin is not None and begin != RELEASE:
+    begin = weights_file(spec.training.init_from)
+    if begin:
         try:
             initial_file(folder, begin)
         except MlAssetsError as error:
-            found.append(_named(folder, "training.init_from", begin, error))
+            found.append(_named(folder, "training.init_from", begin.path, error))
     if isinstance(spec.model, Module):
         try:
             read_network(folder, spec.model)

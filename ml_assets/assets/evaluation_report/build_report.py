@@ -101,6 +101,7 @@ def judge(
         recommendation=recommend(spec, holdout, predictions, baselines),
         estimates=estimates(spec, holdout, predictions, champion, perturbed),
         holdout_rows=holdout.digest,
+        holdout_draw=holdout.draw,
     )
 
 

@@ -161,13 +161,13 @@ class RollingOrigin:
         """The model of the report itself."""
         window = resolve_window(self.state, self.data.attributes["as_of"])
         if window is not None:
-            holdout, train = report.holdout, (window.train[0], window.train[-1])
+            train = window.train[0], window.train[-1]
         else:
-            splits = read_splits(self.state, None)
-            at = self.state.spec.features.decision_at
-            holdout, train = (_span(splits[split], at) for split in ("holdout", "train"))
+            train = _span(
+                read_splits(self.state, None)["train"], self.state.spec.features.decision_at
+            )
         return OriginReport(
-            holdout=holdout,
+            holdout=report.holdout,
             trained_on=train,
             rows=report.rows,
             model=report.model,

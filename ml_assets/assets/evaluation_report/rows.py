@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from heapq import nsmallest
 from typing import assert_never
 
 import numpy as np
@@ -11,11 +12,21 @@ import polars as pl
 
 from ml_assets.assets.evaluation_report.forecasts import persistence
 from ml_assets.errors import SpecError, counted, quoted
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
-from ml_assets.spec.split import groups_of
+from ml_assets.spec.split import (
+    HoldoutDraw,
+    RandomSplit,
+    StratifiedGroupSplit,
+    TimeSharesSplit,
+    groups_of,
+)
 from ml_assets.spec.training import Task
 
 _EPOCH = date(1970, 1, 1).toordinal()
+_SAMPLE = 64
+"""Hashes that are kept of a holdout. Two that share a fifth of their rows have one in common, but
+for one pair in two thousand."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +91,18 @@ class Holdout:
     slices: dict[str, pl.Series]
     """Column -> [n] values to report on separately."""
     span: tuple[str, str]
-    """First and last partition, or two empty strings."""
+    """First and last partition or moment, or two empty strings."""
     digest: str | None = None
     """SHA-256 of the keys of the rows, whatever their order; None: they have none."""
+    draw: HoldoutDraw | None = None
+    """None where they are cut in time."""
 
     @classmethod
     def of(cls, spec: PipelineSpec, frame: pl.DataFrame, span: tuple[str, str]) -> "Holdout":
         """The labels, blocks and slice columns of holdout rows.
+
+        Args:
+            span: first and last partition, or two empty strings where they are read whole.
 
         Raises:
             SpecError: a column is missing, or a label is not what the spec declares.
@@ -104,12 +120,14 @@ class Holdout:
             spec.evaluation.ndcg_at,
             persistence(spec, frame),
         )
+        keys = _written(frame.select(spec.features.key))
         return cls(
             truth=truth,
             blocks=_blocks(spec, frame, queries),
             slices={column: frame[column] for column in spec.evaluation.slices},
-            span=span,
-            digest=_digest_of_keys(frame.select(spec.features.key)),
+            span=_moments(spec, frame) if isinstance(spec.split, TimeSharesSplit) else span,
+            digest=hashlib.sha256(keys.encode()).hexdigest(),
+            draw=_draw(spec, keys),
         )
 
 
@@ -163,8 +181,30 @@ def local_day(block: int) -> str:
     return str(date.fromordinal(_EPOCH + block))
 
 
-def _digest_of_keys(keys: pl.DataFrame) -> str:
-    return hashlib.sha256(keys.sort(keys.columns).write_csv().encode()).hexdigest()
+def _written(keys: pl.DataFrame) -> str:
+    """The names of the columns, and a line for the key of each row, in one order."""
+    return keys.sort(keys.columns).write_csv()
+
+
+def _moments(spec: PipelineSpec, frame: pl.DataFrame) -> tuple[str, str]:
+    """The first and the last decision of the rows, to the minute."""
+    decided = frame[spec.features.decision_at]
+    first, last = pl.Series([decided.min(), decided.max()]).dt.strftime("%Y-%m-%d %H:%M")
+    return first, last
+
+
+def _draw(spec: PipelineSpec, keys: str) -> HoldoutDraw | None:
+    """How the rows were drawn; None where they are cut in time.
+
+    A random split puts a row on the same side each time, by a hash of its key. One of whole
+    entities weighs all of them anew when one more comes.
+    """
+    if not isinstance(spec.split, RandomSplit | StratifiedGroupSplit):
+        return None
+    drawn = [spec.split.model_dump(mode="json"), spec.training.seed, list(spec.features.key)]
+    drawn += [spec.label.query] if isinstance(spec.split, RandomSplit) else [keys]
+    hashes = (hashlib.sha256(key.encode()).hexdigest()[:16] for key in keys.splitlines()[1:])
+    return HoldoutDraw(split=digest_of(drawn), sample=tuple(nsmallest(_SAMPLE, hashes)))
 
 
 def _queries(label: LabelSpec, frame: pl.DataFrame) -> np.ndarray | None:

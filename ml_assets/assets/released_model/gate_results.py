@@ -29,12 +29,12 @@ from ml_assets.spec.records import (
     EvaluationReport,
     Evidence,
     GateResult,
-    HoldoutRows,
     LedgerEntry,
     Measured,
     StageRecord,
 )
 from ml_assets.spec.registered import MADE_ELSEWHERE
+from ml_assets.spec.split import HoldoutRows
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import PipelineState
 
@@ -131,7 +131,8 @@ def held_out(report: EvaluationReport) -> HoldoutRows | None:
     if report.holdout_rows is None:
         return None
     first, last = report.holdout
-    return HoldoutRows(digest=report.holdout_rows, first=first, last=last)
+    draw = report.holdout_draw
+    return HoldoutRows(digest=report.holdout_rows, first=first, last=last, draw=draw)
 
 
 def _audits(state: PipelineState, report: StageRecord) -> tuple[Audited, ...]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ml_assets.assets.raw_snapshot.readers.read import origin_of
-from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.graph.code_version import code_version_of, trained_by
 from ml_assets.records.provenance import run_record_at
@@ -33,7 +32,7 @@ def require_made_here(origin: PipelineState) -> None:
     Raises:
         Recalled: a recall reached something, as of now.
         EvidenceError: something was read elsewhere, or made by other code or another spec; or the
-            folder's gates are no longer those of this process.
+            folder's spec judges otherwise than that of this process.
         SpecError: the folder's spec is wrong, or gone.
         StorageError: nothing says where or by what.
     """
@@ -44,17 +43,22 @@ def require_made_here(origin: PipelineState) -> None:
         require_sound(origin.store, now, record)
     require_own_sources(records, origin.spec.sources, pipeline.settings)
     _refuse(other_code(pipeline, origin.store, origin.commit, records), origin.name)
-    _require_present_gates(pipeline)
+    _require_present_judgement(pipeline)
 
 
-def _require_present_gates(pipeline: Pipeline) -> None:
+_JUDGEMENT = ("gates", "release", "evaluation", "label", "split")
+"""The parts of a spec that say how a model is judged, and on which rows."""
+
+
+def _require_present_judgement(pipeline: Pipeline) -> None:
     """A run takes hours, and a spec may be edited meanwhile."""
     now, read = load_spec(pipeline.folder), pipeline.spec
-    if policy_digest(now.gates, now.release) != policy_digest(read.gates, read.release):
+    changed = [part for part in _JUDGEMENT if getattr(now, part) != getattr(read, part)]
+    if changed:
         raise EvidenceError(
-            f"{pipeline.name}: the gates or the release in {pipeline.folder / SPEC_FILE} changed"
-            " since this process read them. Nothing was moved: the gates of now have to decide."
-            " Run again (in the UI, reload the definitions first)."
+            f"{pipeline.name}: {', '.join(changed)} changed in {pipeline.folder / SPEC_FILE} since"
+            " this process read it. Nothing was moved: the spec of now has to judge the model. Run"
+            " again (in the UI, reload the definitions first)."
         )
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from ml_assets.adapters.step import RunLog
 from ml_assets.errors import SpecError
-from ml_assets.graph.code_version import file_digest
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, find_model
 from ml_assets.records.load_release import load_model, load_release
 from ml_assets.records.run_record import RunInput
-from ml_assets.spec.ensemble import RELEASE
+from ml_assets.spec.ensemble import RELEASE, WeightsFile, weights_file
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.training_program import Ref
+from ml_assets.store.objects import file_digest
 from ml_assets.store.pipeline_context import PipelineState
 from ml_assets.store.safetensors_file import check_safetensors
 
@@ -49,7 +49,7 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
     """Return what the spec's ``init_from`` and ``distill`` name at this moment.
 
     Raises:
-        SpecError: it names a file that is not there.
+        SpecError: it names a file that is not there, or holds something else.
         EvidenceError: the release does not hold; see ``records.loading``.
         StorageError: the file is no safetensors file, or the release is damaged.
         UnknownModel: the ledger has no such version, or several.
@@ -57,12 +57,12 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
     training = state.spec.training
     init, distill = training.init_from, training.distill
     found: dict[str, GivenModel] = {}
-    if init is not None and init != RELEASE:
-        file = initial_file(state.pipeline.folder, init)
+    if named := weights_file(init):
+        file = initial_file(state.pipeline.folder, named)
         check_safetensors(file)
-        ref = Ref(uri=str(file), digest=file_digest(file))
-        found[INIT_FROM] = GivenModel(INIT_FROM, ref, init)
-    elif init is not None and (ref := _released(state)) is not None:
+        ref = Ref(uri=str(file), digest=named.sha256)
+        found[INIT_FROM] = GivenModel(INIT_FROM, ref, named.path)
+    elif init == RELEASE and (ref := _released(state)) is not None:
         found[INIT_FROM] = GivenModel(INIT_FROM, ref, init)
     if distill is not None:
         ref = _released(state) if distill.teacher == RELEASE else _version(state, distill.teacher)
@@ -94,16 +94,23 @@ def _version(state: PipelineState, beginning: str) -> Ref:
     return load_model(state.store, state.objects, state.name, version, state.commit).model
 
 
-def initial_file(folder: Path, said: str) -> Path:
+def initial_file(folder: Path, named: WeightsFile) -> Path:
     """The .safetensors file that a spec in a folder names.
 
     Raises:
-        SpecError: it is not there.
+        SpecError: it is not there, or holds something else.
     """
-    file = (folder / said).resolve()
+    file = (folder / named.path).resolve()
     if not file.is_file():
         raise SpecError(
-            f"training.init_from {said!r}: there is no file {file}. Put it there, or give another"
-            " path (from the pipeline's folder, or absolute), or remove init_from."
+            f"training.init_from {named.path!r}: there is no file {file}. Put it there, or give"
+            " another path (from the pipeline's folder, or absolute), or remove init_from."
+        )
+    found = file_digest(file)
+    if found != named.sha256:
+        raise SpecError(
+            f"training.init_from: {file} is not what the spec names: its SHA-256 is {found}, not"
+            f" {named.sha256}. Put the old file back; or, if the new weights never saw rows of the"
+            f" holdout, write @sha256:{found}."
         )
     return file

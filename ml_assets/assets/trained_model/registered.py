@@ -5,7 +5,9 @@ From here on it goes the way of any other: the report, the gates, the release.
 """
 
 from ml_assets.adapters.step import AssetStep
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.trained_model.training_job import data_ref
+from ml_assets.assets.training_set.window import feature_order
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
@@ -21,6 +23,7 @@ from ml_assets.records.run_record import (
     run_input,
     run_record,
 )
+from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.registered import MADE_ELSEWHERE, Registered
 from ml_assets.spec.training_program import Ref
@@ -37,6 +40,7 @@ def publish_registered(context: AssetStep, pipeline: Pipeline, model: str) -> Pu
     Raises:
         EvidenceError: the ledger knows no registration of it.
         StorageError: its files are not what its digest names, or there is no training set.
+        SourceError: a source cannot be looked at.
     """
     said = registration(read(pipeline.store, pipeline.name), model)
     if said is None:
@@ -52,7 +56,7 @@ def publish_registered(context: AssetStep, pipeline: Pipeline, model: str) -> Pu
     inputs = (input_version(data, now.commit),)
     salt = f"{model} in {run}"  # it may come again, when another one was trained meanwhile
     work = Work(pipeline.address("trained_model"), MADE_ELSEWHERE, inputs, run, salt)
-    seen = [*now.partitions(pipeline.address("feature_set"))]  # its makers may have all of it
+    there = _newest_there(now)
     with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
         draft.text(RUN_FILE, record_bytes(record))
         return draft.publish(
@@ -61,12 +65,24 @@ def publish_registered(context: AssetStep, pipeline: Pipeline, model: str) -> Pu
                 "model": ref.model_dump(),
                 "data": data_ref(pipeline, data).model_dump(),
                 "registered": said.model_dump(),
-                "published_to": seen[-1] if seen else None,
+                "there_to": there,
                 "metrics": {},
                 "mlflow_run": None,
             },
             data_version=model,
         )
+
+
+def _newest_there(now: PipelineState) -> str | None:
+    """The newest partition that is there, read or not: the model's makers may have rows of it."""
+    pipeline, sources = now.pipeline, Sources(now.pipeline.settings)
+    there = {*now.partitions(pipeline.address("feature_set"))}
+    known = windows(now.spec.partitions, sources.now())
+    for name, source in now.spec.sources.items():
+        if source.partitioned:
+            looked = sources.look(name, source, known)
+            there.update(key for key in (*looked.keys, *looked.waiting, *looked.later) if key)
+    return next((key for key in reversed(feature_order(pipeline)) if key in there), None)
 
 
 def _record(

@@ -73,7 +73,9 @@ def _failed(
     for record in history:  # newest first
         answers = list(_answers(instance, record, partitioned=partitioned))
         for one in answers:
-            if one.is_told and not any(_within(one.span, other) for other in newer):
+            if not one.is_told or any(_within(one.span, other) for other in newer):
+                continue
+            if not one.is_rejection or not _is_made_since(instance, record, one):
                 yield _check_cause(record, one, links)
         newer += [one.span for one in answers]
 
@@ -87,6 +89,15 @@ class _Answer:
     partition: str | None
     is_told: bool
     said: str
+    is_rejection: bool = False
+    """It kept its partition from being published."""
+
+
+def _is_made_since(instance: dg.DagsterInstance, record: Evaluated, answer: _Answer) -> bool:
+    """Whether the partition is published by now, by a run that was killed before its verdicts."""
+    wanted = dg.AssetRecordsFilter(record.key.asset_key, asset_partitions=[answer.span[0]])
+    newest = instance.fetch_materializations(wanted, limit=1).records
+    return any(one.timestamp > record.event.timestamp for one in newest)
 
 
 def _answers(
@@ -97,7 +108,8 @@ def _answers(
     named = list(partition_verdicts(evaluation.metadata)) if evaluation else []
     for one in reversed(named):  # newest first
         told = one.verdict == "fail" or (one.verdict == "warn" and _warnings_count(record.key))
-        yield _Answer((one.partition, one.partition), one.partition, told, one.said)
+        span, rejected = (one.partition, one.partition), one.verdict == "fail"
+        yield _Answer(span, one.partition, told, one.said, is_rejection=rejected)
     if not named:
         of = record.partition
         run = instance.get_run_by_id(record.run_id) if partitioned and of is None else None

@@ -23,10 +23,10 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import (
     another_since,
     decision_line,
-    latest_decision,
     override_line,
     put_out_line,
 )
+from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline
@@ -233,28 +233,33 @@ def _refusal(pipeline: Pipeline) -> str:
 
     The decision has to be about the evidence as it is: see ``gate_is_due``.
     """
-    model = require_record(pipeline.now(), pipeline.address("trained_model")).data_version
-    entries = read(pipeline.store, pipeline.name)
-    line = decision_line(entries, model)
-    if line is None or line.decision is None or line.decision.passed:
-        return ""
-    if override_line(entries, line):
+    line = _refused_line(pipeline)
+    if line is None or line.decision is None:
         return ""
     return (
-        f"model {model[:12]} was {line.decision.reason} (ledger line {line.seq}). It is judged"
+        f"model {line.model[:12]} was {line.decision.reason} (ledger line {line.seq}). It is judged"
         " again when its data, its spec, its gates or the champion change; or answer for it:"
         f" ml-assets release override {pipeline.name}"
     )
 
 
+def _refused_line(pipeline: Pipeline) -> LedgerEntry | None:
+    """The newest decision on the present model, where it is a refusal nobody answers for."""
+    model = require_record(pipeline.now(), pipeline.address("trained_model")).data_version
+    entries = read(pipeline.store, pipeline.name)
+    line = decision_line(entries, model)
+    if line is None or line.decision is None or line.decision.passed:
+        return None
+    return None if override_line(entries, line) else line
+
+
 def standing_refusal(pipeline: Pipeline) -> str:
-    """Return why the present model was refused, where nothing has changed since; else empty."""
+    """Return why the present model was refused; empty where something changed since, or a person
+    answers for it."""
     held = put_out(pipeline)
     if held:
         return held
     if gate_is_due(pipeline):
         return ""
-    entries = read(pipeline.store, pipeline.name)
-    model = require_record(pipeline.now(), pipeline.address("trained_model"))
-    decision = latest_decision(entries, model.data_version)
-    return decision.reason if decision and not decision.passed else ""
+    line = _refused_line(pipeline)
+    return line.decision.reason if line and line.decision else ""

@@ -9,8 +9,9 @@ from typing import get_args
 
 from ml_assets.errors import UnknownModel, counted
 from ml_assets.spec.gates import Stage, Target
-from ml_assets.spec.records import Decision, HoldoutRows, HoldoutUse, LedgerEntry
+from ml_assets.spec.records import Decision, LedgerEntry
 from ml_assets.spec.registered import Registered
+from ml_assets.spec.split import HoldoutRows, HoldoutUse
 
 ORDER: tuple[Target, ...] = get_args(Target)
 """The stages that hold a model, each with those before it on its way."""
@@ -202,9 +203,9 @@ def holdout_use(entries: Sequence[LedgerEntry], model: str, rows: HoldoutRows) -
     """The other models that were decided on with rows of this holdout, before this one was.
 
     A refusal counts as a release does: both tell whoever tries again. Windows that share a
-    partition share rows, and a canary was looked at on the rows of its period; where the data is
-    not cut in time, holdouts are the same or are taken for different ones. A report that no gate
-    judged is not in the ledger and not counted.
+    partition share rows, and a canary was looked at on the rows of its period; of holdouts that
+    are not cut in time, samples are compared. A report that no gate judged is not in the ledger and
+    not counted.
 
     Args:
         entries: the ledger of the pipeline, oldest first.
@@ -229,6 +230,9 @@ def _share(decision: Decision, rows: HoldoutRows) -> bool | None:
     """Whether a decision rests on some of the rows; None where it does not say what it rests on."""
     if decision.holdout is not None and decision.holdout.digest == rows.digest:
         return True
+    theirs = decision.holdout.draw if decision.holdout else None
+    if theirs and rows.draw:
+        return not set(theirs.sample).isdisjoint(rows.draw.sample)
     seen = decision.canary or decision.holdout
     if seen is None:
         return None

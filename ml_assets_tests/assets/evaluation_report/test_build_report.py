@@ -11,6 +11,7 @@ from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.errors import SpecError
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import ValueBaseline
+from ml_assets.spec.split import RandomSplit, StratifiedGroupSplit, TimeSharesSplit
 
 SPAN = ("2013-11-04", "2013-11-11")
 
@@ -103,3 +104,38 @@ def test_a_missing_column_is_named(spec, column):
 def test_days_need_a_time_in_every_row(spec):
     with pytest.raises(SpecError, match=r"set evaluation\.block to 'row'"):
         Holdout.of(spec, frame(5).with_columns(decision_at=pl.lit(None)), SPAN)
+
+
+def split_by(spec, split, seed=0):
+    training = spec.training.model_copy(update={"seed": seed})
+    return spec.model_copy(update={"split": split, "training": training})
+
+
+def draw_of(spec, rows):
+    draw = Holdout.of(spec, rows, ("", "")).draw
+    assert draw is not None
+    return draw
+
+
+def test_a_random_draw_is_known_again_by_its_split_and_its_rows(spec):
+    split, rows = RandomSplit(kind="random"), frame()
+    first, more = (draw_of(split_by(spec, split), rows.head(n)) for n in (1199, 1200))
+    assert first.split == more.split and len(first.sample) == 64
+    assert len({*first.sample} & {*more.sample}) >= 63
+    assert draw_of(split_by(spec, split, seed=1), rows).split != first.split
+    assert draw_of(split_by(spec, split), rows.reverse()) == more
+    other = frame().with_columns(pl.col("id") + 5000)
+    assert {*draw_of(split_by(spec, split), other).sample}.isdisjoint(first.sample)
+
+
+def test_whole_entities_are_drawn_anew_when_one_more_comes(spec):
+    split = StratifiedGroupSplit(kind="stratified_group", groups=("carrier",))
+    first, more = (draw_of(split_by(spec, split), frame().head(n)) for n in (1199, 1200))
+    assert first.split != more.split
+    assert len({*first.sample} & {*more.sample}) >= 63
+
+
+def test_a_holdout_that_is_cut_by_time_says_from_when_to_when(spec):
+    found = Holdout.of(split_by(spec, TimeSharesSplit(kind="time_shares")), frame(5), ("", ""))
+    assert found.span == ("2013-11-04 00:00", "2013-11-04 01:00")
+    assert found.draw is None

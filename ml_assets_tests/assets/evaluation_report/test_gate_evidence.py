@@ -12,7 +12,8 @@ from ml_assets.spec.gates import (
     Memory,
     Throughput,
 )
-from ml_assets.spec.records import Audited, HoldoutRows, HoldoutUse, Interval, SeedSpread
+from ml_assets.spec.records import Audited, Interval, SeedSpread
+from ml_assets.spec.split import HoldoutDraw, HoldoutRows, HoldoutUse
 
 GOOD = Audited(key="delays/validated_table/flights", partition="2013-01-07", found=True)
 WARNED = GOOD.model_copy(update={"partition": "2013-01-14", "warned": ("carrier_in_set",)})
@@ -157,6 +158,17 @@ def test_superior_shows_an_improvement_that_may_be_the_declared_one(
     ],
 )
 def test_whom_a_model_learned_from_may_know_its_holdout(theirs: str, own: str, known: bool) -> None:
-    one, other = (HoldoutRows(digest="0" * 64, first=day, last=day) for day in (theirs, own))
+    one, other = rows_of(theirs, "0"), rows_of(own, "1")
     assert may_know(one, other) is known
     assert not knows_holdout("init_from", "1" * 64, other, one).passed
+
+
+def rows_of(day: str, digest: str, split: str = "5") -> HoldoutRows:
+    draw = None if day else HoldoutDraw(split=split * 64, sample=())
+    return HoldoutRows(digest=digest * 64, first=day, last=day, draw=draw)
+
+
+def test_of_two_draws_only_the_same_split_keeps_rows_apart() -> None:
+    assert may_know(rows_of("", "0", "5"), rows_of("", "1", "6"))
+    assert not may_know(rows_of("", "0", "5"), rows_of("", "0", "6")), "the same rows are held out"
+    assert may_know(rows_of("", "0").model_copy(update={"draw": None}), rows_of("", "1"))

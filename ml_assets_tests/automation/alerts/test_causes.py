@@ -90,6 +90,17 @@ class Stage:
         )
         return done.success
 
+    def run_killed(self, first: str, last: str, at: str) -> None:
+        """The process is gone when it comes to a week; the next one marks its run as failed."""
+        self.killed_at = at
+        run = multiprocessing.get_context("fork").Process(target=self.run, args=(first, last))
+        run.start()
+        run.join()
+        assert run.exitcode == 9
+        self.killed_at = ""
+        (killed,) = self.instance.get_runs(limit=1)
+        self.instance.report_run_failed(killed, "Process 7 is gone")
+
     def evaluations(self) -> list[dg.AssetCheckEvaluation]:
         """What the check said in each run, oldest first."""
         kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
@@ -177,16 +188,23 @@ def test_a_range_that_failed_is_over_when_what_it_left_undone_is_done(stage: Sta
 
 
 def test_a_range_that_was_killed_is_over_when_what_it_left_undone_is_done(stage: Stage) -> None:
-    stage.killed_at = W3
-    run = multiprocessing.get_context("fork").Process(target=stage.run, args=(W1, W4))
-    run.start()
-    run.join()
-    assert run.exitcode == 9
-    (killed,) = stage.instance.get_runs()
-    stage.instance.report_run_failed(killed, "Process 7 is gone")
+    stage.run_killed(W1, W4, at=W3)
     assert stage.causes() == [f"run flights__sources {W4}"]
-    stage.killed_at = ""
     assert stage.run(W3, W4)
+    assert stage.causes() == []
+
+
+def test_a_contract_that_a_killed_range_met_again_is_over(stage: Stage) -> None:
+    """It published the week, so nobody makes that again, and never told what its checks said."""
+    stage.breaks_contract = {W2, W3}
+    assert not stage.run(W2, W3)
+    stage.breaks_contract = {W3}
+    stage.run_killed(W2, W4, at=W3)
+    assert stage.run(W4, W4)
+    of_w3 = f"check flights/validated_table/orders {CHECK} [{W3}]"
+    assert stage.causes() == [of_w3, f"run flights__sources {W4}"]
+    stage.breaks_contract = set()
+    assert stage.run(W3, W3)
     assert stage.causes() == []
 
 

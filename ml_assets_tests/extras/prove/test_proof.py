@@ -23,6 +23,7 @@ from ml_assets.spec.records import StageRecord
 from ml_assets.spec.training_program.identity import machine_here
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
+from ml_assets.store.objects import file_digest
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
@@ -100,7 +101,8 @@ def test_a_training_that_failed_has_to_fail_alike(
     folder = world.pipelines / "irises"
     save_file({"nothing.like.it": np.zeros(1, np.float32)}, folder / "other.safetensors")
     spec = folder / "defs.yaml"
-    begins = "init_from: other.safetensors\n    epochs: 30"
+    digest = file_digest(folder / "other.safetensors")
+    begins = f"init_from: other.safetensors@sha256:{digest}\n    epochs: 30"
     spec.write_text(spec.read_text().replace("epochs: 30", begins))
     assert "its request cannot be read" in world.cli("run", "irises", code=1)
     store = open_snapshots(world.settings.snapshots)

@@ -2,7 +2,8 @@
 
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import holdout_use
-from ml_assets.spec.records import CanaryPeriod, HoldoutRows
+from ml_assets.spec.records import CanaryPeriod
+from ml_assets.spec.split import HoldoutDraw, HoldoutRows
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate
 
 D = "dd" * 32
@@ -42,6 +43,18 @@ def test_without_weeks_the_same_rows_are_told_by_their_keys(store):
     written(store, A, weeks("", ""))
     assert holdout_use(read(store, PIPELINE), B, weeks("", "")).models == 1
     assert holdout_use(read(store, PIPELINE), B, weeks("", "", "2")).models == 0
+
+
+def drawn(digest, *sample):
+    draw = HoldoutDraw(split="5" * 64, sample=sample)
+    return HoldoutRows(digest=digest * 64, first="", last="", draw=draw)
+
+
+def test_one_more_row_or_another_draw_is_no_other_holdout(store):
+    written(store, A, drawn("1", "0a", "0b", "0c"))
+    assert holdout_use(read(store, PIPELINE), B, drawn("2", "00", "0a", "0b")).models == 1
+    assert holdout_use(read(store, PIPELINE), B, drawn("3", "0c", "0d", "0e")).models == 1
+    assert holdout_use(read(store, PIPELINE), B, drawn("4", "0d", "0e", "0f")).models == 0
 
 
 def test_a_canary_was_looked_at_on_the_rows_of_its_period(store):

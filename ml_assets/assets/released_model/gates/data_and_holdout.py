@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from ml_assets.assets.released_model.gates.result import refused, result
 from ml_assets.errors import counted
 from ml_assets.spec.gates import DataEvidence, HoldoutBudget, ReleaseSpec
-from ml_assets.spec.records import Audited, EvaluationReport, GateResult, HoldoutRows, HoldoutUse
+from ml_assets.spec.records import Audited, EvaluationReport, GateResult
+from ml_assets.spec.split import HoldoutRows, HoldoutUse
 
 _NAMED = 3
 """Most tables that a sentence names."""
@@ -79,12 +80,14 @@ def made_elsewhere(release: ReleaseSpec) -> GateResult:
 def may_know(theirs: HoldoutRows, rows: HoldoutRows) -> bool:
     """Return whether a model that was judged by its own holdout may be trained on rows of another.
 
-    Of two that are cut by partition, the earlier one may be. Two that are drawn row by row are the
-    same rows by the same split; one of each kind says nothing of the other.
+    Of two that are cut in time, the earlier one may be. Of two that were drawn, it may be unless
+    their split is the same. One of each kind says nothing of the other.
     """
-    if bool(theirs.first) is not bool(rows.first):
-        return True
-    return rows.first < theirs.first
+    if theirs.digest == rows.digest:
+        return False
+    if theirs.first and rows.first:
+        return rows.first < theirs.first
+    return theirs.draw is None or rows.draw is None or theirs.draw.split != rows.draw.split
 
 
 def knows_holdout(field: str, model: str, rows: HoldoutRows, theirs: HoldoutRows) -> GateResult:
@@ -99,8 +102,8 @@ def knows_holdout(field: str, model: str, rows: HoldoutRows, theirs: HoldoutRows
         f"trained on rows up to {theirs.first}: the holdout begins at {rows.first}, so rows of it"
         " are among them. Train as of a later partition,"
         if theirs.first and rows.first
-        else "judged by another kind of split: rows of the holdout may be among those that it was"
-        " trained on. Train by the split that it had,"
+        else "judged by another split: rows of the holdout may be among those that it was trained"
+        " on. Train by the split that it had,"
     )
     reason = f"training.{field} is model {model[:12]}, which was {told} or without {field}"
     return result(field, False, None, None, reason)

@@ -29,7 +29,8 @@ from ml_assets.spec.gates import (
     Slices,
     Throughput,
 )
-from ml_assets.spec.records import Audited, EvaluationReport, GateResult, HoldoutUse, Measured
+from ml_assets.spec.records import Audited, EvaluationReport, GateResult, Measured
+from ml_assets.spec.split import HoldoutUse
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def _end_of_holdout(pipeline: Pipeline, origin: Origin) -> str:
             f" model {origin.model.data_version[:12]}. It stays in canary."
         )
     # whoever made it elsewhere may have seen all that was there
-    return origin.model.attributes.get("published_to") or data.attributes["as_of"]
+    return origin.model.attributes.get("there_to") or data.attributes["as_of"]
 
 
 def require_rows(state: PipelineState) -> CanaryRows:
