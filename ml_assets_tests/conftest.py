@@ -2,14 +2,13 @@
 
 import signal
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
+from ml_assets_tests.scheduling import ByWorld
 from ml_assets_tests.servers.s3 import S3Server, s3_server
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World, free_ports
@@ -43,20 +42,6 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     spec.write_text(good)
     world.cli("run", "deliveries")
     return world
-
-
-class ByWorld(LoadFileScheduling):
-    """Tests of one world go to one process, which makes it once; else those of one file do."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _world_of(super()._split_scope(nodeid))
-
-
-@cache
-def _world_of(file: str) -> str:
-    if "/red_team/" in file:
-        return "red_team"
-    return "released" if "released: World" in (_HERE.parent / file).read_text() else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByWorld | None:

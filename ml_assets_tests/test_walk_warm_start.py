@@ -99,5 +99,24 @@ def test_a_holdout_that_the_release_was_trained_on_judges_no_model(
     world.cli("run", "deliveries")
     release = world.status("deliveries")["release"]["version"]
     said = world.cli("run", "deliveries", "--fresh", "--as-of", "2024-02-26", code=3)
-    assert f"training.init_from is model {release[:12]}, which was trained on rows up to" in said
+    assert f"it learned from model {release[:12]}, which was trained on rows up to" in said
     assert world.status("deliveries")["release"]["version"] == release
+
+
+def test_what_an_override_let_pass_is_asked_again_of_the_next_generation(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    world = World(tmp_path_factory.mktemp("generations"))
+    irises.plant(world.pipelines, world.sources)
+    declare(world, SPEC.replace("epochs: 30", "epochs: 8"))
+    world.cli("run", "irises")
+    first = world.status("irises")["release"]["version"]
+    declare(world, SPEC.replace("epochs: 30", "epochs: 8").replace("holdout: 0.3", "holdout: 0.4"))
+    refused = f"it learned from model {first[:12]}, which was judged by another holdout"
+    assert refused in world.cli("run", "irises", code=3)
+    world.cli("release", "override", "irises", "--author", "ada", "--reason", "this one alone")
+    world.cli("run", "irises")
+    second = world.status("irises")["release"]["version"]
+    assert second != first
+    assert refused in world.cli("run", "irises", "--fresh", code=3)
+    assert world.status("irises")["release"]["version"] == second

@@ -19,6 +19,7 @@ from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.split import groups_of
 from ml_assets.spec.stages import DRIFT_STAGE, ONLINE_STAGE, PREDICTIONS_STAGE, SEARCH_STAGE
+from ml_assets.spec.study_record import parted_by
 from ml_assets.spec.training import Module, TrainingSpec
 from ml_assets.spec.training_program.identity import Program
 from ml_assets.store.pipeline_context import Pipeline
@@ -67,7 +68,8 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
     if stage == SEARCH_STAGE:
         declared, search = pipeline.declared.spec, pipeline.search
         study = search and search.model_copy(update=_NO_OTHER_STUDY)
-        return [study, declared.model, _training(declared)]
+        # a winner is adopted under its own split alone, even where another has the same rows
+        return [study, declared.model, _training(declared), parted_by(declared)]
     return _PARTS[stage](spec)
 
 
@@ -100,7 +102,13 @@ _PARTS: Mapping[str, Callable[[PipelineSpec], object]] = {
         groups_of(spec.split),
     ],
     "online_features": lambda spec: [spec.online, spec.features.key, spec.features.decision_at],
-    "training_set": lambda spec: [_features(spec), spec.label, spec.split, _guards(spec)],
+    "training_set": lambda spec: [
+        _features(spec),
+        spec.label,
+        spec.split,
+        _guards(spec),
+        parted_by(spec),
+    ],
     "checkpoints": lambda spec: [spec.model, _training(spec)],
     "trained_model": lambda spec: [spec.model, _training(spec)],
     "evaluation_report": lambda spec: [spec.evaluation, *spec.gates, *_slices(spec.drift)],

@@ -333,6 +333,16 @@ class CanaryPeriod(Frozen):
     rows: int
 
 
+class Ancestor(Frozen):
+    """A model that was learned from, or that was made elsewhere, and the rows that it never saw."""
+
+    model: Digest
+    holdout: HoldoutRows | None
+    """None: nobody here knows them, it was made elsewhere."""
+    there_to: str | None = Field(default=None, exclude_if=unset)
+    """Made elsewhere: the newest partition that was there when it came."""
+
+
 class Decision(Frozen):
     """The decision whether a model may be released, and why.
 
@@ -350,6 +360,8 @@ class Decision(Frozen):
     run: str
     time: Time
     holdout: HoldoutRows | None = Field(default=None, exclude_if=unset)
+    behind: tuple[Ancestor, ...] = Field(default=(), strict=False, exclude_if=unset)
+    """All whose knowledge the model may have, however many trainings ago."""
 
 
 class LedgerEntry(Frozen):

@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ml_assets.spec.base import Digest, Frozen
+from ml_assets.spec.base import Digest, Frozen, digest_of
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import Time
 from ml_assets.spec.search_parameter import Value
+from ml_assets.spec.split import is_by_time
 from ml_assets.spec.training import HIGHEST_IS_BEST
 
 STUDY_FILE = "study.json"
@@ -109,6 +111,21 @@ class Study(Frozen):
     def machine_hours(self) -> float:
         """The machine hours of all trials, without the trainings by other seeds."""
         return sum(one.machine_hours for one in self.trials)
+
+
+def parted_by(spec: PipelineSpec) -> str:
+    """Digest of all in a spec that decides in which split a row is.
+
+    Under another one, rows that chose the winner of a study may be in the holdout. A drawn split is
+    another one by another ``training.seed``.
+    """
+    calendar, split = spec.partitions, spec.split
+    if is_by_time(split):
+        places = (calendar.cadence, calendar.timezone, calendar.day_offset)
+        decides: list[object] = [spec.features.decision_at, *places]
+    else:
+        decides = [spec.training.seed, list(spec.features.key), spec.label.query]
+    return digest_of([split.model_dump(mode="json"), *decides])
 
 
 def lost(metric: str, told: Mapping[str, float]) -> float | None:

@@ -17,7 +17,9 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.spec.search import SearchSpec, load_search, with_values
 from ml_assets.spec.search_parameter import Value
+from ml_assets.spec.split import StratifiedGroupSplit
 from ml_assets.spec.stages import SEARCH_STAGE
+from ml_assets.spec.study_record import parted_by
 from ml_assets.spec.training import Module, without_meaning
 from ml_assets.store.layout import Address, published_partitions, read_record, recent_records
 from ml_assets.store.objects import LocalObjects
@@ -39,6 +41,44 @@ class Winner:
     values: Mapping[str, Value]
     record: InputVersion
     """The record of the study, and the commit that it was read at."""
+    split: str | None = None
+    """Digest of what parted the rows that chose it; None: the study does not say."""
+    as_of: str | None = None
+    """The last partition of the study's window; None: its rows were read whole."""
+    data: str | None = None
+    """The digest of the study's training set."""
+
+    def may_know(
+        self, spec: PipelineSpec, as_of: str | None, data: str | None
+    ) -> tuple[str, str] | None:
+        """Why rows that chose it may be held out of a training set; None: they are not.
+
+        Args:
+            as_of: the last partition of the set; None: it is not known, or rows are read whole.
+            data: the digest of the set; None: it is not known.
+
+        Returns:
+            The reason, and what a search that mends it is asked with.
+        """
+        if self.split != parted_by(spec):
+            return (
+                "its study had another split (or another seed, key or time that decides it), so"
+                " rows that chose it may be held out now",
+                "",
+            )
+        if as_of and as_of < (self.as_of or ""):
+            return (
+                f"its study was as of {self.as_of}, so rows that chose it may be held out as of"
+                f" {as_of}",
+                f" --as-of {as_of}",
+            )
+        if isinstance(spec.split, StratifiedGroupSplit) and data and data != self.data:
+            return (
+                "its study was on another training set, and a split of kind stratified_group moves"
+                " entities where rows change, so some that chose it may be held out now",
+                "",
+            )
+        return None
 
 
 @dataclass(frozen=True)
@@ -57,6 +97,9 @@ class Pipeline:
     """Whose values the spec has; None: they are all its own."""
     own: PipelineSpec | None = None
     """The spec as it was declared, where a winner's values are in ``spec``."""
+    set_aside: str = ""
+    """Why the winner of the newest study is not adopted, in a sentence; empty: it is, or there is
+    none."""
 
     @property
     def name(self) -> str:
@@ -94,27 +137,49 @@ class Pipeline:
     @property
     def declared(self) -> "Pipeline":
         """The pipeline by its spec alone, without a winner's values."""
-        return replace(self, spec=self.own or self.spec, winner=None, own=None)
+        return replace(self, spec=self.own or self.spec, winner=None, own=None, set_aside="")
 
-    def with_winner(self) -> "Pipeline":
+    def with_winner(self, as_of: str | None = None) -> "Pipeline":
         """The pipeline by the newest study's winner, where the search says to adopt it.
 
         A winner that the declared space does not hold is none: whatever is written down as one,
-        only what a team declared to try is ever trained.
+        only what a team declared to try is ever trained. Nor is one that rows chose which the
+        training set may hold out: the gates would judge it by what it was chosen on.
+
+        Args:
+            as_of: the last partition of the training set that is to be made; None: the published
+                one is trained on.
         """
         own = self.declared
         if self.search is None or not self.search.adopt:
             return own
         if not has_snapshots(self.settings.snapshots):
             return own
-        winner = read_winner(own.now())
-        if winner is None or not self.search.holds(winner.values):
+        state = own.now()
+        winner = read_winner(state)
+        if winner is None:
             return own
+        if not self.search.holds(winner.values):
+            return own._without(winner, "search.yaml does not hold its values")
+        set_now = state.record(own.address("training_set"))
+        trained_on = set_now.attributes if set_now else {}
+        known = winner.may_know(
+            own.spec, as_of or trained_on.get("as_of"), trained_on.get("digest")
+        )
+        if known:
+            return own._without(winner, *known)
         try:
             spec = with_values(own.spec, winner.values)
-        except ValidationError:  # the rest of the spec has changed, and does not go with it
-            return own
+        except ValidationError:  # the rest of the spec has changed
+            return own._without(winner, "its values do not go with the rest of the spec")
         return replace(own, spec=spec, winner=winner, own=own.spec)
+
+    def _without(self, winner: Winner, why: str, asked_with: str = "") -> "Pipeline":
+        said = (
+            f"trial {winner.trial} of {winner.study} is not adopted, and the values of the spec"
+            f" count: {why}. Search again: ml-assets run {self.name} --search{asked_with}"
+        )
+        return replace(self, set_aside=said)
 
     def at(self, commit: CommitId) -> "PipelineState":
         """Return what was published at a commit."""
@@ -244,7 +309,16 @@ def read_winner(state: PipelineState) -> Winner | None:
     version = InputVersion(
         key=record.key, partition=None, version=record.data_version, commit=state.commit
     )
-    return Winner(told["study"], told["trial"], told["space"], told["values"], version)
+    return Winner(
+        told["study"],
+        told["trial"],
+        told["space"],
+        told["values"],
+        version,
+        told.get("split"),
+        told.get("as_of"),
+        told.get("data"),
+    )
 
 
 def open_pipeline(name: str, settings: Settings) -> Pipeline:

@@ -138,6 +138,12 @@ def test_a_registered_model_is_judged_by_the_gates_and_a_person_has_to_answer_fo
     released.world.cli("release", "override", NAME, *told)
     assert released.materialize("released_model") == ""
     assert released.in_production == line.model
+
+    spec = released.world.pipelines / NAME / "defs.yaml"
+    spec.write_text(spec.read_text().replace("epochs: 30", "epochs: 30\n    init_from: release"))
+    said = released.world.cli("run", NAME, code=3)
+    assert f"it is not known which rows model {line.model[:12]} was trained on" in said
+    assert released.in_production == line.model, "nobody answered for what learns from it"
     assert problems(released.ledger) == ()
     provenance = find_release(released.place).certificate.provenance
     assert provenance and provenance.registered == registration(released.ledger, line.model)

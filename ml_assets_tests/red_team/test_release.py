@@ -602,7 +602,7 @@ def test_a_byte_swapped_between_gate_and_release(passed: Scene, name: str) -> No
 @pytest.mark.parametrize(
     ("edit", "said"),
     [
-        (("at_least: 0.8", "at_least: 0.99999"), "irises: gates changed in"),
+        (("at_least: 0.8", "at_least: 0.99999"), "irises: gates or release changed in"),
         (("bootstrap_samples: 200", "bootstrap_samples: 2000"), "irises: evaluation changed in"),
         (("holdout: 0.3", "holdout: 0.25"), "irises: split changed in"),
         (("at_least: 0.8", "at_least: high"), "irises: 1 mistake in"),

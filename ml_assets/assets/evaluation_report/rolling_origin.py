@@ -14,7 +14,7 @@ from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.build_report import baseline_metrics
 from ml_assets.assets.evaluation_report.evaluator import Evaluator
 from ml_assets.assets.evaluation_report.metrics.metrics import evaluate
-from ml_assets.assets.evaluation_report.rows import Holdout
+from ml_assets.assets.evaluation_report.rows import Holdout, first_and_last
 from ml_assets.assets.trained_model.training_job import remember_session, teller
 from ml_assets.assets.training_set.encoded_set import encode_splits
 from ml_assets.assets.training_set.read_split import SplitRows
@@ -163,9 +163,8 @@ class RollingOrigin:
         if window is not None:
             train = window.train[0], window.train[-1]
         else:
-            train = _span(
-                read_splits(self.state, None)["train"], self.state.spec.features.decision_at
-            )
+            at = self.state.spec.features.decision_at
+            train = first_and_last(read_splits(self.state, None)["train"].column(at))
         return OriginReport(
             holdout=report.holdout,
             trained_on=train,
@@ -189,7 +188,8 @@ def earlier_rows(
     if not isinstance(split, WindowSplit):
         splits = read_earlier_splits(state, back)
         at = state.spec.features.decision_at
-        spans = _span(splits["holdout"], at), _span(splits["train"], at)
+        holdout, train = splits["holdout"].column(at), splits["train"].column(at)
+        spans = first_and_last(holdout), first_and_last(train)
         return EarlierRows(splits, *spans, window_inputs(state, None))
     order = feature_order(state.pipeline)
     place = order.index(as_of or order[-1]) - back * split.holdout
@@ -225,10 +225,3 @@ def mean_over(origins: Sequence[dict[str, Interval]]) -> dict[str, Interval]:
             mean, wide = float(values.mean()), times * float(values.std(ddof=1))
             found[name] = Interval(value=mean, low=mean - wide, high=mean + wide)
     return found
-
-
-def _span(rows: SplitRows, at: str) -> tuple[str, str]:
-    """The first and the last decision of rows, to the minute."""
-    moments = rows.column(at).sort()
-    first, last = moments.gather([0, -1]).dt.strftime("%Y-%m-%d %H:%M")
-    return first, last

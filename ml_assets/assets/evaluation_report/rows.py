@@ -121,11 +121,12 @@ class Holdout:
             persistence(spec, frame),
         )
         keys = _written(frame.select(spec.features.key))
+        by_shares = isinstance(spec.split, TimeSharesSplit)
         return cls(
             truth=truth,
             blocks=_blocks(spec, frame, queries),
             slices={column: frame[column] for column in spec.evaluation.slices},
-            span=_moments(spec, frame) if isinstance(spec.split, TimeSharesSplit) else span,
+            span=first_and_last(frame[spec.features.decision_at]) if by_shares else span,
             digest=hashlib.sha256(keys.encode()).hexdigest(),
             draw=_draw(spec, keys),
         )
@@ -186,11 +187,11 @@ def _written(keys: pl.DataFrame) -> str:
     return keys.sort(keys.columns).write_csv()
 
 
-def _moments(spec: PipelineSpec, frame: pl.DataFrame) -> tuple[str, str]:
-    """The first and the last decision of the rows, to the minute."""
-    decided = frame[spec.features.decision_at]
-    first, last = pl.Series([decided.min(), decided.max()]).dt.strftime("%Y-%m-%d %H:%M")
-    return first, last
+def first_and_last(decided: pl.Series) -> tuple[str, str]:
+    """The first and the last of some moments, in UTC; as text they have the same order."""
+    ends = pl.Series([decided.min(), decided.max()], dtype=decided.dtype)
+    first, last = ends.cast(pl.Datetime("us")).to_list()  # naive: the moments in UTC
+    return first.isoformat(" "), last.isoformat(" ")
 
 
 def _draw(spec: PipelineSpec, keys: str) -> HoldoutDraw | None:
@@ -201,7 +202,7 @@ def _draw(spec: PipelineSpec, keys: str) -> HoldoutDraw | None:
     """
     if not isinstance(spec.split, RandomSplit | StratifiedGroupSplit):
         return None
-    drawn = [spec.split.model_dump(mode="json"), spec.training.seed, list(spec.features.key)]
+    drawn = [spec.split.kind, spec.split.holdout, spec.training.seed, list(spec.features.key)]
     drawn += [spec.label.query] if isinstance(spec.split, RandomSplit) else [keys]
     hashes = (hashlib.sha256(key.encode()).hexdigest()[:16] for key in keys.splitlines()[1:])
     return HoldoutDraw(split=digest_of(drawn), sample=tuple(nsmallest(_SAMPLE, hashes)))

@@ -72,7 +72,7 @@ def hyperparameter_search(declared: Pipeline) -> dg.AssetsDefinition:
         with Draft(pipeline, work, pipeline.store.resolve("main")) as draft:
             draft.text(STUDY_FILE, canonical_json(study))
             version = digest_of(study.model_dump(mode="json", exclude={"time"}))
-            published = draft.publish(attributes=_attributes(study), data_version=version)
+            published = draft.publish(attributes=_attributes(study, data), data_version=version)
         write_study_page(pipeline, study)
         shown = {
             **glance(at_a_glance(study)),
@@ -170,12 +170,15 @@ def _place(pipeline: Pipeline, context: AssetStep) -> str:
     return place
 
 
-def _attributes(study: Study) -> dict[str, object]:
+def _attributes(study: Study, data: StageRecord) -> dict[str, object]:
     """What the record says of the winner: all that training by it takes, where it is a setting."""
     best = study.best
     return {
         "study": study.name,
         "space": study.space,
+        "split": data.attributes.get("split"),
+        "as_of": data.attributes["as_of"],
+        "data": study.data,
         "trial": study.winner if best.round is None else None,  # a schedule is adopted by nobody
         "winner": study.winner,
         "values": best.values,

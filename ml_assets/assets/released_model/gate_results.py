@@ -24,6 +24,7 @@ from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import recalled_champion, sound_champion
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (
+    Ancestor,
     Audited,
     Decision,
     EvaluationReport,
@@ -47,7 +48,8 @@ def decide_now(state: PipelineState, run: str) -> Decision:
         EvidenceError: the report is about another model than the one to release.
         StorageError: there is no report, or the ledger is broken.
     """
-    evidence = current_evidence(state, read(state.store, state.name, state.commit))
+    entries = read(state.store, state.name, state.commit)
+    evidence = current_evidence(state, entries)
     results = gate_results(state, evidence.champion)
     return Decision(
         pipeline=state.name,
@@ -58,12 +60,13 @@ def decide_now(state: PipelineState, run: str) -> Decision:
         run=run,
         time=datetime.now(UTC),
         holdout=held_out(read_report(state)),
+        behind=ancestors(entries, require_record(state, state.address("trained_model"))),
     )
 
 
 def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:
-    """Return what the declared gates say of the stored report, and one more of what was made
-    elsewhere or learned from a model that knows the holdout.
+    """Return what the declared gates say of the stored report, and more of a model that was made
+    elsewhere, or learned from another one.
 
     Args:
         champion: digest of the model that holds the stage now.
@@ -102,28 +105,32 @@ def results_after(
         audits=_audits(state, record),
         holdout_use=holdout_use(entries, report.model, rows) if rows else None,
     )
-    elsewhere = model.code_version == MADE_ELSEWHERE
-    more = (
-        (made_elsewhere(state.spec.release),) if elsewhere else _learned_from(entries, model, rows)
-    )
+    behind = ancestors(entries, model)
+    foreign = [one for one in behind if one.holdout is None]
+    knowing = [one for one in behind if one.holdout and rows and may_know(one.holdout, rows)]
+    more = [made_elsewhere(foreign[0].model, state.spec.release, champion)] if foreign else []
+    more += [knows_holdout(knowing[0], rows)] if knowing and rows else []
     return (*declared, *more)
 
 
-def _learned_from(
-    entries: Sequence[LedgerEntry], model: StageRecord, rows: HoldoutRows | None
-) -> tuple[GateResult, ...]:
-    """One refusal for each model that gave its weights or answers, and saw rows of the holdout.
+def ancestors(entries: Sequence[LedgerEntry], model: StageRecord) -> tuple[Ancestor, ...]:
+    """The models whose weights or answers a model began with, and all behind those; of one that was
+    made elsewhere, itself.
 
-    All that such a model saw is before its own holdout; so is what those behind it saw.
+    A file of weights is none: whoever named it vouches for it.
     """
-    found: list[GateResult] = []
-    for field, attribute in (("init_from", "init"), ("distill", "teacher")):
+    found: dict[str, Ancestor] = {}
+    if model.code_version == MADE_ELSEWHERE:
+        version, there = model.data_version, model.attributes.get("there_to")
+        found[version] = Ancestor(model=version, holdout=None, there_to=there)
+    for attribute in ("init", "teacher"):
         given = (model.attributes.get(attribute) or {}).get("digest", "")
         line = decision_line(entries, given)
-        theirs = line.decision.holdout if line and line.decision else None
-        if rows and theirs and may_know(theirs, rows):
-            found.append(knows_holdout(field, given, rows, theirs))
-    return tuple(found)
+        if line is None or line.decision is None:
+            continue
+        found[given] = Ancestor(model=given, holdout=line.decision.holdout)
+        found |= {one.model: one for one in line.decision.behind}
+    return tuple(found.values())
 
 
 def held_out(report: EvaluationReport) -> HoldoutRows | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ml_assets.assets.raw_snapshot.readers.read import origin_of
+from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.graph.code_version import code_version_of, trained_by
 from ml_assets.records.provenance import run_record_at
@@ -46,14 +47,16 @@ def require_made_here(origin: PipelineState) -> None:
     _require_present_judgement(pipeline)
 
 
-_JUDGEMENT = ("gates", "release", "evaluation", "label", "split")
-"""The parts of a spec that say how a model is judged, and on which rows."""
+_JUDGEMENT = ("evaluation", "label", "split")
+"""The parts of a spec, beside its policy, that say how a model is judged, and on which rows."""
 
 
 def _require_present_judgement(pipeline: Pipeline) -> None:
     """A run takes hours, and a spec may be edited meanwhile."""
     now, read = load_spec(pipeline.folder), pipeline.spec
     changed = [part for part in _JUDGEMENT if getattr(now, part) != getattr(read, part)]
+    if policy_digest(now.gates, now.release) != policy_digest(read.gates, read.release):
+        changed.insert(0, "gates or release")
     if changed:
         raise EvidenceError(
             f"{pipeline.name}: {', '.join(changed)} changed in {pipeline.folder / SPEC_FILE} since"

@@ -4,10 +4,11 @@ Nothing is trained. The ledger knows the model by its registration, which has ch
 From here on it goes the way of any other: the report, the gates, the release.
 """
 
+from datetime import timedelta
+
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.trained_model.training_job import data_ref
-from ml_assets.assets.training_set.window import feature_order
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Published, Work, input_version
@@ -29,6 +30,9 @@ from ml_assets.spec.registered import MADE_ELSEWHERE, Registered
 from ml_assets.spec.training_program import Ref
 from ml_assets.spec.training_program.identity import program_here
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
+
+_AHEAD = timedelta(days=366)
+"""So far behind may the clock be here."""
 
 
 def publish_registered(context: AssetStep, pipeline: Pipeline, model: str) -> Published:
@@ -74,15 +78,16 @@ def publish_registered(context: AssetStep, pipeline: Pipeline, model: str) -> Pu
 
 
 def _newest_there(now: PipelineState) -> str | None:
-    """The newest partition that is there, read or not: the model's makers may have rows of it."""
-    pipeline, sources = now.pipeline, Sources(now.pipeline.settings)
-    there = {*now.partitions(pipeline.address("feature_set"))}
-    known = windows(now.spec.partitions, sources.now())
+    """The newest partition that is there, read or not, over or not: the model's makers may have
+    rows of it."""
+    sources = Sources(now.pipeline.settings)
+    known = windows(now.spec.partitions, sources.now() + _AHEAD)
+    there = {*now.partitions(now.pipeline.address("feature_set"))}
     for name, source in now.spec.sources.items():
         if source.partitioned:
             looked = sources.look(name, source, known)
-            there.update(key for key in (*looked.keys, *looked.waiting, *looked.later) if key)
-    return next((key for key in reversed(feature_order(pipeline)) if key in there), None)
+            there.update(key for key in (*looked.keys, *looked.waiting) if key)
+    return max(there, default=None)
 
 
 def _record(

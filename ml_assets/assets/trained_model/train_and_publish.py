@@ -72,6 +72,8 @@ class Training:
         """
         asked, now = pipeline.with_epochs(epochs), pipeline.now()
         _require_sound_winner(now)
+        if pipeline.set_aside:
+            context.log.warning(pipeline.set_aside)
         data = require_record(now, pipeline.address("training_set"))
         given = given_models(context.log, asked.at(now.commit))
         job = train_job(asked, data, fresh, given)

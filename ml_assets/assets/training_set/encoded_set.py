@@ -42,6 +42,7 @@ from ml_assets.spec.base import canonical_json
 from ml_assets.spec.leaks import LeakFinding
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.split import TimeGroupSplit
+from ml_assets.spec.study_record import parted_by
 from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
@@ -215,7 +216,8 @@ def publish_set(
         draft.text(SHARDS_FILE, canonical_json(shards))
         key, labels = state.spec.features.key, split_labels(state.spec)
         draft.card_of(merge_all(survey(rows, key, labels) for rows in _parts(made.splits)))
-        published = draft.publish(attributes=made.attributes, data_version=made.ref.digest)
+        told = {**made.attributes, "split": parted_by(state.spec)}
+        published = draft.publish(attributes=told, data_version=made.ref.digest)
     return published, card_of(work.address, draft.statistics, state.spec)
 
 

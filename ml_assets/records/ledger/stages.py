@@ -227,13 +227,14 @@ def holdout_use(entries: Sequence[LedgerEntry], model: str, rows: HoldoutRows) -
 
 
 def _share(decision: Decision, rows: HoldoutRows) -> bool | None:
-    """Whether a decision rests on some of the rows; None where it does not say what it rests on."""
+    """Whether a decision rests on some of the rows; None where nobody can tell, as of a holdout of
+    another kind."""
     if decision.holdout is not None and decision.holdout.digest == rows.digest:
         return True
     theirs = decision.holdout.draw if decision.holdout else None
     if theirs and rows.draw:
         return not set(theirs.sample).isdisjoint(rows.draw.sample)
     seen = decision.canary or decision.holdout
-    if seen is None:
+    if seen is None or not (seen.first and rows.first):
         return None
-    return bool(seen.first and rows.first) and seen.first <= rows.last and rows.first <= seen.last
+    return seen.first <= rows.last and rows.first <= seen.last

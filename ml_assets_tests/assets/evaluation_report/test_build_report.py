@@ -123,6 +123,10 @@ def test_a_random_draw_is_known_again_by_its_split_and_its_rows(spec):
     assert first.split == more.split and len(first.sample) == 64
     assert len({*first.sample} & {*more.sample}) >= 63
     assert draw_of(split_by(spec, split, seed=1), rows).split != first.split
+    more_validated = split.model_copy(update={"validation": 0.3})
+    assert draw_of(split_by(spec, more_validated), rows).split == more.split
+    less_held_out = split.model_copy(update={"holdout": 0.1})
+    assert draw_of(split_by(spec, less_held_out), rows).split != more.split
     assert draw_of(split_by(spec, split), rows.reverse()) == more
     other = frame().with_columns(pl.col("id") + 5000)
     assert {*draw_of(split_by(spec, split), other).sample}.isdisjoint(first.sample)
@@ -137,5 +141,9 @@ def test_whole_entities_are_drawn_anew_when_one_more_comes(spec):
 
 def test_a_holdout_that_is_cut_by_time_says_from_when_to_when(spec):
     found = Holdout.of(split_by(spec, TimeSharesSplit(kind="time_shares")), frame(5), ("", ""))
-    assert found.span == ("2013-11-04 00:00", "2013-11-04 01:00")
+    assert found.span == ("2013-11-04 00:00:00", "2013-11-04 01:00:00")
     assert found.draw is None
+    later = pl.col("decision_at").dt.offset_by("1ms").dt.convert_time_zone("America/New_York")
+    rows = frame(5).with_columns(later)
+    found = Holdout.of(split_by(spec, TimeSharesSplit(kind="time_shares")), rows, ("", ""))
+    assert found.span[0] == "2013-11-04 00:00:00.001000"

@@ -12,7 +12,7 @@ from ml_assets.spec.gates import (
     Memory,
     Throughput,
 )
-from ml_assets.spec.records import Audited, Interval, SeedSpread
+from ml_assets.spec.records import Ancestor, Audited, Interval, SeedSpread
 from ml_assets.spec.split import HoldoutDraw, HoldoutRows, HoldoutUse
 
 GOOD = Audited(key="delays/validated_table/flights", partition="2013-01-07", found=True)
@@ -83,7 +83,9 @@ def test_what_is_not_known_of_the_holdout_is_refused_and_of_older_models_said(re
     assert not only(budget(9), report, measured, holdout_use=use).passed
     assert not only(budget(9), held(report), measured).passed
     known = only(budget(9), held(report), measured, holdout_use=use)
-    assert known.passed and "of 2 older models it is not known" in known.reason
+    assert known.passed and "model 3 that" in known.reason, "as if they were"
+    assert "of 2 of those before it is not known whether they were" in known.reason
+    assert not only(budget(2), held(report), measured, holdout_use=use).passed
 
 
 def test_speed_and_memory_are_recorded_without_a_bound_and_block_with_one(report, measured):
@@ -160,7 +162,8 @@ def test_superior_shows_an_improvement_that_may_be_the_declared_one(
 def test_whom_a_model_learned_from_may_know_its_holdout(theirs: str, own: str, known: bool) -> None:
     one, other = rows_of(theirs, "0"), rows_of(own, "1")
     assert may_know(one, other) is known
-    assert not knows_holdout("init_from", "1" * 64, other, one).passed
+    found = knows_holdout(Ancestor(model="1" * 64, holdout=one), other)
+    assert not found.passed and "it learned from model 111111111111, which was" in found.reason
 
 
 def rows_of(day: str, digest: str, split: str = "5") -> HoldoutRows:

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.released_model.promote import Released, promote
 from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
@@ -176,6 +177,14 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(
     """Asked to be better by more than any model can be."""
     before = stages(ledger(world))
     deliveries.land(world.sources, 14)
+    arrivals = world.sources / "arrivals" / "2024-04-01.jsonl"
+    every = arrivals.read_text()
+    on_time = [line for line in every.splitlines() if not json.loads(line)["late"]]
+    deliveries.deliver(arrivals, "\n".join(on_time[:20]) + "\n")
+    world.cli("run", "deliveries", "--through", "feature_set")
+    said = world.cli("release", "promote", "deliveries", code=3)
+    assert "8% of the rows of 2024-04-01 to 2024-04-01 have a label 'late'" in said
+    deliveries.deliver(arrivals, every)
     world.cli("run", "deliveries", "--through", "feature_set")
     assert "no canary decision on model" in alone(world, "canary_report", "promoted_model")
     with pytest.MonkeyPatch.context() as patch:
@@ -290,7 +299,7 @@ def test_a_canary_that_lost_on_what_it_was_served_stays_until_its_traffic_says_o
     served(world, before["canary"], before["production"], worse=-0.01)
     begun, text = open_pipeline("deliveries", world.settings).now(), spec.read_text()
     spec.write_text(text.replace("margin: 10.0", "margin: 0.0"))
-    with pytest.raises(EvidenceError, match="gates changed in"):
+    with pytest.raises(EvidenceError, match="gates or release changed in"):
         move_on(begun, "begun before")
     spec.write_text(text)
     assert stages(ledger(world)) == before
@@ -318,6 +327,8 @@ def test_a_model_that_was_made_elsewhere_goes_to_canary_by_the_run_that_judges_i
     handover = world.root / "handover"
     landed = len([*(world.sources / "orders").iterdir()])
     deliveries.land(world.sources, landed + 1)  # its makers may have it, read here or not
+    today = deliveries.START + timedelta(weeks=landed, days=2)  # that week is not over
+    monkeypatch.setattr(Sources, "now", staticmethod(lambda: today))
     monkeypatch.setenv("ML_ASSETS_REGISTER_FROM", str(handover))
     monkeypatch.setenv("DAGSTER_HOME", str(world.settings.dagster_home))
     body = {
@@ -344,6 +355,7 @@ def test_a_model_that_was_made_elsewhere_goes_to_canary_by_the_run_that_judges_i
     (judged,) = [e.decision for e in ledger(world) if e.decision and e.model == model]
     assert (judged.gates[-1].name, judged.gates[-1].passed) == ("made_elsewhere", True)
 
+    monkeypatch.undo()
     world.cli("run", "deliveries", "--through", "feature_set")
     week = (deliveries.START + timedelta(weeks=landed + 1)).date()
     said = world.cli("release", "promote", "deliveries", code=3)

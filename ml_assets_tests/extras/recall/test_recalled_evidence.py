@@ -19,7 +19,9 @@ from ml_assets.extras.serving.online_evaluation.verdict import canary_verdict, o
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.spec.base import canonical_json
+from ml_assets.spec.load import load_spec
 from ml_assets.spec.records import Decision, Evidence, InputVersion, Interval, SeedSpread
+from ml_assets.spec.study_record import parted_by
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 from ml_assets_tests.assets.released_model.test_recalls import BAD, GOOD, OTHER, TABLE, Walk
 from ml_assets_tests.records.conftest import A, B, gate
@@ -58,6 +60,7 @@ def irises(tmp_path: Path) -> Place:
     data = place.make("training_set", OTHER, place.make("validated_table/flowers", TABLE, raw))
     values = {"training.learning_rate": 0.01, "model.width": 8, "model.dropout": 0.0}
     found = {"study": "irises-1", "trial": 3, "space": "5" * 64, "values": values}
+    found["split"] = parted_by(load_spec(world.pipelines / "irises"))
     place.make("hyperparameter_search", "d" * 64, data, attributes=found)
     return place
 

@@ -1,5 +1,7 @@
 """How often a holdout was used: other models, before this one, on rows of the same weeks."""
 
+import pytest
+
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import holdout_use
 from ml_assets.spec.records import CanaryPeriod
@@ -55,6 +57,13 @@ def test_one_more_row_or_another_draw_is_no_other_holdout(store):
     assert holdout_use(read(store, PIPELINE), B, drawn("2", "00", "0a", "0b")).models == 1
     assert holdout_use(read(store, PIPELINE), B, drawn("3", "0c", "0d", "0e")).models == 1
     assert holdout_use(read(store, PIPELINE), B, drawn("4", "0d", "0e", "0f")).models == 0
+
+
+@pytest.mark.parametrize("rows", [MARCH, weeks("", "")], ids=["cut in time", "without a draw"])
+def test_of_another_kind_of_holdout_it_is_not_known_whether_rows_are_shared(store, rows):
+    written(store, A, drawn("1", "0a"))
+    found = holdout_use(read(store, PIPELINE), B, rows.model_copy(update={"digest": "8" * 64}))
+    assert (found.models, found.unknown) == (0, 1)
 
 
 def test_a_canary_was_looked_at_on_the_rows_of_its_period(store):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ml_assets.assets.released_model.gates.result import refused, result
 from ml_assets.errors import counted
 from ml_assets.spec.gates import DataEvidence, HoldoutBudget, ReleaseSpec
-from ml_assets.spec.records import Audited, EvaluationReport, GateResult
+from ml_assets.spec.records import Ancestor, Audited, EvaluationReport, GateResult
 from ml_assets.spec.split import HoldoutRows, HoldoutUse
 
 _NAMED = 3
@@ -49,30 +49,40 @@ def holdout_budget(
         return refused(gate.name, gate.at_most, "the report does not say which rows it held out")
     if use is None:
         return refused(gate.name, gate.at_most, "the uses of this holdout were not counted")
-    number = use.models + 1
+    number = use.models + use.unknown + 1
     fine = number <= gate.at_most
     first, last = report.holdout
     span = f" ({first} to {last})" if first else ""
-    beside = f"; of {counted(use.unknown, 'older model')} it is not known" if use.unknown else ""
+    unknown = f"; of {use.unknown} of those before it is not known whether they were"
     said = "within" if fine else "past"
     reason = (
         f"this is model {number} that is judged by rows of this holdout{span}, {said} the budget of"
-        f" {gate.at_most}{beside}"
+        f" {gate.at_most}{unknown if use.unknown else ''}"
     )
     if not fine:
         reason += ". Hold out rows that came since, or raise the budget and say why"
     return result(gate.name, fine, number, gate.at_most, reason)
 
 
-def made_elsewhere(release: ReleaseSpec) -> GateResult:
-    """Return what is asked of a model that was made elsewhere: it may have been trained on the
-    holdout, so rows that come later have to speak for it, or a person."""
-    fine = release.canary != "none"
-    reason = "it is not known which rows the model was trained on: " + (
-        "because it is in canary, rows that came after it was judged decide"
+def made_elsewhere(model: str, release: ReleaseSpec, champion: str | None) -> GateResult:
+    """Return what is asked of a model that was made elsewhere, or learned from such a one: it may
+    know the holdout, so rows that come later have to speak for it, or a person.
+
+    Args:
+        model: the one that was made elsewhere.
+        champion: the model in production: without one, later rows compare with nothing.
+    """
+    fine = release.canary != "none" and champion is not None
+    remedy = (
+        "release a model that was trained here first"
+        if release.canary != "none"
+        else "ask for evidence from later rows (release.canary)"
+    )
+    reason = f"it is not known which rows model {model[:12]} was trained on: " + (
+        "because it goes to canary, rows that came after it decide"
         if fine
-        else "the holdout may be among them. Ask for evidence from later rows (release.canary), or"
-        " take responsibility: ml-assets release override"
+        else f"the holdout may be among them. Either {remedy}, or take responsibility: ml-assets"
+        " release override"
     )
     return result("made_elsewhere", fine, None, None, reason)
 
@@ -90,20 +100,22 @@ def may_know(theirs: HoldoutRows, rows: HoldoutRows) -> bool:
     return theirs.draw is None or rows.draw is None or theirs.draw.split != rows.draw.split
 
 
-def knows_holdout(field: str, model: str, rows: HoldoutRows, theirs: HoldoutRows) -> GateResult:
-    """Refuse a model that learned from one which was trained on rows of its holdout.
+def knows_holdout(ancestor: Ancestor, rows: HoldoutRows) -> GateResult:
+    """Refuse a model that learned from one which may have been trained on rows of its holdout.
 
     Args:
-        field: of ``training``; it names the model that was learned from.
         rows: the holdout of the refused model.
-        theirs: the holdout of the model that was learned from.
     """
+    theirs = ancestor.holdout
     told = (
         f"trained on rows up to {theirs.first}: the holdout begins at {rows.first}, so rows of it"
         " are among them. Train as of a later partition,"
-        if theirs.first and rows.first
-        else "judged by another split: rows of the holdout may be among those that it was trained"
-        " on. Train by the split that it had,"
+        if theirs and theirs.first and rows.first
+        else "judged by another holdout, and may know rows of this one: only a random split and one"
+        " by time keep rows apart while data grows. Train by the split that it had,"
     )
-    reason = f"training.{field} is model {model[:12]}, which was {told} or without {field}"
-    return result(field, False, None, None, reason)
+    reason = (
+        f"it learned from model {ancestor.model[:12]}, which was {told} or without"
+        " training.init_from and distill"
+    )
+    return result("learned_from", False, None, None, reason)

@@ -23,7 +23,7 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
-from ml_assets.records.ledger.stages import champion
+from ml_assets.records.ledger.stages import champion, decision_line
 from ml_assets.records.load_release import open_files
 from ml_assets.records.recalls import require_sound, sound_champion
 from ml_assets.spec.base import digest_of
@@ -126,23 +126,31 @@ def canary_rows(state: PipelineState, model: str) -> CanaryRows | Waiting:
         )
     published = published_partitions(state.store, state.commit, Address(state.name, "feature_set"))
     order = feature_order(state.pipeline)
-    begin = order.index(_end_of_holdout(state.pipeline, origin)) + 1
-    wanted = [*order[begin : begin + canary.periods]]
+    end = _end_of_holdout(state, origin)
+    wanted = [key for key in order if key > end][: canary.periods]
     missing = [key for key in wanted if key not in published]
     if missing or len(wanted) < canary.periods:
         return Waiting(model, missing[0] if missing else f"behind {order[-1]}")
     return CanaryRows(origin, tuple(published[key] for key in wanted), state.commit)
 
 
-def _end_of_holdout(pipeline: Pipeline, origin: Origin) -> str:
+def _end_of_holdout(state: PipelineState, origin: Origin) -> str:
+    """The last partition that the model may know: of its holdout, or of what was there when a model
+    behind it came from elsewhere."""
+    line = decision_line(read(state.store, state.name, state.commit), origin.model.data_version)
+    behind = line.decision.behind if line and line.decision else ()
+    as_of = _training_set(state.pipeline, origin).attributes["as_of"]
+    return max([as_of, *(one.there_to for one in behind if one.there_to)])
+
+
+def _training_set(pipeline: Pipeline, origin: Origin) -> StageRecord:
     data = require_record(pipeline.at(origin.commit), pipeline.address("training_set"))
     if data.attributes["digest"] != origin.model.attributes["data"]["digest"]:
         raise EvidenceError(
             f"{pipeline.name}: commit {origin.commit[:12]} holds another training set than that of"
             f" model {origin.model.data_version[:12]}. It stays in canary."
         )
-    # whoever made it elsewhere may have seen all that was there
-    return origin.model.attributes.get("there_to") or data.attributes["as_of"]
+    return data
 
 
 def require_rows(state: PipelineState) -> CanaryRows:
@@ -171,13 +179,45 @@ def require_rows_to_judge_by(state: PipelineState, rows: CanaryRows) -> None:
 
     Raises:
         Recalled: some of them are recalled.
-        EvidenceError: something was read elsewhere, or made by other code or another spec.
+        EvidenceError: something was read elsewhere, or made by other code or another spec; or too
+            few of the rows have a label yet.
         StorageError: nothing says where or by what.
     """
     now = state.store.resolve(MAIN)
     for record in rows.partitions:
         require_sound(state.store, now, record)
     require_rows_made_here(state, [input_version(one, rows.commit) for one in rows.partitions])
+    _require_labels(state, rows)
+
+
+_LABELLED = 0.9
+"""Least share of rows with a label, as a part of that of the holdout: outcomes that come early are
+no fair sample."""
+
+
+def _require_labels(state: PipelineState, rows: CanaryRows) -> None:
+    data, features = _training_set(state.pipeline, rows.model), Address(state.name, "feature_set")
+    first, last = data.attributes["holdout"]
+    then = published_partitions(state.store, rows.model.commit, features)
+    held = [one for key, one in then.items() if first <= key <= last]
+    usual = _share(data.attributes["rows"]["holdout"], held)
+    label = pl.col(state.spec.label.column).is_not_null()
+    tables = [
+        state.store.scan(rows.commit, features.at(one.partition).table) for one in rows.partitions
+    ]
+    labelled = sum(table.select(label.sum()).collect().item() for table in tables)
+    share = _share(labelled, rows.partitions)
+    if share < _LABELLED * usual:
+        raise EvidenceError(
+            f"{state.name}: {share:.0%} of the rows of {' to '.join(rows.span)} have a label"
+            f" {state.spec.label.column!r}, and {usual:.0%} of the holdout: not all outcomes have"
+            " arrived yet. The model stays in canary."
+        )
+
+
+def _share(labelled: int, partitions: Sequence[StageRecord]) -> float:
+    rows = sum(one.rows or 0 for one in partitions)
+    return labelled / rows if rows else 0.0
 
 
 def canary_gate(spec: PipelineSpec) -> AgainstChampion:
