@@ -117,20 +117,29 @@ def ancestors(entries: Sequence[LedgerEntry], model: StageRecord) -> tuple[Ances
     """The models whose weights or answers a model began with, and all behind those; of one that was
     made elsewhere, itself.
 
-    A file of weights is none: whoever named it vouches for it.
+    Of those that are asked the same, the one that may know most stands for all. A file of weights
+    is none: whoever named it vouches for it.
     """
-    found: dict[str, Ancestor] = {}
+    found: list[Ancestor] = []
     if model.code_version == MADE_ELSEWHERE:
-        version, there = model.data_version, model.attributes.get("there_to")
-        found[version] = Ancestor(model=version, holdout=None, there_to=there)
+        there = model.attributes.get("there_to")
+        found.append(Ancestor(model=model.data_version, holdout=None, there_to=there))
     for attribute in ("init", "teacher"):
         given = (model.attributes.get(attribute) or {}).get("digest", "")
         line = decision_line(entries, given)
-        if line is None or line.decision is None:
-            continue
-        found[given] = Ancestor(model=given, holdout=line.decision.holdout)
-        found |= {one.model: one for one in line.decision.behind}
-    return tuple(found.values())
+        if line and line.decision:
+            found += line.decision.behind
+            if all(one.model != given for one in line.decision.behind):
+                found.append(Ancestor(model=given, holdout=line.decision.holdout))
+    found.sort(key=lambda one: (one.there_to or "", one.holdout.first if one.holdout else ""))
+    return tuple({_asked_of(one): one for one in found}.values())
+
+
+def _asked_of(one: Ancestor) -> str:
+    """What two have in common that are held to the same question."""
+    if one.holdout is None or one.holdout.first:
+        return "cut in time" if one.holdout else "made elsewhere"
+    return one.holdout.draw.split if one.holdout.draw else one.model
 
 
 def held_out(report: EvaluationReport) -> HoldoutRows | None:
