@@ -9,7 +9,7 @@ from ml_assets.spec.base import Frozen, unset
 
 RELEASE = "release"
 """``init_from`` and ``distill``: the model that is released when training is asked for."""
-_FILE = re.compile(r"(.+\.safetensors)@sha256:([0-9a-f]{64})")
+_FILE = re.compile(r"(.+\.safetensors)@sha256:([0-9a-fA-F]{64})")
 
 
 class WeightsFile(NamedTuple):
@@ -26,7 +26,7 @@ class WeightsFile(NamedTuple):
 def weights_file(init_from: str | None) -> WeightsFile | None:
     """The file that ``init_from`` names; None: it names none."""
     found = _FILE.fullmatch(init_from or "")
-    return WeightsFile(found[1], found[2]) if found else None
+    return WeightsFile(found[1], found[2].lower()) if found else None
 
 
 class Ensemble(Frozen):

@@ -373,6 +373,12 @@ def _canary_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     if spec.partitions.cadence == "none":
         said = "release.canary waits for the next partition, and there are none: set partitions"
         yield Misfit(("release", "canary"), said)
+    elif not isinstance(spec.split, WindowSplit):
+        said = (
+            "release.canary waits for the partition after the holdout, and this split has rows of"
+            " all partitions there: use a split of kind: time that counts partitions"
+        )
+        yield Misfit(("release", "canary"), said)
     champions = [gate.name for gate in spec.gates if isinstance(gate, AgainstChampion)]
     if canary.gate not in champions:
         said = (

@@ -9,7 +9,7 @@ from ml_assets.spec.base import Digest, Frozen, digest_of
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import Time
 from ml_assets.spec.search_parameter import Value
-from ml_assets.spec.split import is_by_time
+from ml_assets.spec.split import WindowSplit, is_by_time
 from ml_assets.spec.training import HIGHEST_IS_BEST
 
 STUDY_FILE = "study.json"
@@ -120,12 +120,15 @@ def parted_by(spec: PipelineSpec) -> str:
     another one by another ``training.seed``.
     """
     calendar, split = spec.partitions, spec.split
+    told = split.model_dump(mode="json")
+    if isinstance(split, WindowSplit):
+        del told["train"]  # a window is cut from its end
     if is_by_time(split):
         places = (calendar.cadence, calendar.timezone, calendar.day_offset)
         decides: list[object] = [spec.features.decision_at, *places]
     else:
         decides = [spec.training.seed, list(spec.features.key), spec.label.query]
-    return digest_of([split.model_dump(mode="json"), *decides])
+    return digest_of([told, *decides])
 
 
 def lost(metric: str, told: Mapping[str, float]) -> float | None:

@@ -122,6 +122,7 @@ def test_a_winner_is_adopted_where_data_grows_under_the_same_split(tmp_path: Pat
     cut.study("a" * 64, WEEK)
     cut.set_of("b" * 64, NEXT)
     drawn.edit("epochs: 30", "epochs: 31")  # decides nothing on the rows
+    cut.edit("train: 6", "train: 5")  # the window is cut from its end
     assert drawn.rate == cut.rate == 0.05
 
 

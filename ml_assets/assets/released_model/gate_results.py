@@ -18,7 +18,7 @@ from ml_assets.assets.validated_table.audits import audits
 from ml_assets.errors import EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import decision_line, holdout_use
+from ml_assets.records.ledger.stages import decision_line, holdout_use, registration
 from ml_assets.records.load_release import open_files
 from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import recalled_champion, sound_champion
@@ -108,7 +108,10 @@ def results_after(
     behind = ancestors(entries, model)
     foreign = [one for one in behind if one.holdout is None]
     knowing = [one for one in behind if one.holdout and rows and may_know(one.holdout, rows)]
-    more = [made_elsewhere(foreign[0].model, state.spec.release, champion)] if foreign else []
+    more: list[GateResult] = []
+    if foreign:
+        itself = foreign[0].model == report.model
+        more.append(made_elsewhere(foreign[0].model, itself, state.spec.release, champion))
     more += [knows_holdout(knowing[0], rows)] if knowing and rows else []
     return (*declared, *more)
 
@@ -130,7 +133,8 @@ def ancestors(entries: Sequence[LedgerEntry], model: StageRecord) -> tuple[Ances
         if line and line.decision:
             found += line.decision.behind
             if all(one.model != given for one in line.decision.behind):
-                found.append(Ancestor(model=given, holdout=line.decision.holdout))
+                holdout = None if registration(entries, given) else line.decision.holdout
+                found.append(Ancestor(model=given, holdout=holdout))
     found.sort(key=lambda one: (one.there_to or "", one.holdout.first if one.holdout else ""))
     return tuple({_asked_of(one): one for one in found}.values())
 

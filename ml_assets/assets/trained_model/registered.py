@@ -31,7 +31,7 @@ from ml_assets.spec.training_program import Ref
 from ml_assets.spec.training_program.identity import program_here
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
-_AHEAD = timedelta(days=366)
+_AHEAD = timedelta(days=31)
 """So far behind may the clock be here."""
 
 
@@ -81,13 +81,14 @@ def _newest_there(now: PipelineState) -> str | None:
     """The newest partition that is there, read or not, over or not: the model's makers may have
     rows of it."""
     sources = Sources(now.pipeline.settings)
-    known = windows(now.spec.partitions, sources.now() + _AHEAD)
-    there = {*now.partitions(now.pipeline.address("feature_set"))}
+    newest = max(now.partitions(now.pipeline.address("feature_set")), default="")
+    spans = windows(now.spec.partitions, sources.now() + _AHEAD)
+    unread, there = [span for span in spans if span.key > newest], [newest]
     for name, source in now.spec.sources.items():
-        if source.partitioned:
-            looked = sources.look(name, source, known)
-            there.update(key for key in (*looked.keys, *looked.waiting) if key)
-    return max(there, default=None)
+        if source.partitioned and not source.versioned:  # a version counts for all that come
+            looked = sources.look(name, source, unread)
+            there += [key for key in (*looked.keys, *looked.waiting) if key]
+    return max(there) or None
 
 
 def _record(

@@ -85,7 +85,8 @@ def test_what_is_not_known_of_the_holdout_is_refused_and_of_older_models_said(re
     known = only(budget(9), held(report), measured, holdout_use=use)
     assert known.passed and "model 3 that" in known.reason, "as if they were"
     assert "of 2 of those before it is not known whether they were" in known.reason
-    assert not only(budget(2), held(report), measured, holdout_use=use).passed
+    past = only(budget(2), held(report), measured, holdout_use=use)
+    assert not past.passed and past.reason.endswith(". Raise the budget and say why")
 
 
 def test_speed_and_memory_are_recorded_without_a_bound_and_block_with_one(report, measured):

@@ -60,16 +60,20 @@ def holdout_budget(
         f" {gate.at_most}{unknown if use.unknown else ''}"
     )
     if not fine:
-        reason += ". Hold out rows that came since, or raise the budget and say why"
+        fresh = "Hold out rows that came since, or raise" if first and not use.unknown else "Raise"
+        reason += f". {fresh} the budget and say why"
     return result(gate.name, fine, number, gate.at_most, reason)
 
 
-def made_elsewhere(model: str, release: ReleaseSpec, champion: str | None) -> GateResult:
+def made_elsewhere(
+    model: str, itself: bool, release: ReleaseSpec, champion: str | None
+) -> GateResult:
     """Return what is asked of a model that was made elsewhere, or learned from such a one: it may
     know the holdout, so rows that come later have to speak for it, or a person.
 
     Args:
         model: the one that was made elsewhere.
+        itself: it is the judged one, which otherwise learned from it.
         champion: the model in production: without one, later rows compare with nothing.
     """
     fine = release.canary != "none" and champion is not None
@@ -78,8 +82,11 @@ def made_elsewhere(model: str, release: ReleaseSpec, champion: str | None) -> Ga
         if release.canary != "none"
         else "ask for evidence from later rows (release.canary)"
     )
-    reason = f"it is not known which rows model {model[:12]} was trained on: " + (
-        "because it goes to canary, rows that came after it decide"
+    if not itself:
+        remedy = f"train without training.init_from and distill, {remedy}"
+    learned = "" if itself else "it learned from a model that was made elsewhere, and "
+    reason = f"{learned}it is not known which rows model {model[:12]} was trained on: " + (
+        "because it goes to canary, rows that came after that decide"
         if fine
         else f"the holdout may be among them. Either {remedy}, or take responsibility: ml-assets"
         " release override"

@@ -130,7 +130,7 @@ def canary_rows(state: PipelineState, model: str) -> CanaryRows | Waiting:
     wanted = [key for key in order if key > end][: canary.periods]
     missing = [key for key in wanted if key not in published]
     if missing or len(wanted) < canary.periods:
-        return Waiting(model, missing[0] if missing else f"behind {order[-1]}")
+        return Waiting(model, missing[0] if missing else f"after {wanted[-1] if wanted else end}")
     return CanaryRows(origin, tuple(published[key] for key in wanted), state.commit)
 
 
@@ -190,9 +190,9 @@ def require_rows_to_judge_by(state: PipelineState, rows: CanaryRows) -> None:
     _require_labels(state, rows)
 
 
-_LABELLED = 0.9
-"""Least share of rows with a label, as a part of that of the holdout: outcomes that come early are
-no fair sample."""
+_LABELLED = 0.5
+"""Least share of rows with a label, as a part of that of the holdout: first outcomes are no fair
+sample. Not more, for while a canary waits, the next model takes its place."""
 
 
 def _require_labels(state: PipelineState, rows: CanaryRows) -> None:
@@ -210,8 +210,8 @@ def _require_labels(state: PipelineState, rows: CanaryRows) -> None:
     if share < _LABELLED * usual:
         raise EvidenceError(
             f"{state.name}: {share:.0%} of the rows of {' to '.join(rows.span)} have a label"
-            f" {state.spec.label.column!r}, and {usual:.0%} of the holdout: not all outcomes have"
-            " arrived yet. The model stays in canary."
+            f" {state.spec.label.column!r}, and {usual:.0%} of the holdout: too few outcomes have"
+            " arrived. The model stays in canary until more have, or another one takes its place."
         )
 
 
