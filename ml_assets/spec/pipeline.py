@@ -375,8 +375,8 @@ def _canary_problems(spec: PipelineSpec) -> Iterator[Misfit]:
         yield Misfit(("release", "canary"), said)
     elif not isinstance(spec.split, WindowSplit):
         said = (
-            "release.canary waits for the partition after the holdout, and this split has rows of"
-            " all partitions there: use a split of kind: time that counts partitions"
+            "release.canary judges on the partition after the holdout, but this split holds out no"
+            " whole partitions: use kind: time with numbers of partitions, or remove the canary"
         )
         yield Misfit(("release", "canary"), said)
     champions = [gate.name for gate in spec.gates if isinstance(gate, AgainstChampion)]

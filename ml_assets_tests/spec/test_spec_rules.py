@@ -533,7 +533,7 @@ def test_a_canary_needs_a_next_partition_and_a_champion_gate() -> None:
     assert "release.canary waits for the next partition" in said
     drawn = changed(asks, "split", {"kind": "random"})
     said = refusal(lambda: PipelineSpec.model_validate(drawn))
-    assert "this split has rows of all partitions there" in said
+    assert "this split holds out no whole partitions" in said
     other = changed(whole, "release", {"canary": {}})
     assert "gate 'champion' is not a champion gate; gates has ['not_worse']" in refusal(
         lambda: PipelineSpec.model_validate(other)

@@ -76,11 +76,10 @@ def _model_due(pipeline: Pipeline, request: Request, wanted: Collection[str]) ->
     due = model_run(
         pipeline, as_of=request.as_of, fresh=fresh, epochs=request.epochs, stages=tuple(wanted)
     )
-    made = _made(due.plan, wanted)
-    if any("/trained_model:" in line for line in made):
+    if "trained_model" in {item.node.address.stage for item in due.plan.due} & {*wanted}:
         aside = pipeline.with_winner(due.as_of).set_aside
         lines += [f"note  {aside}"] if aside else []
-    lines += made
+    lines += _made(due.plan, wanted)
     parts = {"sanity checks": due.sanity, "gates": due.gates}
     lines += [f"{MAKE}  {part}: {why}" for part, why in parts.items() if why]
     return lines + (
