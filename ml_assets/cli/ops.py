@@ -145,7 +145,7 @@ def alerts_test() -> int:
     from ml_assets.errors import SettingsError
 
     settings = read_settings()
-    to = recipients(settings.alerts)
+    to = recipients(settings.alerts, settings.webhook_secret)
     if not to:
         raise SettingsError(
             "ML_ASSETS_ALERTS is not set, so no one is notified when something goes wrong."

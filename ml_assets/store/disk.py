@@ -22,7 +22,8 @@ _NOT_US = {errno.EACCES, errno.EPERM}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)(?:: (/.+))?")
 """What polars says of a system's refusal: its number, and the file if it names one."""
 _SQLITE_FULL = ("disk is full",)
-_SQLITE_READ_ONLY = ("readonly database", "unable to open database file")
+_SQLITE_WRITE_REFUSED = "readonly database"
+_SQLITE_READ_ONLY = (_SQLITE_WRITE_REFUSED, "unable to open database file")
 _SQLITE_UNSAID = ("disk i/o error",)
 """What SQLite says of a full disk that it met in a file that it maps."""
 _LITTLE = 1 << 20
@@ -114,6 +115,12 @@ def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
     unsaid = (*_SQLITE_READ_ONLY, *_SQLITE_UNSAID)
     if any(word in words for word in unsaid) and _free(folder) < _LITTLE:
         return _full(folder)
+    if _SQLITE_WRITE_REFUSED in words:
+        return DiskRefuses(
+            f"A database below {folder} could not be written, and the folder can be written again"
+            " now: it was read-only for a moment, or the database's file was taken away. What was"
+            " published before is kept. Run again."
+        )
     return None
 
 

@@ -1,10 +1,14 @@
 """A disk that is full is said to be so, whichever library met it."""
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import polars as pl
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from ml_assets.errors import DiskRefuses
 from ml_assets.store.disk import refusal
@@ -30,6 +34,19 @@ def test_a_folder_that_polars_may_not_write_is_named(tmp_path: Path) -> None:
     said = f"Permission denied (os error 13): {tmp_path / 'data.parquet'}"
     told = refusal(PermissionError(said))
     assert str(told).startswith(f"{tmp_path / 'data.parquet'} may not be used by this user")
+
+
+def test_a_database_that_was_read_only_for_a_moment_is_told_in_a_sentence(tmp_path: Path) -> None:
+    place = tmp_path / "events.db"
+    writing = "insert into rows values (1)"
+    with closing(sqlite3.connect(place)) as made:
+        made.execute("create table rows (number int)")
+    held = create_engine(f"sqlite:///file:{place}?mode=ro&uri=true")
+    with held.connect() as reader, pytest.raises(OperationalError) as raised:
+        reader.execute(text(writing))
+    told = refusal(raised.value, tmp_path)
+    assert str(told).startswith(f"A database below {tmp_path} could not be written, and the folder")
+    assert refusal(sqlite3.OperationalError("no such table: rows"), tmp_path) is None
 
 
 def test_a_file_that_is_not_there_is_no_refusal_of_a_disk(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 of their addresses."""
 
 import base64
+import hmac
 import io
 import json
 import logging
@@ -20,6 +21,7 @@ from ml_assets.automation.alerts import reported as told
 from ml_assets.automation.alerts.delivery import ATTEMPT_SECONDS, ATTEMPTS, deliver
 from ml_assets.automation.alerts.message import LINE, SHOWN, Cause, Kind, Message, messages
 from ml_assets.automation.alerts.recipients import Recipient, recipients
+from ml_assets.cli.main import main
 from ml_assets.automation.alerts.reported import KEY, read_told, tell
 from ml_assets.errors import SettingsError, StorageError
 from ml_assets.settings import read_settings
@@ -29,6 +31,7 @@ from ml_assets_tests.worlds.world import free_ports
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 SECRET = "s3cr3t-t0ken"
 TOKEN = "3ccdd113474722377935511f"
+SIGNING = "whsec_" + base64.b64encode(b"0123456789" * 4).decode()
 
 
 class Notebook:
@@ -349,6 +352,19 @@ def test_a_record_of_another_version_is_an_error_and_nothing_is_sent(hook: Webho
     with pytest.raises(StorageError, match="another version"):
         round_of([cause()], book, hook.url)
     assert hook.paths == []
+
+
+def test_the_message_of_a_test_is_signed_as_an_alert_is(
+    hook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ML_ASSETS_ALERTS", hook.url)
+    monkeypatch.setenv("ML_ASSETS_WEBHOOK_SECRET", SIGNING)
+    assert main(["ops", "alerts", "test"]) == 0
+    headers = {name.lower(): value for name, value in hook.headers[0].items()}
+    body = json.dumps(hook.bodies[0])
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.{body}".encode()
+    code = hmac.digest(base64.b64decode(SIGNING.removeprefix("whsec_")), signed, "sha256")
+    assert headers["webhook-signature"] == f"v1,{base64.b64encode(code).decode()}"
 
 
 # --- secrets --------------------------------------------------------------------------------------
