@@ -9,6 +9,7 @@ import math
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from itertools import groupby
 
 from ml_assets_tests.faults.history import History, Json
 
@@ -55,7 +56,7 @@ def rows_once(history: History) -> Iterator[str]:
         epochs = [event for event in events if event["kind"] == "epoch"]
         yield from _counted(session, epochs)
         if session in history.ended:
-            yield from _left_out(session, {event["epoch"] for event in epochs})
+            yield from _left_out(session, {event["epoch"] for event in epochs} | _unsent(events))
         for event in events:
             step, resumed = event.get("step", 0), _RESUMED.match(event.get("message", ""))
             if event["kind"] == "first_rows" or resumed:
@@ -84,6 +85,20 @@ def _counted(session: str, epochs: Sequence[Json]) -> Iterator[str]:
 def _left_out(session: str, ended: Set[int]) -> Iterator[str]:
     for number in sorted({*range(1, max(ended, default=0) + 1)} - ended):
         yield f"{session}: epoch {number} was left out"
+
+
+def _unsent(events: Sequence[Json]) -> Set[int]:
+    """The epochs whose reports died with a pod: its attempt has no last word, and they lie between
+    its last report and the first of the next attempt, which began with a checkpoint of theirs."""
+    found, last, cut_off = set[int](), 0, False
+    for _, attempt in groupby(events, key=lambda event: event["attempt"]):
+        said = [*attempt]
+        epochs = [event["epoch"] for event in said if event["kind"] == "epoch"]
+        if epochs and cut_off:
+            found |= {*range(last + 1, epochs[0])}
+        last = epochs[-1] if epochs else last
+        cut_off = said[-1]["kind"] not in ("error", "result")
+    return found
 
 
 _RESUMED = re.compile(r"resumed at step (\d+) ")

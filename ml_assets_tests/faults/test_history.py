@@ -271,6 +271,21 @@ def test_a_training_that_is_resumed_as_it_should_be_breaks_nothing(sound: Histor
     assert violations(trained(sound, change)) == []
 
 
+@pytest.mark.parametrize("last_word", [None, "error"])
+def test_reports_may_die_with_an_attempt_that_had_no_last_word(
+    sound: History, last_word: str | None
+) -> None:
+    def change(events: list[dict]) -> None:
+        second, third = [event for event in events if event["kind"] == "epoch"][1:3]
+        cut = events.index(second)
+        last = {**second, "kind": last_word or "progress", "message": "saved"}
+        later = [event | {"attempt": 2} for event in events[events.index(third) :]]
+        events[cut:] = [last, *later]
+
+    broken = {invariant for invariant, _ in violations(trained(sound, change))}
+    assert broken == ({"every row is learned from once an epoch"} if last_word else set())
+
+
 def other_record(history: History, stage: str) -> History:
     path = history.below(f"records/irises/{stage}/")[0]
     return rewritten(history, **{path: history.file(path) | {"data_version": "a" * 64}})
