@@ -21,8 +21,8 @@ from ml_assets.automation.alerts import reported as told
 from ml_assets.automation.alerts.delivery import ATTEMPT_SECONDS, ATTEMPTS, deliver
 from ml_assets.automation.alerts.message import LINE, SHOWN, Cause, Kind, Message, messages
 from ml_assets.automation.alerts.recipients import Recipient, recipients
-from ml_assets.cli.main import main
 from ml_assets.automation.alerts.reported import KEY, read_told, tell
+from ml_assets.cli.main import main
 from ml_assets.errors import SettingsError, StorageError
 from ml_assets.settings import read_settings
 from ml_assets_tests.worlds.listeners import Fault, Webhook, mailserver, webhook
