@@ -210,6 +210,10 @@ class RefusedByGate(EvidenceError):
     """A gate refused the model: nothing was released."""
 
 
+class DecidedMeanwhile(EvidenceError):
+    """Another model was decided on while the gates looked at this one: they are asked again."""
+
+
 class OtherCode(EvidenceError):
     """A proof was asked for, and what would make it again is not what made it."""
 

@@ -6,13 +6,15 @@ import dagster as dg
 import pytest
 
 from ml_assets.assets.evaluation_report.last_release import read_report
-from ml_assets.records.ledger.chain import read
+from ml_assets.assets.released_model import gate_results
+from ml_assets.cli.main import main
+from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.tracking.mlflow_server import Server
 from ml_assets.spec.records import Decision, SeedSpread
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import open_snapshots
-from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets.store.pipeline_context import PipelineState, open_pipeline
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -143,6 +145,31 @@ def test_a_second_model_is_past_the_budget_and_the_spread_between_seeds_is_measu
     assert gap.high - gap.value > spread.loss, "another seed would differ by as much"
     assert passed["slices_against"].interval is not None
     assert released(world) == decision(world).evidence.model
+
+
+def test_two_models_that_are_decided_on_at_the_same_moment_are_not_both_the_same_number(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another home with the same store decides while our gates look."""
+    judge, theirs = gate_results.decide_now, [decision(world)]
+
+    def decide_beside_another(state: PipelineState, run: str) -> Decision:
+        ours = judge(state, run)
+        while theirs:
+            other = theirs.pop()
+            model = other.evidence.model_copy(update={"model": "f" * 64})
+            record_decision(state.store, other.model_copy(update={"evidence": model}), "they")
+        return ours
+
+    monkeypatch.setattr(gate_results, "decide_now", decide_beside_another)
+    declare(world, SPEC.replace("epochs: 30", "epochs: 34").replace("at_most: 1", "at_most: 3"))
+    world.enter(monkeypatch)
+    monkeypatch.setenv("DAGSTER_HOME", "")  # the command sets its own
+    assert main(["run", "irises"]) == 3
+    said = capsys.readouterr().out
+    assert "model 4 that is judged by rows of this holdout, past the budget of 3" in said
+    assert not decision(world).passed
+    assert released(world) not in (decision(world).evidence.model, "f" * 64)
 
 
 def test_the_report_shows_the_intervals(world: World) -> None:

@@ -38,20 +38,15 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         context: dg.AssetCheckExecutionContext,
         stores: StoresResource,
     ) -> Iterator[dg.AssetCheckResult]:
-        from ml_assets.assets.released_model.gate_results import decide_now
+        from ml_assets.assets.released_model.gate_results import decide_and_record
         from ml_assets.assets.released_model.report_file import publish_report
-        from ml_assets.records.ledger.chain import read, record_decision, register
+        from ml_assets.records.ledger.chain import read
         from ml_assets.records.ledger.replay import what_now
-        from ml_assets.records.provenance import provenance_of
         from ml_assets.records.tracking.mlflow import Tracking
 
         pipeline = stores.open(declared, keeps_objects=True)
-        state, owner = pipeline.at(pipeline.store.resolve("main")), pipeline.spec.owner
-        decision = decide_now(state, context.run.run_id)
+        decision = decide_and_record(pipeline, context.run.run_id)
         model, results = decision.evidence.model, decision.gates
-        register(pipeline.store, pipeline.name, model, owner, context.run.run_id)
-        provenance = provenance_of(state, decision.evidence)
-        record_decision(pipeline.store, decision, owner, provenance)
         publish_report(pipeline, Tracking.of(pipeline.settings), decision)
         entries, asked = read(pipeline.store, pipeline.name), pipeline.spec
         advice = what_now(entries, asked.release.to, asked.gates, results, pipeline.name)

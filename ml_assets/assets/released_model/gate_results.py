@@ -5,6 +5,7 @@ The inputs are the champion, the audits, and the uses of the holdout.
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import count
 
 from ml_assets.assets.evaluation_report.last_release import read_report
 from ml_assets.assets.released_model.gates.data_and_holdout import (
@@ -15,9 +16,9 @@ from ml_assets.assets.released_model.gates.data_and_holdout import (
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
 from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.assets.validated_table.audits import audits
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import DecidedMeanwhile, EvidenceError
 from ml_assets.graph.inputs import require_record
-from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.chain import read, record_decision, register
 from ml_assets.records.ledger.stages import decision_line, holdout_use, registration
 from ml_assets.records.load_release import open_files
 from ml_assets.records.provenance import provenance_of
@@ -37,7 +38,8 @@ from ml_assets.spec.records import (
 from ml_assets.spec.registered import MADE_ELSEWHERE
 from ml_assets.spec.split import HoldoutRows
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.pipeline_context import PipelineState
+from ml_assets.store.pipeline_context import Pipeline, PipelineState
+from ml_assets.store.snapshots import MAIN
 
 
 def decide_now(state: PipelineState, run: str) -> Decision:
@@ -62,6 +64,32 @@ def decide_now(state: PipelineState, run: str) -> Decision:
         holdout=held_out(read_report(state)),
         behind=ancestors(entries, require_record(state, state.address("trained_model"))),
     )
+
+
+_ATTEMPTS = 5
+"""Another model is decided on in the same second only by another home with the same store."""
+
+
+def decide_and_record(pipeline: Pipeline, run: str) -> Decision:
+    """Decide by the newest state, write the decision into the ledger, and return it.
+
+    Raises:
+        EvidenceError: see ``decide_now``; or other models were decided on at each attempt.
+        StorageError: see ``decide_now``.
+    """
+    attempts = count(1)
+    while True:
+        state = pipeline.at(pipeline.store.resolve(MAIN))
+        decision = decide_now(state, run)
+        register(state.store, state.name, decision.evidence.model, state.spec.owner, run)
+        made_from = provenance_of(state, decision.evidence)
+        try:
+            record_decision(state.store, decision, state.spec.owner, made_from, by=state.commit)
+        except DecidedMeanwhile:
+            if next(attempts) == _ATTEMPTS:
+                raise
+        else:
+            return decision
 
 
 def gate_results(state: PipelineState, champion: str | None) -> tuple[GateResult, ...]:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from ml_assets.errors import StorageError, one_line
+from ml_assets.errors import DecidedMeanwhile, StorageError, one_line
 from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.stages import another_since, decision_line
 from ml_assets.spec.base import canonical_json
@@ -181,7 +181,11 @@ def _made_elsewhere(said: Registered) -> str:
 
 
 def record_decision(
-    store: SnapshotStore, decision: Decision, author: str, provenance: Provenance | None = None
+    store: SnapshotStore,
+    decision: Decision,
+    author: str,
+    provenance: Provenance | None = None,
+    by: CommitId | None = None,
 ) -> LedgerEntry:
     """Write a decision and its certificate down, once: the newest one on this model is returned if
     it says the same and is certified.
@@ -192,15 +196,23 @@ def record_decision(
 
     Args:
         provenance: what the model was made from, for the certificate.
+        by: the state that it was decided by, if its gates count the decisions before it.
 
     Raises:
+        DecidedMeanwhile: since that state, another model was decided on.
         StorageError: the ledger is broken.
     """
+    model = decision.evidence.model
+    seen = len([*store.list(by, _folder(decision.pipeline))]) if by else None
 
     def make(head: Head) -> LedgerEntry | Declined[LedgerEntry]:
-        newest = decision_line(
-            head.entries, decision.evidence.model, canary=decision.canary is not None
-        )
+        since = () if seen is None else head.entries[seen:]
+        if other := next((e.model for e in since if e.decision and e.model != model), ""):
+            raise DecidedMeanwhile(
+                f"{decision.pipeline}: model {other[:12]} was decided on while the gates looked at"
+                f" {model[:12]}, and they count the models before. Nothing was decided. Run again."
+            )
+        newest = decision_line(head.entries, model, canary=decision.canary is not None)
         if newest and _is_repeated(head.entries, newest, decision):
             certificate = certificate_path(decision.pipeline, newest.seq)
             if store.exists(store.resolve(MAIN), certificate):
@@ -209,7 +221,7 @@ def record_decision(
             seq=head.seq,
             previous=head.previous,
             kind="decision",
-            model=decision.evidence.model,
+            model=model,
             decision=decision,
             author=author,
             reason=decision.reason,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import DecidedMeanwhile, StorageError
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.chain import read, record_decision, register
 from ml_assets.records.ledger.stages import champion, latest_decision
@@ -79,6 +79,18 @@ def test_a_decision_that_differs_is_another_line(store, other):
     record_decision(store, decision(), "me")
     assert record_decision(store, other, "me").seq == 2
     assert latest_decision(read(store, PIPELINE), A) == other
+
+
+def test_a_decision_that_counts_those_before_it_is_not_written_after_one_that_it_did_not_count(
+    store, decide
+):
+    before = store.resolve()
+    ours, theirs = decide(A), decide(B)
+    with pytest.raises(DecidedMeanwhile, match=f"model {A[:12]} was decided on while"):
+        record_decision(store, decision(evidence(C)), "me", by=before)
+    assert read(store, PIPELINE) == (ours, theirs)
+    line = record_decision(store, decision(evidence(C)), "me", by=store.resolve())
+    assert (line.seq, line.model) == (3, C)
 
 
 def test_a_decision_that_changes_back_is_a_third_line(store):
