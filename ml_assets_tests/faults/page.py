@@ -75,6 +75,19 @@ KNOWN = (
         " sensor waited eight minutes before it asked again, and the round was given up after"
         " seven. It asked then, and the model was released.",
     ),
+    (
+        "laptop 9000 6bb3aaa",
+        "ended in a stack",
+        "The disk was read-only for three seconds, and could be written again when the command"
+        " looked why its database could not be. Mended since: it says that, and to run again.",
+    ),
+    (
+        "pods 9003 6bb3aaa",
+        "was left out",
+        "A fault of the checker, mended since: a pod's wrapper was killed, and its reports of the"
+        " last second died with it. The checkpoint of those steps was there, the next attempt"
+        " began with it, and the weights are those of an undisturbed round.",
+    ),
 )
 """Place, seed and commit, what was found there, and what it was."""
 HEAD = """\
