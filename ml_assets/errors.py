@@ -182,6 +182,10 @@ class ClusterRefused(MlAssetsError):
         """The status of its answer; 0: it never came to one."""
 
 
+class AccessRefused(ClusterRefused):
+    """A cluster's API does not accept our credentials, or grants us too little."""
+
+
 class DoesNotFit(MlAssetsError):
     """A training needs more memory or disk than its machine or pod has; nothing was started."""
 
@@ -262,8 +266,9 @@ PASSES: tuple[type[MlAssetsError], ...] = (
     StoreAway,
     StoreRefuses,
     ClusterAway,
+    AccessRefused,
     DiskRefuses,
     TrainingHindered,
 )
 """What a step ends with that would have made its asset, had it not been hindered; of expired
-credentials, too: whoever renews them changes no source and no code."""
+credentials and missing rights, too: whoever mends them changes no source and no code."""

@@ -17,7 +17,7 @@ from ml_assets.automation.planner.candidate_runs import CandidateRun
 from ml_assets.automation.planner.plan import Item, Node, Plan
 from ml_assets.automation.planner.selection import ModelRun
 from ml_assets.automation.run_requests import RUN_KEY_TAG, Cursor, RequestedRun, sort_out
-from ml_assets.errors import ClusterRefused, SourceError, StoreAway, StoreRefuses
+from ml_assets.errors import AccessRefused, ClusterRefused, SourceError, StoreAway, StoreRefuses
 from ml_assets.store.layout import Address
 
 
@@ -95,12 +95,18 @@ def refused_by_its_cluster() -> None:
     raise ClusterRefused("the Job's manifest is not valid")
 
 
+@dg.op
+def unknown_to_its_cluster() -> None:
+    raise AccessRefused("our token or certificate is missing, wrong or expired", 401)
+
+
 @pytest.mark.parametrize(
     ("op", "said"),
     [
         (without_its_store, "is asked for again in 1 minute"),
         (as_a_step_of_ours, "is asked for again in 1 minute"),
         (refused_by_its_store, "is asked for again in 1 minute"),
+        (unknown_to_its_cluster, "is asked for again in 1 minute"),
         (refused_by_its_cluster, "waits for its source or its code to change"),
     ],
 )

@@ -332,15 +332,15 @@ class Round:
         file, others = work.command.said, work.same_work() if work.command.poll() else []
         code = work.command.wait() if others else self._end()
         if code == 0 and not self.place.waits_for_mlflow():
+            if work.made is not None:  # a server, which may have just begun: ended by us
+                _grant_silence(file)
             self.progress.look()
             self.progress.ended()
             return True
         young = work.command.begun + _YOUNG > (self._moments or [0.0])[-1]
         silent = signal.SIGKILL, *((signal.SIGTERM, signal.SIGINT) if young else ())
         beside = () if others else (one.said for one in work.others)  # ended by us
-        for mute in (*beside, *((file,) if -code in silent else ())):
-            if not mute.stat().st_size:
-                mute.write_text(f"{SILENT}\n")
+        _grant_silence(*beside, *((file,) if -code in silent else ()))
         self._look_midway()
         if others:
             rest = [one for one in work.others if one is not others[0]]
@@ -390,6 +390,12 @@ class Round:
         first, *later = self.place.outputs()[at[0] :]
         texts = [first.read_bytes()[at[1] :], *(file.read_bytes() for file in later)]
         return b"\n".join(texts).decode(errors="replace")
+
+
+def _grant_silence(*files: Path) -> None:
+    for file in files:
+        if not file.stat().st_size:
+            file.write_text(f"{SILENT}\n")
 
 
 def _seldom(ask: Callable[[], bool], seconds: float = 1.0) -> Callable[[], bool]:

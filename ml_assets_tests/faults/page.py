@@ -81,6 +81,22 @@ KNOWN = (
         "The disk was read-only for three seconds, and could be written again when the command"
         " looked why its database could not be. Mended since: it says that, and to run again.",
     ),
+    *(
+        (
+            f"cluster {seed} 6bb3aaa",
+            "nothing went on for",
+            "The API server's token had expired when a new process of ours asked it for the first"
+            " time. The run failed, and its sensor waited for another source or other code."
+            " Mended since: it is asked for again, as for expired credentials of a store.",
+        )
+        for seed in (9011, 9018)
+    ),
+    (
+        "postgres 9032 6bb3aaa",
+        "said nothing",
+        "A fault of the checker, mended since: a daemon had just begun and stood still when all"
+        " was made, so it was told to end, and had said nothing.",
+    ),
     (
         "pods 9003 6bb3aaa",
         "was left out",

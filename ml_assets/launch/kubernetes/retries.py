@@ -7,7 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, SettingsError
+from ml_assets.errors import (
+    AccessRefused,
+    ClusterAway,
+    ClusterRefused,
+    MlAssetsError,
+    SettingsError,
+)
 from ml_assets.launch.kubernetes.connection import Connection, Connections
 from ml_assets.store.retries import waits
 
@@ -194,7 +200,7 @@ class ClusterCalls:
         what, remedy = _REFUSALS.get(trouble.status, ("", "See the server's log."))
         what = trouble.what or what
         said = f"{self.where} refused to {doing}: {what} ({trouble.told}). "
-        return ClusterRefused(said + (trouble.remedy or remedy), trouble.status)
+        return _refused(said + (trouble.remedy or remedy), trouble.status)
 
 
 def told_by(status: Any) -> MlAssetsError:
@@ -202,7 +208,12 @@ def told_by(status: Any) -> MlAssetsError:
     code, reason = status.get("code") or 0, status.get("reason") or ""
     trouble = _answered(code, reason, status.get("message") or "", 0.0)
     told = f"The watch was ended: {trouble.told}."
-    return ClusterRefused(told, code) if code and trouble.final else NoAnswer(told, trouble)
+    return _refused(told, code) if code and trouble.final else NoAnswer(told, trouble)
+
+
+def _refused(told: str, status: int) -> ClusterRefused:
+    kind = AccessRefused if status in (401, 403) else ClusterRefused
+    return kind(told, status)
 
 
 def broken_by(error: Exception) -> MlAssetsError | None:

@@ -6,7 +6,7 @@ A training that may be started but not followed, or not ended, would be found ou
 from dataclasses import dataclass
 from typing import Any
 
-from ml_assets.errors import ClusterRefused
+from ml_assets.errors import AccessRefused
 from ml_assets.launch.kubernetes.resources import RAW, authorization, decoded, taking_for_done
 from ml_assets.launch.kubernetes.retries import ClusterCalls
 
@@ -36,12 +36,12 @@ def require_rights(calls: ClusterCalls, namespace: str) -> None:
     """Ask whether we may do all of that: one small call for each.
 
     Raises:
-        ClusterRefused: not all of it; what is missing is named.
+        AccessRefused: not all of it; what is missing is named.
         ClusterAway: no answer.
     """
     missing = [right for right in NEEDED if not _is_granted(calls, namespace, right)]
     if missing:
-        raise ClusterRefused(
+        raise AccessRefused(
             f"{calls.where} does not allow us to {', '.join(map(str, missing))} in namespace"
             f" {namespace}; nothing was begun. Check ML_ASSETS_NAMESPACE, and bind the Role"
             " training-launcher of deploy/base/roles.yaml to the account of KUBECONFIG: it has"

@@ -8,7 +8,7 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3 import exceptions
 
-from ml_assets.errors import ClusterAway, ClusterRefused, SettingsError
+from ml_assets.errors import AccessRefused, ClusterAway, ClusterRefused, SettingsError
 from ml_assets.launch.kubernetes.connection import Connections
 from ml_assets.launch.kubernetes.retries import (
     FIRST_CONTACT_SECONDS,
@@ -184,7 +184,7 @@ def test_an_expired_token_is_read_again_once_for_each_failure():
 
 def test_a_token_that_was_never_good_is_told_at_once():
     server = Server(EXPIRED)
-    with pytest.raises(ClusterRefused, match="token or certificate is missing, wrong or expired"):
+    with pytest.raises(AccessRefused, match="token or certificate is missing, wrong or expired"):
         server.ask()
     assert (server.asked, server.renewed, server.waits) == (2, 2, [])
 
