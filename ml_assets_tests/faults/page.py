@@ -97,12 +97,27 @@ KNOWN = (
         "A fault of the checker, mended since: a daemon had just begun and stood still when all"
         " was made, so it was told to end, and had said nothing.",
     ),
+    *(
+        (
+            f"{place} 6bb3aaa",
+            "was left out",
+            "A fault of the checker, mended since: a pod's wrapper was killed, and its reports of"
+            " the last second died with it. The checkpoint of those steps was there, the next"
+            " attempt began with it, and the weights are those of an undisturbed round.",
+        )
+        for place in ("pods 9003", "cluster 9027")
+    ),
     (
-        "pods 9003 6bb3aaa",
-        "was left out",
-        "A fault of the checker, mended since: a pod's wrapper was killed, and its reports of the"
-        " last second died with it. The checkpoint of those steps was there, the next attempt"
-        " began with it, and the weights are those of an undisturbed round.",
+        "laptop 9022 6bb3aaa",
+        "ended in a stack",
+        "Not explained: SQLite refused a new connection a function (`Error creating function`)."
+        " The command that was given again went on.",
+    ),
+    (
+        "laptop 9022 6bb3aaa",
+        "the result is not that",
+        "As it is meant: the checkpoint that was damaged was the best one. The run said so, and the"
+        " next best one was judged and released.",
     ),
 )
 """Place, seed and commit, what was found there, and what it was."""
