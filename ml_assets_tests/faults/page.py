@@ -114,6 +114,13 @@ KNOWN = (
         " The command that was given again went on.",
     ),
     (
+        "laptop 9040 6bb3aaa",
+        "nothing went on for",
+        "Explained by its stacks, and not mended: the command was told to end in the instant in"
+        " which Dagster's event log had taken its lock. Dagster raises the end wherever the program"
+        " is, so the lock stayed, and the run waited for it. Ctrl-C once more ends such a command.",
+    ),
+    (
         "laptop 9022 6bb3aaa",
         "the result is not that",
         "As it is meant: the checkpoint that was damaged was the best one. The run said so, and the"
