@@ -118,7 +118,7 @@ KNOWN = (
         "nothing went on for",
         "Explained by its stacks, and not mended: the command was told to end in the instant in"
         " which Dagster's event log had taken its lock. Dagster raises the end wherever the program"
-        " is, so the lock stayed, and the run waited for it. Ctrl-C once more ends such a command.",
+        " is, so the lock stayed, and the run waited for it.",
     ),
     (
         "laptop 9022 6bb3aaa",
