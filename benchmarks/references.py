@@ -30,11 +30,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from figures import tell
 
+import ml_assets.pipelines
 from ml_assets.assets.raw_snapshot.readers.read import look, read_source
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import FilesSource
-from ml_assets_tests.worlds import digits
 
+EXAMPLE = Path(ml_assets.pipelines.__path__[0]) / "shown_after_demo" / "images" / "digits"
 FOLDER = 1000
 """Files of one folder."""
 PAGE = 1000
@@ -129,12 +130,11 @@ def published(root: Path, partition: str, place: Path | str) -> dict[str, float]
     """
     pipeline, home = root / "pipelines" / "digits", root / f"home-{partition}"
     shutil.rmtree(home, ignore_errors=True)
-    pipeline.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(EXAMPLE, pipeline, dirs_exist_ok=True)
     where = "" if isinstance(place, Path) else f"s3://bucket/{partition}/"
-    spec = digits.SPEC.replace("images/{digit}/*.pgm", f"'{where}{{digit}}/*.jpg'")
+    spec = (EXAMPLE / "defs.yaml").read_text()
+    spec = spec.replace("images/{digit}/*.pgm", f"'{where}{{digit}}/*.jpg'")
     (pipeline / "defs.yaml").write_text(spec)
-    (pipeline / "features.py").write_text(digits.FEATURES)
-    (pipeline / "images.json").write_text(json.dumps(digits.CONTRACT))
     apart = {k: v for k, v in os.environ.items() if not k.startswith("ML_ASSETS_")}
     places = {"HOME": home, "SOURCES": root / partition, "PIPELINES": pipeline.parent}
     environment = {**apart, **{f"ML_ASSETS_{name}": str(path) for name, path in places.items()}}

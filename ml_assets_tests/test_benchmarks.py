@@ -82,6 +82,17 @@ def test_a_benchmark_is_a_module_too() -> None:
     assert done.stdout == "figures\n", done.stderr
 
 
+def test_each_benchmark_that_lacks_nothing_finds_what_it_imports() -> None:
+    whole = [one.name for one in benchmarks() if not one.lacks]
+    code = (
+        "import importlib, sys; [importlib.import_module(f'benchmarks.{n}') for n in sys.argv[1:]]"
+    )
+    command = [sys.executable, "-c", code, *whole]
+    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "references" in whole
+
+
 @pytest.mark.daemon
 def test_that_of_a_gpu_runs_to_its_end_without_one_and_tells_no_figure(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
