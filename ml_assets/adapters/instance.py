@@ -2,10 +2,11 @@
 
 import logging
 import os
+import signal
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -67,6 +68,37 @@ class Instance(dg.DagsterInstance):
             _LOG.error("%s", error)
             raise SystemExit(1) from error
         super().add_daemon_heartbeat(daemon_heartbeat)
+
+    def handle_new_event(self, *given: Any, **named: Any) -> None:
+        """Write an event of a run down; a signal that comes meanwhile is heard after it.
+
+        Dagster raises from its signal's handler wherever the program is. Between two lines of its
+        event log that would leave the log's lock taken, and the run would wait for it for ever.
+        """
+        with _signals_later():
+            super().handle_new_event(*given, **named)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Keep the signals of the block for its end; other threads than the main one get none."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    if threading.current_thread() is not threading.main_thread() or None in before.values():
+        yield
+        return
+    came: list[int] = []
+    for number in _SIGNALS:
+        signal.signal(number, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
 
 
 def refuse_second_daemon(dagster_home: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -110,6 +111,34 @@ def test_the_logs_of_the_newest_run_stay_open_between_two_events(checkout: Path)
                 instance.report_dagster_event(made, run)
             assert {log.name for log in logs.glob("*-wal")} >= {"index.db-wal", f"{run}.db-wal"}
         assert len(instance.all_logs("first")) == len(instance.all_logs("second")) == 2
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_that_comes_while_an_event_is_written_leaves_no_lock(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes where Dagster has the log's lock and has not yet begun the block that frees it."""
+    made = dg.DagsterEvent(
+        event_type_value="ASSET_MATERIALIZATION",
+        job_name="job",
+        event_specific_data=StepMaterializationData(dg.AssetMaterialization("one")),
+    )
+    with get_possibly_temporary_instance_for_cli() as instance:
+        instance.report_dagster_event(made, "first")
+        storage = instance.event_log_storage
+        write = storage.store_event
+
+        def interrupted(event: dg.EventLogEntry) -> None:
+            held = storage.index_connection()
+            held.__enter__()
+            signal.raise_signal(signal.SIGINT)
+            held.__exit__(None, None, None)
+            write(event)
+
+        monkeypatch.setattr(storage, "store_event", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            instance.report_dagster_event(made, "first")
+        assert len(instance.all_logs("first")) == 2
 
 
 def test_a_state_folder_that_cannot_be_is_told_in_one_line(

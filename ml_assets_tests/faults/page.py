@@ -116,9 +116,9 @@ KNOWN = (
     (
         "laptop 9040 6bb3aaa",
         "nothing went on for",
-        "Explained by its stacks, and not mended: the command was told to end in the instant in"
-        " which Dagster's event log had taken its lock. Dagster raises the end wherever the program"
-        " is, so the lock stayed, and the run waited for it.",
+        "By its stacks, the command was told to end in the instant in which Dagster's event log had"
+        " taken its lock. Dagster raises the end wherever the program is, so the lock stayed, and"
+        " the run waited for it. Mended since: a signal is heard after the event is written.",
     ),
     (
         "laptop 9022 6bb3aaa",
