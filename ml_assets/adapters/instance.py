@@ -90,13 +90,13 @@ def _signals_later() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    for number in _SIGNALS:
-        signal.signal(number, lambda number, _frame: came.append(number))
     try:
-        yield
+        with ExitStack() as handlers:  # it puts each back, also where a signal cuts in
+            for number, handler in before.items():
+                handlers.callback(signal.signal, number, handler)
+                signal.signal(number, lambda number, _frame: came.append(number))
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         for number in came:
             signal.raise_signal(number)
 
