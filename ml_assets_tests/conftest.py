@@ -44,6 +44,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     return world
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByWorld | None:
     """Take the place of ``--dist loadfile``."""
     return ByWorld(config, log) if config.getvalue("dist") == "loadfile" else None

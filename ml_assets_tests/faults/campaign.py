@@ -34,7 +34,7 @@ PATIENCE = 720.0
 """Seconds in which the work has to get on, or its round is over: ranks that begin have 300, and a
 sensor waits eight minutes before it asks for a fifth run."""
 CRASH = "the round itself ended"
-_YOUNG = 5.0
+_YOUNG = 15.0
 """Seconds in which the interpreter and its modules load, beside other rounds on the same cores: no
 program can answer a signal yet."""
 _BETWEEN_LOOKS = 0.1
