@@ -311,7 +311,7 @@ def _found_before(before: Sequence[Played]) -> Iterator[str]:
 
 
 def _missing(struck: Sequence[tuple[Played, Strike]]) -> Iterator[str]:
-    """What the matrix lacks: kinds that no fault is of, and faults that did not strike yet."""
+    """What the matrix lacks: kinds without a fault, and faults that these rounds did not draw."""
     yield "\n## What is not injected\n\n"
     yield from (f"- {kind}\n" for kind, faults in WANTED.items() if not faults)
     known = {(one.arena, strike.fault) for one, strike in struck}
@@ -321,4 +321,4 @@ def _missing(struck: Sequence[tuple[Played, Strike]]) -> Iterator[str]:
         for fault in faults
         if (arena, fault) not in known
     ]
-    yield f"- not struck yet: {'; '.join(waiting)}\n" if waiting else ""
+    yield f"- not drawn in these rounds: {'; '.join(waiting)}\n" if waiting else ""
