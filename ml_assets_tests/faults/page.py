@@ -196,27 +196,31 @@ A `+` behind a commit: the matrix had changed since and was not committed yet.
 
 def write_page(played: Sequence[Played]) -> str:
     """The page of the newest commit's rounds, and what those before found; the oldest is first."""
-    rounds = [one for one in played if one.commit == played[-1].commit]
-    before = [one for one in played if one.commit != played[-1].commit]
+    newest = played[-1].commit if played else None
+    rounds = [one for one in played if one.commit == newest]
+    before = [one for one in played if one.commit != newest]
     struck = [(one, strike) for one in rounds for strike in one.strikes]
     rows = [
         _row(arena, fault, [s for s in struck if (s[0].arena, s[1].fault) == (arena, fault)])
         for arena, faults in ARENAS.items()
         for fault in faults
     ]
-    pairs = sum(strike.together > 1 for _, strike in struck)
-    total = (
-        f"Of commit {rounds[-1].commit}, on {rounds[-1].day}, {rounds[-1].machine}:"
-        f" {counted(len(struck), 'fault')} struck in {counted(len(rounds), 'round')},"
-        f" {pairs} of them in pairs."
-    )
     head = HEAD.format(
         places="\n".join(f"| {arena} | {WHERE[arena]} |" for arena in ARENAS),
         invariants="\n".join(f"- {name}" for name in INVARIANTS),
-        total=total,
+        total=_total(rounds, [strike for _, strike in struck]),
     )
     told = *_broken(rounds), *_missing(struck), *_found_before(before)
     return head + "\n".join(rows) + "\n" + TAIL + "".join(told)
+
+
+def _total(rounds: Sequence[Played], strikes: Sequence[Strike]) -> str:
+    if not rounds:
+        return "No round was played yet."
+    where = f"Of commit {rounds[-1].commit}, on {rounds[-1].day}, {rounds[-1].machine}"
+    pairs = sum(strike.together > 1 for strike in strikes)
+    struck = f"{counted(len(strikes), 'fault')} struck in {counted(len(rounds), 'round')}"
+    return f"{where}: {struck}, {pairs} of them in pairs."
 
 
 def _commits(rounds: Sequence[Played]) -> Iterator[str]:

@@ -15,7 +15,8 @@ def test_what_the_matrix_is_to_have_names_faults_that_there_are() -> None:
     assert {*TURNS} == {*ARENAS} == {*PLACES}
     page = write_page([])
     assert "- a real cluster\n" in page
-    assert "not struck yet: laptop: the command is killed" in page
+    assert "No round was played yet." in page
+    assert "not drawn in these rounds: laptop: the command is killed" in page
 
 
 def test_what_a_fault_cost_is_held_to_where_nothing_struck() -> None:
