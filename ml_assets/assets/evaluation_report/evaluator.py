@@ -1,6 +1,6 @@
 """Scores one holdout: with the model, its baselines and the champion."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -75,6 +75,11 @@ class Evaluator:
         schema = schema or self.schema
         self._bring(split, schema)
         return read_rows(self.data, schema, split)
+
+    def _shards(self, split: Split) -> Iterator[pl.DataFrame]:
+        """The same a shard at a time."""
+        self._bring(split, self.schema)
+        return each_shard(self.data, self.schema, split)
 
     def _bring(self, split: Split, schema: ShardSchema) -> None:
         self.pipeline.objects.bring(self.data, [one.digest for one in schema.splits[split]])
@@ -168,8 +173,8 @@ class Evaluator:
                 continue
             self.context.log.info(f"baseline {baseline.name}")
             if isinstance(baseline, Forecast):  # of a series every value counts
-                frames = [self.rows(split) for split in ("train", "validation", "holdout")]
-                found[baseline.name] = forecast(baseline, self.spec, *frames)
+                before = [self._shards(split) for split in ("train", "validation")]
+                found[baseline.name] = forecast(baseline, self.spec, *before, self.rows("holdout"))
                 continue
             assert both is not None
             if isinstance(baseline, FunctionBaseline):

@@ -1,5 +1,8 @@
 """Naive forecasts from the series alone, which a model of a time series has to beat."""
 
+from collections.abc import Iterable
+from itertools import chain
+
 import numpy as np
 import polars as pl
 
@@ -30,13 +33,16 @@ def persistence(spec: PipelineSpec, rows: pl.DataFrame) -> np.ndarray | None:
 def forecast(
     baseline: Forecast,
     spec: PipelineSpec,
-    train: pl.DataFrame,
-    validation: pl.DataFrame,
+    train: Iterable[pl.DataFrame],
+    validation: Iterable[pl.DataFrame],
     holdout: pl.DataFrame,
 ) -> np.ndarray:
     """[n, 1] what the baseline predicts of the holdout's rows.
 
     A season ago may lie in any split: what the series was then is known when the row is decided.
+
+    Args:
+        train: shard by shard, as the validation is: one at a time is in memory.
     """
     now = persistence(spec, holdout)
     ahead = spec.label.ahead
@@ -46,12 +52,15 @@ def forecast(
         case PersistenceBaseline():
             return now[:, None]
         case SeasonalNaiveBaseline():
-            history = pl.concat([_history(spec, one) for one in (train, validation, holdout)])
-            entity = _entity(spec)
             moment = pl.col(spec.features.decision_at) + ahead - baseline.season
-            asked = holdout.select(*entity, moment.alias(_AT)).with_columns(pl.Series("__now", now))
-            seen = history.unique([*entity, _AT], keep="first")
-            found = asked.join(seen, on=[*entity, _AT], how="left", maintain_order="left")
+            at = [*_entity(spec), _AT]
+            asked = holdout.select(*at[:-1], moment.alias(_AT)).with_columns(
+                pl.Series("__now", now)
+            )
+            shards = chain(train, validation, [holdout])
+            known = [_history(spec, one).join(asked, on=at, how="semi") for one in shards]
+            seen = pl.concat(known).unique(at, keep="first", maintain_order=True)
+            found = asked.join(seen, on=at, how="left", maintain_order="left")
             return found.select(pl.col(_VALUE).fill_null(pl.col("__now"))).to_numpy()
         case DriftBaseline():
             steps = _slopes(spec, train, holdout) * (ahead.total_seconds())
@@ -80,10 +89,10 @@ def _last_known(spec: PipelineSpec, rows: pl.DataFrame, history: pl.DataFrame) -
     return joined.sort("__row")[_VALUE]
 
 
-def _slopes(spec: PipelineSpec, train: pl.DataFrame, holdout: pl.DataFrame) -> np.ndarray:
+def _slopes(spec: PipelineSpec, train: Iterable[pl.DataFrame], holdout: pl.DataFrame) -> np.ndarray:
     """[n] change a second of each row's entity, over training; 0 of one that training has not."""
     entity = _entity(spec)
-    ordered = _history(spec, train).sort(_AT)
+    ordered = pl.concat(_ends(_history(spec, shard), entity) for shard in train).sort(_AT)
     ends = [
         pl.col(_VALUE).last() - pl.col(_VALUE).first(),
         (pl.col(_AT).last() - pl.col(_AT).first()).dt.total_seconds(),
@@ -95,3 +104,11 @@ def _slopes(spec: PipelineSpec, train: pl.DataFrame, holdout: pl.DataFrame) -> n
         return np.full(len(holdout), found["__slope"].fill_null(0.0).sum())
     joined = holdout.select(entity).join(found, on=entity, how="left", maintain_order="left")
     return joined["__slope"].fill_null(0.0).to_numpy()
+
+
+def _ends(history: pl.DataFrame, entity: list[str]) -> pl.DataFrame:
+    """The first and the last value of each entity."""
+    ordered = history.sort(_AT)
+    if not entity:
+        return pl.concat([ordered.head(1), ordered.tail(1)])
+    return pl.concat([ordered.unique(entity, keep="first"), ordered.unique(entity, keep="last")])

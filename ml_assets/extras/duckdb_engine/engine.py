@@ -23,6 +23,9 @@ from ml_assets.spec.window import Window
 from ml_assets.store.disk import scratch_in
 
 _ROWS = "rows.parquet"
+_SLICE = 256
+"""Rows of a group that polars is handed at a time: it takes a dozen ahead for each of its threads,
+whatever their size."""
 _OF_A_THREAD = 128 << 20
 """Bytes of the bound for each thread: with less, threads wait for each other's memory."""
 
@@ -102,6 +105,7 @@ def _rows_in(folder: "tempfile.TemporaryDirectory[str]") -> pl.LazyFrame:
             rows = scanned().slice(at, min(GROUP, end - at))
             if predicate is not None:
                 rows = rows.filter(predicate)
-            yield (rows if columns is None else rows.select(columns)).collect()
+            group = (rows if columns is None else rows.select(columns)).collect()
+            yield from group.iter_slices(_SLICE) if len(group) else [group]
 
     return register_io_source(groups, schema=scanned().collect_schema())

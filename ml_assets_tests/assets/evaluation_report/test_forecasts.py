@@ -44,9 +44,7 @@ def test_persistence_is_the_value_at_the_decision_or_the_last_one_known(
     found = persistence(series, holdout)
     assert found is not None
     assert found.tolist() == [1.0, 1.0, 3.0, 4.0, 8.0, 8.0]  # 4: the mean, before there is one
-    (same,) = forecast(
-        PersistenceBaseline(kind="persistence"), series, holdout, holdout.clear(), holdout
-    ).T
+    (same,) = forecast(PersistenceBaseline(kind="persistence"), series, [holdout], [], holdout).T
     assert np.array_equal(same, found)
 
 
@@ -59,12 +57,12 @@ def test_the_season_before_the_outcome_is_looked_up_by_time(series: PipelineSpec
     holdout = table(24, {"a": [100.0, 101.0, 102.0]})
     day = SeasonalNaiveBaseline(kind="seasonal_naive", season=timedelta(days=1))
     # decided at 24:00 for 30:00: a day before that it was 6
-    none = train.clear()
-    assert forecast(day, series, train, none, holdout)[:, 0].tolist() == [6.0, 7.0, 8.0]
+    halves = [train.head(7), train.tail(17)]
+    assert forecast(day, series, halves, [], holdout)[:, 0].tolist() == [6.0, 7.0, 8.0]
     # where it lies in the validation split, as of a season that is shorter than its span
-    assert forecast(day, series, none, train, holdout)[:, 0].tolist() == [6.0, 7.0, 8.0]
+    assert forecast(day, series, [], halves, holdout)[:, 0].tolist() == [6.0, 7.0, 8.0]
     week = SeasonalNaiveBaseline(kind="seasonal_naive", season=timedelta(days=7))
-    assert forecast(week, series, train, none, holdout)[:, 0].tolist() == [100.0, 101.0, 102.0]
+    assert forecast(week, series, halves, [], holdout)[:, 0].tolist() == [100.0, 101.0, 102.0]
 
 
 @pytest.mark.parametrize("hours", [6, 24])
@@ -82,8 +80,7 @@ def test_no_baseline_sees_a_value_after_its_decision(series: PipelineSpec, hours
         other = holdout.with_columns(pl.when(later).then(-1.0).otherwise("level").alias("level"))
         for one in asked:
             first, second = (
-                forecast(one, series, train, train.clear(), rows)[: row + 1]
-                for rows in (holdout, other)
+                forecast(one, series, [train], [], rows)[: row + 1] for rows in (holdout, other)
             )
             assert np.array_equal(first, second), (one.name, row)
 
@@ -91,5 +88,6 @@ def test_no_baseline_sees_a_value_after_its_decision(series: PipelineSpec, hours
 def test_drift_goes_on_as_in_training_for_each_entity(series: PipelineSpec) -> None:
     train = table(0, {"a": [0.0, 5.0, 2.0], "b": [9.0, None, 3.0]})
     holdout = table(5, {"a": [10.0], "b": [10.0], "c": [10.0]})
-    found = forecast(DriftBaseline(kind="drift"), series, train, train.clear(), holdout)[:, 0]
-    assert found.tolist() == pytest.approx([10 + 6 * 1.0, 10 - 6 * 3.0, 10.0])
+    for shards in ([train], [train[1:4], train[[0, 4, 5]]]):
+        found = forecast(DriftBaseline(kind="drift"), series, shards, [], holdout)[:, 0]
+        assert found.tolist() == pytest.approx([10 + 6 * 1.0, 10 - 6 * 3.0, 10.0])
