@@ -2,6 +2,7 @@
 
 A new engine opens the file, reads its schema, compiles each statement anew, and waits for the disk
 at each commit. Here the engines of one process share a dialect, what was compiled, and connections.
+For a new file Dagster reads its eighty migrations twice. Here a process reads them once.
 """
 
 import logging
@@ -10,10 +11,13 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from weakref import WeakSet
 
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite import pysqlite
@@ -34,6 +38,26 @@ def hold_open(folder: Path) -> None:
         # It would print the stack of a Ctrl-C that comes while a connection is put aside.
         logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
         registry.register("sqlite", __name__, "SharedDialect")
+        read_migrations_once()
+
+
+@cache
+def read_migrations_once() -> None:
+    """Let Alembic return Dagster's folder of migrations as this process first read it.
+
+    Nothing changes it while Dagster runs: only ``alembic revision`` writes there.
+    """
+    read, found = ScriptDirectory.from_config, dict[str, ScriptDirectory]()
+
+    def from_config(_: type[ScriptDirectory], config: Config) -> ScriptDirectory:
+        place = config.get_main_option("script_location") or ""
+        if not place.startswith("dagster:"):
+            return read(config)
+        if place not in found:
+            found[place] = read(config)
+        return found[place]
+
+    ScriptDirectory.from_config = classmethod(from_config)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class _Compiled(dict[Any, Any]):

@@ -56,6 +56,9 @@ class Selection:
 
 def open_instance() -> dg.DagsterInstance:
     """Dagster's instance in the folder that DAGSTER_HOME names; a context that closes it."""
+    from ml_assets.adapters.open_databases import read_migrations_once
+
+    read_migrations_once()
     return dg.DagsterInstance.get()
 
 

@@ -6,10 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.pool import NullPool
 
-from ml_assets.adapters.open_databases import KeptConnection, SharedDialect, hold_open
+from ml_assets.adapters.open_databases import (
+    KeptConnection,
+    SharedDialect,
+    hold_open,
+    read_migrations_once,
+)
 
 
 @pytest.fixture
@@ -131,3 +138,14 @@ def test_threads_write_side_by_side_and_lose_nothing(folder: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda n: ask(file, f"insert into t values ({n})"), range(200)))
     assert sorted(ask(file, "select x from t")) == [(n,) for n in range(200)]
+
+
+def test_the_migrations_of_dagster_are_read_once_and_those_of_others_as_they_are(
+    tmp_path: Path,
+) -> None:
+    read_migrations_once()
+    dagsters, others = Config(), Config()
+    dagsters.set_main_option("script_location", "dagster:_core/storage/alembic")
+    assert ScriptDirectory.from_config(dagsters) is ScriptDirectory.from_config(dagsters)
+    others.set_main_option("script_location", str(tmp_path))
+    assert ScriptDirectory.from_config(others) is not ScriptDirectory.from_config(others)

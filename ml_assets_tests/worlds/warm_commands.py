@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, NoReturn
 
 from ml_assets.records.tracking import mlflow_server
@@ -136,10 +136,22 @@ def _watch(reply: socket.socket) -> None:
     os._exit(0)
 
 
+def _read_migrations() -> None:
+    """Dagster's, which a command reads once, before it makes its first database."""
+    from dagster import DagsterInstance
+
+    from ml_assets.adapters.open_databases import read_migrations_once
+
+    read_migrations_once()
+    with TemporaryDirectory() as folder, DagsterInstance.local_temp(folder):
+        pass
+
+
 def _main(control: socket.socket) -> NoReturn:
     mlflow_server.configure()
     for name in LOADED:
         importlib.import_module(name)
+    _read_migrations()
     gc.collect()
     gc.freeze()
     asked = _serve(control)
