@@ -73,6 +73,11 @@ class Misfit:
     said: str
 
 
+def training_misfit(name: str, said: str) -> Misfit:
+    """A misfit of one of the keys of ``training``."""
+    return Misfit(("training", name), f"training.{name}: {said}")
+
+
 class Misfits(ValueError):
     """All of them, for a report that gives each its line."""
 
