@@ -24,13 +24,13 @@ from ml_assets.assets.trained_model.asset import trained_model
 from ml_assets.assets.trained_model.checks import sanity
 from ml_assets.assets.training_set.asset import encode_ahead, training_set
 from ml_assets.assets.validated_table.asset import validated_table
+from ml_assets.automation.declare_sensors import drift_sensors, sensors
 from ml_assets.automation.freshness import bounded_sources, freshness_checks, freshness_sensor
 from ml_assets.automation.jobs import pipeline_jobs, rollback_job
 from ml_assets.automation.late_runs import late_runs_check, late_runs_sensor, runs_by_itself
 from ml_assets.automation.resume_drill import drill_check, drill_job, drill_schedules
 from ml_assets.automation.schedules import schedules
 from ml_assets.automation.search_starts import search_schedules
-from ml_assets.automation.sensors import drift_sensors, sensors
 from ml_assets.errors import SpecError
 from ml_assets.load_extras import load_extras
 from ml_assets.settings import read_settings

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Self
+from weakref import WeakSet
 
 from sqlalchemy import Engine
 from sqlalchemy.dialects import registry
@@ -86,12 +87,28 @@ class SharedDialect(pysqlite.SQLiteDialect_pysqlite):
 
 
 class KeptConnection(sqlite3.Connection):
-    """A connection that is put aside when it is closed."""
+    """A connection that is put aside when it is closed; its cursors end with it."""
 
     place: "tuple[str, int, int, int] | None" = None
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._cursors = WeakSet[sqlite3.Cursor]()
+
+    def cursor(self, *given: Any, **named: Any) -> sqlite3.Cursor:
+        """A cursor, which is closed with the connection at the latest.
+
+        The stack of an error may hold one in the middle of its rows. SQLite then refuses what an
+        engine asks of each connection: "Error creating function".
+        """
+        made = super().cursor(*given, **named)
+        self._cursors.add(made)
+        return made
+
     def close(self) -> None:
         """Keep it for the next one who asks, or close it where it is not to be kept."""
+        for cursor in [*self._cursors]:
+            cursor.close()
         if self.place is None or not _kept.keep(self.place, self):
             super().close()
 

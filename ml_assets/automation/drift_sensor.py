@@ -14,8 +14,8 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
+from ml_assets.automation.data_sensors import at_work, skip
 from ml_assets.automation.jobs import PipelineJobs
-from ml_assets.automation.landing_sensor import at_work, skip
 from ml_assets.automation.planner.candidate_runs import (
     DRIFT,
     MODEL,

@@ -11,7 +11,7 @@ from ml_assets.cli import options
 from ml_assets.cli.groups import CommandGroup, of_extra
 from ml_assets.cli.housekeeping import forget, gc, reset
 from ml_assets.cli.output import DONE, ERROR, aligned, tell
-from ml_assets.cli.session import prepared_settings, read_each, working_session
+from ml_assets.cli.session import read_each, watching_settings, working_session
 from ml_assets.cli.ui import serve_reports
 from ml_assets.errors import counted
 from ml_assets.settings import read_cluster, read_settings
@@ -38,7 +38,7 @@ def logs(run: str, follow: bool) -> int:
     \b
       ml-assets ops logs latest --follow
     """
-    settings = prepared_settings()
+    settings = watching_settings()
     from ml_assets.adapters.run_log import RunLog, find_run
     from ml_assets.adapters.runs import open_instance
 
@@ -75,7 +75,7 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> int:
     the others did not end well. A success ends well, and so does a model that a gate refused. A
     failure does not, nor does a missed tick. Several attempts at the same thing count once.
     """
-    settings = prepared_settings()
+    settings = watching_settings()
     from ml_assets.actions.reliability import reliability
     from ml_assets.adapters.runs import open_instance
     from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
@@ -169,7 +169,7 @@ def alerts_list() -> None:
 
     Shows what the sensor `alerts` last saw.
     """
-    settings = prepared_settings()
+    settings = watching_settings()
     from ml_assets.adapters.runs import open_instance
     from ml_assets.automation.alerts.recipients import recipients
     from ml_assets.automation.alerts.reported import read_told

@@ -1,10 +1,12 @@
 """Opens what every command needs: settings, state folder, definitions, a Dagster instance."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ml_assets.cli.output import DONE, ERROR
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from ml_assets.store.pipeline_context import Pipeline
 
 T = TypeVar("T")
+_STORAGE = re.compile(r"^(run_)?storage:", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,22 @@ def prepared_settings() -> Settings:
     home.prepare(settings)
     os.environ["DAGSTER_HOME"] = str(settings.dagster_home)
     return settings
+
+
+def watching_settings() -> Settings:
+    """Settings of a command that reads what Dagster did: in a pod, what the services there did.
+
+    There DAGSTER_HOME names an instance with a storage of its own, such as Postgres.
+    """
+    given = os.environ.get("DAGSTER_HOME")
+    settings = prepared_settings()
+    if given and _has_a_storage(Path(given) / "dagster.yaml"):
+        os.environ["DAGSTER_HOME"] = given
+    return settings
+
+
+def _has_a_storage(instance: Path) -> bool:
+    return instance.is_file() and bool(_STORAGE.search(instance.read_text()))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from ml_assets.launch.events import (
 )
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.launcher import OnEvent, ShouldStop
-from ml_assets.launch.retry_policy import Budgets, EndedAttempt, RetryDecision, next_attempt
+from ml_assets.launch.next_attempt import Budgets, EndedAttempt, RetryDecision, next_attempt
 from ml_assets.launch.session_folder import SessionFolder, sign_result
 from ml_assets.launch.usage import end_of, held_here, keep_usage, usage_of
 from ml_assets.spec.cluster import ClusterSpec

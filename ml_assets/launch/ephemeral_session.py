@@ -14,7 +14,7 @@ from ml_assets.errors import StoreAway, TrainingFailed, TrainingInterrupted
 from ml_assets.launch.failure import without_log
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.local.launcher import LocalLauncher
-from ml_assets.launch.retry_policy import ERROR_BUDGET, Budgets
+from ml_assets.launch.next_attempt import ERROR_BUDGET, Budgets
 from ml_assets.settings import Settings, read_cluster
 from ml_assets.spec.training_program import SCHEMA_FILE, Ref
 from ml_assets.spec.training_program.start import RESTARTS

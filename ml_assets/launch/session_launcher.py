@@ -17,7 +17,7 @@ from ml_assets.launch.launcher import (
     TrainJob,
     never,
 )
-from ml_assets.launch.retry_policy import Budgets, spread_over
+from ml_assets.launch.next_attempt import Budgets, spread_over
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import (
     measure_session,

@@ -18,7 +18,7 @@ from ml_assets.spec.training import TrainingSpec, moves_probabilities
 from ml_assets.spec.training_program import Calibration
 from ml_assets.training.events import EventWriter
 from ml_assets.training.rows.arrays import Predict, SplitArrays
-from ml_assets.training.rows.order import OversampleIndex
+from ml_assets.training.rows.oversampling import OversampleIndex
 
 Array = NDArray[np.float64]
 

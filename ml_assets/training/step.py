@@ -34,7 +34,7 @@ from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of
 from ml_assets.training.rows.batches import Batches, Tensors
 from ml_assets.training.rows.loader import Changes, Lane, Loader, Share
-from ml_assets.training.rows.order import count_rows, oversample_index
+from ml_assets.training.rows.oversampling import count_rows, oversample_index
 from ml_assets.training.rows.training_split import open_training_split
 from ml_assets.training.stop import NonFinite
 from ml_assets.training.teacher import Teacher, load_teacher

@@ -42,6 +42,19 @@ def test_one_engine_after_another_has_the_same_connection(folder: Path) -> None:
     assert connection_of(folder / "b.db") is not first
 
 
+def test_a_statement_that_was_left_in_the_middle_ends_with_its_connection(folder: Path) -> None:
+    rows = "with recursive n(i) as (select 1 union all select i + 1 from n) select i from n"
+    engine = create_engine(f"sqlite:///{folder / 'a.db'}", poolclass=NullPool)
+    left = engine.raw_connection()
+    cursor = left.cursor()
+    cursor.execute(rows)
+    assert cursor.fetchone() == (1,)
+    left.close()  # as after an error, whose stack still holds the cursor
+    assert ask(folder / "a.db", "select 2") == [(2,)]
+    with pytest.raises(sqlite3.ProgrammingError):
+        cursor.fetchone()
+
+
 def test_two_at_once_have_two_connections(folder: Path) -> None:
     ask(folder / "a.db", "create table t (x)")
     engine = create_engine(f"sqlite:///{folder / 'a.db'}", poolclass=NullPool)

@@ -12,7 +12,7 @@ import pytest
 from ml_assets.actions.reliability import reliability
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation import run_requests
-from ml_assets.automation.landing_sensor import Watch, landing
+from ml_assets.automation.data_sensors import Watch, landing
 from ml_assets.automation.planner import candidate_runs
 from ml_assets.automation.tick_failures import COULD_NOT
 from ml_assets.errors import SpecError, StorageError

@@ -128,8 +128,9 @@ KNOWN = (
     (
         "laptop 9022 6bb3aaa",
         "ended in a stack",
-        "Not explained: SQLite refused a new connection a function (`Error creating function`)."
-        " The command that was given again went on.",
+        "A fault of the product, mended since: an error's stack held a cursor in the middle of its"
+        " rows, and SQLite then refused what SQLAlchemy asks of each connection (`Error creating"
+        " function`).",
     ),
     (
         "laptop 9040 6bb3aaa",

@@ -21,7 +21,7 @@ from ml_assets.training.events import EventWriter
 from ml_assets.training.losses import row_losses, row_weights
 from ml_assets.training.rows.arrays import Rows, SplitArrays, open_set
 from ml_assets.training.rows.batches import Tensors
-from ml_assets.training.rows.order import OversampleIndex
+from ml_assets.training.rows.oversampling import OversampleIndex
 from ml_assets.training.score import score
 from ml_assets.training.weights import load_predictor
 from ml_assets_tests.training.conftest import FEATURES, LABEL, SPEC, Attempt, Sessions, frame

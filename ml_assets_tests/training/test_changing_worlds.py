@@ -15,7 +15,7 @@ from ml_assets.store.row_encoding import Encoder
 from ml_assets.store.row_order import permuted
 from ml_assets.training.rows.arrays import ShardArrays, SplitArrays
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.order import OversampleIndex
+from ml_assets.training.rows.oversampling import OversampleIndex
 
 EPOCHS = 2
 

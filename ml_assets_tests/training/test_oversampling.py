@@ -14,7 +14,7 @@ from ml_assets.spec.training_program import Ref
 from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.training.rows.arrays import SplitArrays, open_set
 from ml_assets.training.rows.batches import Batches
-from ml_assets.training.rows.order import (
+from ml_assets.training.rows.oversampling import (
     OversampleIndex,
     count_rows,
     drawn_rows,

@@ -173,8 +173,9 @@ class Evaluator:
                 continue
             self.context.log.info(f"baseline {baseline.name}")
             if isinstance(baseline, Forecast):  # of a series every value counts
-                before = [self._shards(split) for split in ("train", "validation")]
-                found[baseline.name] = forecast(baseline, self.spec, *before, self.rows("holdout"))
+                train, validation = self._shards("train"), self._shards("validation")
+                holdout = self.rows("holdout")
+                found[baseline.name] = forecast(baseline, self.spec, train, validation, holdout)
                 continue
             assert both is not None
             if isinstance(baseline, FunctionBaseline):

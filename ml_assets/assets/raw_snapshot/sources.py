@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from ml_assets.assets.raw_snapshot.readers import read as reading
+from ml_assets.assets.raw_snapshot.readers import source_kinds
 from ml_assets.settings import Settings
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SourceSpec
@@ -28,25 +28,25 @@ class Sources:
 
     def read(
         self, name: str, source: SourceSpec, window: PartitionWindow | None
-    ) -> reading.Reading:
-        return reading.read_source(
+    ) -> source_kinds.Reading:
+        return source_kinds.read_source(
             name, source, self.settings.sources, self.settings.sql_url, window
         )
 
     def receipt(
         self, name: str, source: SourceSpec, window: PartitionWindow | None
     ) -> dict[str, Any]:
-        return reading.receipt_of(
+        return source_kinds.receipt_of(
             name, source, self.settings.sources, self.settings.sql_url, window
         )
 
     def look(
         self, name: str, source: SourceSpec, known: Sequence[PartitionWindow] | None
-    ) -> reading.Looked:
+    ) -> source_kinds.Looked:
         """Return which partitions the source has, whole, and what each would be read as."""
-        seen = reading.Seen(self.seen) if self.seen else None
+        seen = source_kinds.Seen(self.seen) if self.seen else None
         urls, now = self.settings.sql_url, self.now()
-        return reading.look(name, source, self.settings.sources, urls, known, seen, now)
+        return source_kinds.look(name, source, self.settings.sources, urls, known, seen, now)
 
     @staticmethod
     def now() -> datetime:

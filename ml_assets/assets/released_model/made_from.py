@@ -7,7 +7,7 @@ checks the code that made it.
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ml_assets.assets.raw_snapshot.readers.read import origin_of
+from ml_assets.assets.raw_snapshot.readers.source_kinds import origin_of
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.graph.code_version import code_version_of, trained_by

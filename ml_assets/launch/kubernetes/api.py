@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
+from ml_assets.launch.kubernetes.calls import BUDGET_SECONDS, ClusterCalls
 from ml_assets.launch.kubernetes.connection import Connections, connect
 from ml_assets.launch.kubernetes.observations import (
     JobState,
@@ -37,7 +38,6 @@ from ml_assets.launch.kubernetes.resources import (
     streaming,
     taking_for_done,
 )
-from ml_assets.launch.kubernetes.retries import BUDGET_SECONDS, ClusterCalls
 from ml_assets.launch.kubernetes.rights import require_rights
 
 _KUEUE = "kueue.x-k8s.io"

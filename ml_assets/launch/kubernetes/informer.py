@@ -14,6 +14,7 @@ from typing import Self
 
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError
 from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.calls import NoAnswer, SilentStream, Trouble, told_by
 from ml_assets.launch.kubernetes.observations import (
     JobState,
     Json,
@@ -23,7 +24,6 @@ from ml_assets.launch.kubernetes.observations import (
     pod_state,
 )
 from ml_assets.launch.kubernetes.resources import Lines, ObjectList, Watched
-from ml_assets.launch.kubernetes.retries import NoAnswer, SilentStream, Trouble, told_by
 
 WATCH_SECONDS = 600
 """Most of one watch, half of it least: then it is asked for anew, from where it ended."""

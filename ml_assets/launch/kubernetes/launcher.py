@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.runner import KubernetesRunner
-from ml_assets.launch.retry_policy import Budgets
+from ml_assets.launch.next_attempt import Budgets
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.settings import Cluster
 from ml_assets.spec.training_program.pod import SESSIONS

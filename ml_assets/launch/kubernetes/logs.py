@@ -11,10 +11,10 @@ from typing import BinaryIO, Self
 
 from ml_assets.errors import ClusterRefused
 from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.calls import NoAnswer
 from ml_assets.launch.kubernetes.informer import wait_after
 from ml_assets.launch.kubernetes.observations import PodState
 from ml_assets.launch.kubernetes.resources import Lines
-from ml_assets.launch.kubernetes.retries import NoAnswer
 
 LONGEST_WAIT = 60.0
 """Seconds between two looks at a log that does not grow or cannot be read."""

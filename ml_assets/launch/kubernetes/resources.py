@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ml_assets.errors import ClusterRefused
+from ml_assets.launch.kubernetes.calls import broken_by
 from ml_assets.launch.kubernetes.observations import Json
-from ml_assets.launch.kubernetes.retries import broken_by
 
 Watched = Literal["jobs", "pods"]
 Listed = Literal["jobs", "pods", "services"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ml_assets.errors import AccessRefused
+from ml_assets.launch.kubernetes.calls import ClusterCalls
 from ml_assets.launch.kubernetes.resources import RAW, authorization, decoded, taking_for_done
-from ml_assets.launch.kubernetes.retries import ClusterCalls
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ml_assets.launch.attempts import POLL_SECONDS, Follower, SessionWork
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.failure import Ending, judge, stalled
 from ml_assets.launch.local.process import GRACE_SECONDS, ChildProcess
-from ml_assets.launch.retry_policy import ERROR_BUDGET, Budgets
+from ml_assets.launch.next_attempt import ERROR_BUDGET, Budgets
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_launcher import SessionLauncher
 from ml_assets.launch.staging.mirror import SessionMirror

@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.store.block_order import BlockOrder
-from ml_assets.store.row_order import permuted
+from ml_assets.store.row_order import key, mixed, permuted
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.rows.arrays import Rows, SplitArrays
-from ml_assets.training.rows.order import (
+from ml_assets.training.rows.oversampling import (
     OversampleIndex,
     drawn_rows,
-    microbatch_seed,
     rows_of_epoch,
 )
 
@@ -113,7 +112,7 @@ class Batches:
             stop = min(start + size, draws)
             if stop > start:
                 ranges.append(np.arange(start, stop))
-                seeds.append(microbatch_seed(self.seed, step, microbatch))
+                seeds.append(_microbatch_seed(self.seed, step, microbatch))
         if self.rows.fetches and batch == 0:
             self._expect(epoch, place, range(rank, self.microbatches, world))
         idle = not ranges
@@ -139,3 +138,8 @@ class Batches:
             return self.blocks.permuted(places, self.seed, epoch)
         order = permuted(places, self.draws, self.seed, epoch)
         return drawn_rows(order, self.rows.units, self.oversampled, epoch)
+
+
+def _microbatch_seed(seed: int, step: int, microbatch: int) -> int:
+    """The seed of everything random in one microbatch."""
+    return mixed(key(seed, step, microbatch + 1_000_003)) >> 1

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from kubernetes.client import ApiException
 from urllib3.exceptions import NewConnectionError, ProtocolError
 
+from ml_assets.launch.kubernetes.calls import ClusterCalls, SilentStream, Trouble, broken_by
 from ml_assets.launch.kubernetes.connection import Connections
 from ml_assets.launch.kubernetes.resources import ObjectList
-from ml_assets.launch.kubernetes.retries import ClusterCalls, SilentStream, Trouble, broken_by
 
 HOUR = 3600.0
 RESET = ProtocolError("Connection aborted.", ConnectionResetError(104, "reset by peer"))

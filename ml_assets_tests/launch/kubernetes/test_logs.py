@@ -6,8 +6,8 @@ import pytest
 
 from ml_assets.errors import ClusterRefused
 from ml_assets.launch.kubernetes.api import KubernetesApi
+from ml_assets.launch.kubernetes.calls import NoAnswer, Trouble
 from ml_assets.launch.kubernetes.logs import LogFollower, tails
-from ml_assets.launch.kubernetes.retries import NoAnswer, Trouble
 from ml_assets_tests.launch.kubernetes.objects import a_pod
 from ml_assets_tests.servers.kubernetes.sample_jobs import SLEEP, job, until
 

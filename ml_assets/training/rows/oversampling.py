@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 
 from ml_assets.spec.training_program import ShardSchema
 from ml_assets.spec.training_program.events import DrawnRows
-from ml_assets.store.row_order import key, mixed
 from ml_assets.training.rows.arrays import SplitArrays
 from ml_assets.training.stop import BadData
-
-
-def microbatch_seed(seed: int, step: int, microbatch: int) -> int:
-    """The seed of everything random in one microbatch."""
-    return mixed(key(seed, step, microbatch + 1_000_003)) >> 1
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def _sensor(
         stores: StoresResource,
     ) -> dg.SensorResult:
         from ml_assets.assets.raw_snapshot.sources import Sources
-        from ml_assets.automation.landing_sensor import LOOKS, tick
+        from ml_assets.automation.data_sensors import LOOKS, tick
 
         pipeline = stores.open(declared)
         found = Sources.of(pipeline)

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from ml_assets.launch.failure import Ending
-from ml_assets.launch.retry_policy import (
+from ml_assets.launch.next_attempt import (
     MOST_AVOIDED,
     Budgets,
     EndedAttempt,

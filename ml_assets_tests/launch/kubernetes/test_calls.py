@@ -9,14 +9,14 @@ from kubernetes.config import ConfigException
 from urllib3 import exceptions
 
 from ml_assets.errors import AccessRefused, ClusterAway, ClusterRefused, SettingsError
-from ml_assets.launch.kubernetes.connection import Connections
-from ml_assets.launch.kubernetes.retries import (
+from ml_assets.launch.kubernetes.calls import (
     FIRST_CONTACT_SECONDS,
     ClusterCalls,
     NoAnswer,
     told_by,
     trouble_of,
 )
+from ml_assets.launch.kubernetes.connection import Connections
 
 RESET = exceptions.ProtocolError("Connection aborted.", ConnectionResetError(104, "reset"))
 UNREACHABLE = exceptions.NewConnectionError(None, "refused")  # pyright: ignore[reportArgumentType]
