@@ -104,6 +104,15 @@ class MlAssetsError(Exception):
         return visible(super().__str__())
 
 
+def is_ours(class_name: str | None) -> bool:
+    """Return whether one of our errors has this name: of an error, Dagster keeps the name alone."""
+
+    def names(cls: type) -> set[str]:
+        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
+
+    return class_name in names(MlAssetsError)
+
+
 class SettingsError(MlAssetsError):
     """The environment holds a value that cannot be used."""
 

@@ -14,6 +14,8 @@ from ml_assets.spec.training import Precision
 from ml_assets.spec.training_program import MeasureResult
 from ml_assets.store.pipeline_context import Pipeline
 
+_STEPS = 2
+"""Steps that are measured."""
 UTILIZATION = 0.3
 """Share of the peak, where nobody says another: small networks stay far below, large ones above."""
 
@@ -56,14 +58,14 @@ class OnGpu:
         return None if self.price is None else self.price * self.hours
 
 
-def measured_alone(pipeline: Pipeline, steps: int = 2) -> MeasureResult:
+def measured_alone(pipeline: Pipeline) -> MeasureResult:
     """A few steps of the spec's training by one process of this machine.
 
     Raises:
         TrainingFailed: it has no room for them here, or something is wrong.
     """
     training = pipeline.spec.training
-    sweep = open_sweep(pipeline, [training.batch_size], [1], [training.threads], steps)
+    sweep = open_sweep(pipeline, [training.batch_size], [1], [training.threads], _STEPS)
     (cell,) = sweep.cells()
     if cell.measured is None:
         raise TrainingFailed(f"{pipeline.name}: its steps were not measured: {cell.why_not}")

@@ -19,7 +19,7 @@ from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.stages import DATA_STAGES
 from ml_assets.spec.training_program import Ref
-from ml_assets.store.layout import Address, partition_of, read_records
+from ml_assets.store.layout import Address, partition_of, read_records, recorded_pipelines
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.open import open_objects, open_snapshots
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
@@ -89,7 +89,7 @@ def stored_tables(
     Args:
         objects: where training sets lie.
     """
-    for pipeline in _pipelines(store, commit):
+    for pipeline in recorded_pipelines(store, commit):
         for record in read_records(store, commit, pipeline):
             yield from _of_record(store, commit, record, objects)
     for entry in store.list(commit, "quarantine/"):
@@ -120,10 +120,6 @@ def _stored(
     store: SnapshotStore, commit: CommitId, key: str, partition: str | None, path: str
 ) -> StoredTable:
     return StoredTable(key, partition, lambda: store.scan(commit, path))
-
-
-def _pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
-    return sorted({entry.path.split("/")[1] for entry in store.list(commit, "records/")})
 
 
 def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | None]:

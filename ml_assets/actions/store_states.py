@@ -156,7 +156,7 @@ def name_state(store: SnapshotStore, name: str, commit: CommitId) -> None:
 
 
 def check_out(
-    store: SnapshotStore, commit: CommitId, said: str, target: Path, key: str | None = None
+    store: SnapshotStore, commit: CommitId, said: str, target: Path, key: str | None
 ) -> int:
     """Write the tables of a state, with their records, below a folder that appears whole.
 

@@ -126,7 +126,7 @@ def open_sweep(
     batches: Sequence[int],
     processes: Sequence[int],
     threads: Sequence[int],
-    steps: int = STEPS,
+    steps: int,
 ) -> Sweep:
     """The sweep over a pipeline's last training set; what is empty has a default.
 

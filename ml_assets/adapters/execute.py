@@ -30,6 +30,7 @@ from ml_assets.errors import (
     RefusedByGate,
     RunFailed,
     counted,
+    is_ours,
 )
 from ml_assets.store.disk import refusal
 
@@ -247,21 +248,14 @@ def _blocked(
 
 def _reason(event: dg.DagsterEvent) -> str:
     error = event.step_failure_data.error
-    while error and error.cause and not _is_ours(error.cls_name):
+    while error and error.cause and not is_ours(error.cls_name):
         error = error.cause
     if error is None:
         return "no reason was given"
     text = error.message.strip()
-    if _is_ours(error.cls_name):
+    if is_ours(error.cls_name):
         return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
     return f"{text}\n{''.join(error.stack[-3:])}"
-
-
-def _is_ours(class_name: str | None) -> bool:
-    def names(cls: type) -> set[str]:
-        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
-
-    return class_name in names(MlAssetsError)
 
 
 class _Progress:

@@ -36,9 +36,9 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
     Args:
         what: the run is to be made from; where that changes, the attempts begin again.
     """
-    keys, attempts, newest = asked_before(instance, what, ATTEMPTS)
+    keys, attempts, newest = asked_before(instance, what)
     if newest is not None and mark_dead(instance, [newest]):
-        keys, attempts, newest = asked_before(instance, what, ATTEMPTS)
+        keys, attempts, newest = asked_before(instance, what)
     if newest is None:
         return keys[0]
     match newest.dagster_run.status:
@@ -91,11 +91,12 @@ def refresh_again(
 
 
 def asked_before(
-    instance: dg.DagsterInstance, what: list[object], most: int
+    instance: dg.DagsterInstance, what: list[object]
 ) -> tuple[list[str], int, dg.RunRecord | None]:
-    """The keys of so many attempts, how many of them were asked for, and the run of the last."""
+    """The keys of all attempts, how many of them were asked for, and the run of the last."""
     keys = [
-        digest_of([*what, attempt] if attempt > 1 else what)[:32] for attempt in range(1, most + 1)
+        digest_of([*what, attempt] if attempt > 1 else what)[:32]
+        for attempt in range(1, ATTEMPTS + 1)
     ]
     asked = records_of(instance, keys)
     attempts = max((n for n, key in enumerate(keys, start=1) if key in asked), default=0)

@@ -89,7 +89,7 @@ def _key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | No
     from ml_assets.automation.run_requests import ATTEMPTS, died
     from ml_assets.automation.run_retries import asked_before
 
-    keys, attempts, newest = asked_before(instance, what, ATTEMPTS)
+    keys, attempts, newest = asked_before(instance, what)
     if newest is None or not newest.dagster_run.is_finished:
         return keys[max(attempts, 1) - 1]
     again = attempts < ATTEMPTS and died(instance, newest.dagster_run)

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
-from ml_assets.errors import MlAssetsError, WindowError
+from ml_assets.errors import MlAssetsError, WindowError, is_ours
 
 COULD_NOT = "could not look: "
 COULD_NOT_TELL = "could not tell all: "
@@ -39,9 +39,9 @@ def tick_failures(
 
 def error_words(error: SerializableErrorInfo, where: str) -> str:
     """Our own error's words, which hold no secret; of any other its name, and where it was."""
-    while error.cause and error.cls_name not in _ours():
+    while error.cause and not is_ours(error.cls_name):
         error = error.cause
-    if error.cls_name not in _ours():
+    if not is_ours(error.cls_name):
         return f"{error.cls_name} in {where}"
     text = error.message.strip()
     return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
@@ -62,10 +62,3 @@ def _trouble(tick: Any) -> str:
         return f"{COULD_NOT}{said}"
     said = tick.skip_reason or ""
     return said if said.startswith((COULD_NOT, COULD_NOT_TELL)) else ""
-
-
-def _ours() -> set[str]:
-    def names(cls: type) -> set[str]:
-        return {cls.__name__}.union(*(names(sub) for sub in cls.__subclasses__()))
-
-    return names(MlAssetsError)

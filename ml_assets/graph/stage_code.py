@@ -175,7 +175,7 @@ NOT_DECIDING: Mapping[str, str] = MappingProxyType(
 
 
 @cache
-def stage_code(stage: str, kind: str = "", package: Path = PACKAGE) -> str:
+def stage_code(stage: str, kind: str, package: Path = PACKAGE) -> str:
     """Digest of the code of this package that decides what a stage makes.
 
     Args:

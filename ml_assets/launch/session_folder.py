@@ -13,11 +13,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ml_assets.errors import StorageError
 from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.training_program import (
-    File,
     MeasureResult,
     ModelManifest,
     Ref,
@@ -33,7 +31,7 @@ from ml_assets.store.checkpoint_store import (
     whole_checkpoints,
 )
 from ml_assets.store.local_checkpoints import open_checkpoints
-from ml_assets.store.objects import file_digest, verify, write_whole
+from ml_assets.store.objects import file_digest, is_whole, write_whole
 from ml_assets.store.signing import Keys, Signature
 
 SESSION = "{session}"
@@ -178,7 +176,7 @@ class SessionFolder:
             model = _read(ModelManifest, manifest)
             if model is None or file_digest(manifest) != result.model.digest:
                 continue
-            if _verified(self.model, model.weights):
+            if is_whole(self.model, model.weights):
                 own = Ref(uri=str(self.model), digest=result.model.digest)
                 return result.model_copy(update={"model": own})
         return None
@@ -187,7 +185,7 @@ class SessionFolder:
         """The signed_result result of a session whose predictions are still what it says."""
         for result in self._results(ScoreResult, keys):
             # an absolute path is itself, whatever folder it is joined to; a pod's is of its own
-            if _verified(self.root, result.predictions):
+            if is_whole(self.root, result.predictions):
                 here = {"path": str(self.root / result.predictions.path)}
                 made = result.predictions.model_copy(update=here)
                 return result.model_copy(update={"predictions": made})
@@ -205,7 +203,7 @@ class SessionFolder:
         """Whole results of this session, newest attempt first; with keys, only signed_result."""
         for number in reversed(attempt_numbers(self.root)):
             file = self.result(number)
-            result = _read(kind, file) if keys is None else _parse(kind, signed_result(file, keys))
+            result = _read(kind, file) if keys is None else parsed(kind, signed_result(file, keys))
             if result is not None and result.session == self.session:
                 yield result
 
@@ -220,24 +218,17 @@ def _locked(descriptor: int) -> bool:
 
 def _read(kind: type[ReadT], file: Path) -> ReadT | None:
     try:
-        return _parse(kind, file.read_bytes())
+        return parsed(kind, file.read_bytes())
     except OSError:
         return None
 
 
-def _parse(kind: type[ReadT], content: bytes | None) -> ReadT | None:
+def parsed(kind: type[ReadT], content: bytes | None) -> ReadT | None:
+    """What a file says; None where there is no file, or it says something else."""
     try:
         return None if content is None else kind.model_validate_json(content)
     except ValidationError:
         return None
-
-
-def _verified(folder: Path, file: File) -> bool:
-    try:
-        verify(folder, [file])
-    except StorageError:
-        return False
-    return True
 
 
 _RESULT = "application/vnd.ml_assets.session-result+json"

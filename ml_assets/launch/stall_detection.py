@@ -4,9 +4,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.events import heartbeat_file, read_heartbeat
 
 _TIMES_PATIENCE = 10
 """A rank notices a hung peer within its patience. What outlasts that by far nobody noticed."""
@@ -49,7 +47,7 @@ class StallDetector:
         if now - self._looked < _BETWEEN_LOOKS:
             return None
         self._looked = now
-        beats = [beat for file in self._files if (beat := _read(file)) is not None]
+        beats = [beat for file in self._files if (beat := read_heartbeat(file)) is not None]
         signs = [told, *((beat.rank, beat.time) for beat in beats)]
         if signs != self._signs:
             self._signs, self._since = signs, now
@@ -58,10 +56,3 @@ class StallDetector:
             return None
         steps = ", ".join(f"rank {beat.rank} at step {beat.step}" for beat in beats)
         return f"no sign of life for {silent:.0f} s; last heard of: {steps}"
-
-
-def _read(file: Path) -> Heartbeat | None:
-    try:
-        return Heartbeat.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError):
-        return None

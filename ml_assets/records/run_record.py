@@ -3,7 +3,6 @@
 Code, environment, configuration, exact inputs, seed, machine and outputs, as one JSON document.
 """
 
-import hashlib
 import json
 import os
 import platform
@@ -32,6 +31,7 @@ from ml_assets.spec.training_program.identity import (
     machine_here,
 )
 from ml_assets.store.layout import Address
+from ml_assets.store.objects import bytes_digest, file_digest
 
 RUN_FILE = "run.json"
 """The run record beside a model, and beside the report on it."""
@@ -138,7 +138,7 @@ def environment(settings: Settings) -> Environment:
     lock, packages = _PROJECT / "requirements.lock", all_versions()
     return Environment(
         code=_code(packages.get("ml_assets", "unknown")),
-        lock=_sha256(lock.read_bytes()) if lock.is_file() else None,
+        lock=file_digest(lock) if lock.is_file() else None,
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=packages,
         machine=machine_here(),
@@ -311,7 +311,7 @@ def _code(version: str) -> Code:
         version=version,
         git_sha=sha.decode().strip() if sha else None,
         dirty=bool(changes) if sha else None,
-        changes=_sha256(changes) if changes else None,
+        changes=bytes_digest(changes) if changes else None,
         sources=_sources(),
     )
 
@@ -346,12 +346,8 @@ def _git(*arguments: str) -> bytes | None:
 
 def _sources() -> str:
     files = sorted(_PACKAGE.rglob("*.py"))
-    return digest_of({f.relative_to(_PACKAGE).as_posix(): _sha256(f.read_bytes()) for f in files})
+    return digest_of({f.relative_to(_PACKAGE).as_posix(): file_digest(f) for f in files})
 
 
 def _size(file: Path) -> int:
     return file.stat().st_size if file.is_file() else 0
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -53,7 +53,7 @@ def usage_files(
     whose: Whose,
     sessions: Sequence[str],
     *,
-    outlived: bool = False,
+    outlived: bool,
 ) -> dict[str, bytes]:
     """Files for a run's folder: the attempts of its sessions that no run has written down yet.
 

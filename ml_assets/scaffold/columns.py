@@ -129,18 +129,19 @@ def _is_far(number: float, rest: pl.Series, column: pl.Series, text: str) -> boo
     return max(low - number, number - high) > high - low
 
 
-def with_times(frame: pl.DataFrame, zone: str) -> pl.DataFrame:
+def with_times(frame: pl.DataFrame) -> pl.DataFrame:
     """The columns of text whose values are all times or dates as what they say.
 
     A database such as SQLite has no type for them.
     """
     found: list[pl.Series] = []
+    written = TextFormat("UTC")
     for column in frame:
         text = column.drop_nulls()
         if column.dtype == pl.String and len(text):
-            dtype, _ = _time_of(text, TextFormat(zone))
+            dtype, _ = _time_of(text, written)
             if dtype != "string":
-                found.append(_typed(column, dtype, TextFormat(zone)))
+                found.append(_typed(column, dtype, written))
     return frame.with_columns(found)
 
 

@@ -109,7 +109,7 @@ def find_decimal(cells: pl.DataFrame, separator: Separator) -> Literal[".", ","]
     return "," if commas else "."
 
 
-def find_dates(cells: pl.DataFrame, told: DateOrder | None = None) -> DateOrder:
+def find_dates(cells: pl.DataFrame, told: DateOrder | None) -> DateOrder:
     """Return what comes first in days such as 31.12.2023: with points the day, else what values
     show.
 

@@ -320,4 +320,4 @@ def _database(named: str, settings: Settings) -> Given:
     more = len(rows) == _MOST_ROWS
     notes = (f"looked at the first {_MOST_ROWS:,} rows",) if more else ()
     source = {"kind": "sql", "connection": connection, "table": table}
-    return Given(with_times(whole_or_not(frame), "UTC"), source, notes=notes)
+    return Given(with_times(whole_or_not(frame)), source, notes=notes)

@@ -15,23 +15,21 @@ _SHORTEST, _SHORTEST_KEY = 16, 24
 WEBHOOK_SECRET = "ML_ASSETS_WEBHOOK_SECRET"
 
 
-def read_data_model(environment: Mapping[str, str] | None = None) -> str | None:
+def read_data_model() -> str | None:
     """The SQLAlchemy URL of the database with the data model; None: a file of the state folder.
 
     It may hold a password.
     """
-    env = os.environ if environment is None else environment
-    return env.get(DATA_MODEL) or None
+    return os.environ.get(DATA_MODEL) or None
 
 
-def read_register_from(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def read_register_from() -> tuple[str, ...]:
     """The folders and ``s3://bucket/prefix`` below which a model that is registered has to lie.
 
     Raises:
         SettingsError: one is neither.
     """
-    env = os.environ if environment is None else environment
-    found = tuple(part.rstrip("/") for part in env.get(REGISTER_FROM, "").split())
+    found = tuple(part.rstrip("/") for part in os.environ.get(REGISTER_FROM, "").split())
     for place in found:
         if not re.match(r"/|s3://[^/]+", place):
             raise SettingsError(
@@ -72,17 +70,14 @@ def read_tokens(variable: str, environment: Mapping[str, str] | None = None) -> 
     return tokens
 
 
-def read_named_tokens(
-    variable: str, environment: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def read_named_tokens(variable: str) -> dict[str, str]:
     """Token -> name of who holds it, of a variable such as ``ada=TOKEN bob=TOKEN``.
 
     Raises:
         SettingsError: a name or a token cannot be used.
     """
-    env = os.environ if environment is None else environment
     found: dict[str, str] = {}
-    for part in env.get(variable, "").split():
+    for part in os.environ.get(variable, "").split():
         name, _, token = part.partition("=")
         if not re.fullmatch(r"[\w.@-]{1,64}", name) or not token:
             raise SettingsError(

@@ -75,9 +75,9 @@ class Signing:
     """The name that is signed with each state; empty: none."""
 
 
-def read_signing(environment: Mapping[str, str] | None = None) -> Signing:
+def read_signing() -> Signing:
     """The keys of the snapshot store; they are checked where they are used."""
-    env = os.environ if environment is None else environment
+    env = os.environ
     trusted = re.split(r"[,\s]+", env.get("ML_ASSETS_TRUSTED_KEYS", "").strip())
     key, store = env.get("ML_ASSETS_SIGNING_KEY") or None, env.get("ML_ASSETS_STORE", "")
     if store and not _STORE.fullmatch(store):

@@ -53,14 +53,14 @@ class Prices:
         return {name: str(price) for name, price in self.given.items()}
 
 
-def read_prices(environment: Mapping[str, str] | None = None) -> Prices:
+def read_prices(environment: Mapping[str, str]) -> Prices:
     """Read ML_ASSETS_PRICES.
 
     Raises:
         SettingsError: a name that is none, a price that is none, or one given twice.
     """
-    env = os.environ if environment is None else environment
-    parts = [part.partition("=") for part in re.split(r"[,\s]+", env.get("ML_ASSETS_PRICES", ""))]
+    said = re.split(r"[,\s]+", environment.get("ML_ASSETS_PRICES", ""))
+    parts = [part.partition("=") for part in said]
     return prices_of((name, price) for name, equals, price in parts if name or equals)
 
 

@@ -38,16 +38,16 @@ def unset(value: object) -> bool:
     return not value
 
 
-def word_or_keys(word: str, keys: type[BaseModel]) -> BeforeValidator:
-    """Of a field that has two forms, tell the mistakes of the one that is meant, and no other's."""
+def none_or_keys(keys: type[BaseModel]) -> BeforeValidator:
+    """Of a field that is ``none`` or has keys, tell the mistakes of the form that is meant."""
 
     def of_one_form(raw: object) -> object:
         if isinstance(raw, dict):
             return keys.model_validate(raw)
-        if raw == word or isinstance(raw, keys):
+        if raw == "none" or isinstance(raw, keys):
             return raw
         known = ", ".join(keys.model_fields)
-        raise ValueError(f"it must be {word!r}, or keys with their values; the keys are {known}")
+        raise ValueError(f"it must be 'none', or keys with their values; the keys are {known}")
 
     return BeforeValidator(of_one_form)
 
@@ -71,6 +71,11 @@ class Misfit:
 
     path: tuple[str | int, ...]
     said: str
+
+
+def training_misfit(name: str, said: str) -> Misfit:
+    """A misfit of one of the keys of ``training``."""
+    return Misfit(("training", name), f"training.{name}: {said}")
 
 
 class Misfits(ValueError):

@@ -1,12 +1,12 @@
 """Checks that loss, weights, baselines and gates of a spec fit its task and each other."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf, nextafter
 
 from ml_assets.spec.automation import duration_text
-from ml_assets.spec.base import Misfit
+from ml_assets.spec.base import Misfit, training_misfit
 from ml_assets.spec.forecasts import Forecast, SeasonalNaiveBaseline
 from ml_assets.spec.gates import (
     HIGHER_IS_BETTER,
@@ -123,7 +123,6 @@ def _only_records(gate: GateSpec) -> bool:
 
 
 _Found = Iterator[tuple[tuple[str, ...], str]]
-_Rule = Callable[[GateSpec, Declared], _Found]
 
 
 def _metric(gate: GateSpec, declared: Declared) -> _Found:
@@ -293,14 +292,14 @@ def objective_problems(
     yield from _weights(training, task, classes)
     yield from _draws(training, task, classes)
     if task not in CLASSES and training.loss == "focal":
-        yield _misfit("loss", f"focal is for classes, this label is {task}: remove it")
+        yield training_misfit("loss", f"focal is for classes, this label is {task}: remove it")
     if task not in CLASSES and training.recalibrate:
         said = f"{task} predicts no probabilities, so there is nothing to calibrate: remove it"
-        yield _misfit("recalibrate", said)
+        yield training_misfit("recalibrate", said)
     default = type(training).model_fields["focal_gamma"].default
     if training.loss != "focal" and training.focal_gamma != default:
         said = "it belongs to the focal loss: set training.loss: focal, or remove it"
-        yield _misfit("focal_gamma", said)
+        yield training_misfit("focal_gamma", said)
 
 
 def distill_problems(training: TrainingSpec, task: Task) -> Iterator[Misfit]:
@@ -309,14 +308,14 @@ def distill_problems(training: TrainingSpec, task: Task) -> Iterator[Misfit]:
         return
     if task == "language_model":
         said = "a language model gives the nats of a text, not a distribution to learn from:"
-        yield _misfit("distill", f"{said} set training.init_from: release instead")
+        yield training_misfit("distill", f"{said} set training.init_from: release instead")
     if task == "ranking":
         said = "a score gives only the order within a query, so two models have no targets in"
-        yield _misfit("distill", f"{said} common: set training.init_from: release instead")
+        yield training_misfit("distill", f"{said} common: set training.init_from: release instead")
     default = type(training.distill).model_fields["temperature"].default
     if task == "regression" and training.distill.temperature != default:
         said = "temperature softens probabilities, which a number does not have: remove temperature"
-        yield _misfit("distill", said)
+        yield training_misfit("distill", said)
 
 
 def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> Iterator[Misfit]:
@@ -329,26 +328,26 @@ def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> 
     if task == "language_model":
         if training.ensemble:
             said = "the text of several models together is the text of none of them: remove it"
-            yield _misfit("ensemble", said)
+            yield training_misfit("ensemble", said)
         said = "it changes and weighs rows of columns, and a window has tokens: remove it"
         for name in ("augmentation", "curriculum"):
             if getattr(training, name) is not None:
-                yield _misfit(name, said)
+                yield training_misfit(name, said)
         return
     if changes and changes.mixup and task == "ranking":
         said = "mixup: a row of one query would be half of another one's: remove mixup"
-        yield _misfit("augmentation", said)
+        yield training_misfit("augmentation", said)
     if changes and changes.noise and not numeric:
-        yield _misfit(
+        yield training_misfit(
             "augmentation", "noise is added to numbers, and features.numeric is empty: remove it"
         )
     if turn and task == "ranking":
         said = "a row is weighed only by its share of its query: remove it"
-        yield _misfit("curriculum", said)
+        yield training_misfit("curriculum", said)
     if turn and turn.column not in numeric:
         known = ", ".join(numeric) or "none"
         said = f"column {turn.column!r} is not in features.numeric ({known}): name one of these"
-        yield _misfit("curriculum", said)
+        yield training_misfit("curriculum", said)
 
 
 def _weights(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterator[Misfit]:
@@ -360,13 +359,13 @@ def _weights(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iter
     if given and task != "multiclass":
         instead = "set training.positive_weight" if task == "binary" else "remove it"
         said = f"it is for a multiclass label, this one is {task}: {instead}"
-        yield _misfit("class_weights", said)
+        yield training_misfit("class_weights", said)
     elif given and given != len(classes):
         said = (
             f"it has {given} weights, label.classes has {len(classes)}: give one for each of"
             f" {list(classes)}, in this order"
         )
-        yield _misfit("class_weights", said)
+        yield training_misfit("class_weights", said)
 
 
 def _draws(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterator[Misfit]:
@@ -374,7 +373,7 @@ def _draws(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterat
     if share is None:
         return
     if task not in CLASSES:
-        yield _misfit("oversample", f"it is for classes, this label is {task}: remove it")
+        yield training_misfit("oversample", f"it is for classes, this label is {task}: remove it")
         return
     number = len(classes) if task == "multiclass" else 2
     if share * number > 1:
@@ -382,18 +381,14 @@ def _draws(training: TrainingSpec, task: Task, classes: Sequence[str]) -> Iterat
             f"each of {number} classes cannot be at least {share:g} of the draws: set at most"
             f" {1 / number:.3g}"
         )
-        yield _misfit("oversample", said)
+        yield training_misfit("oversample", said)
     if training.order == "blocks":
         said = (
             "rows that are drawn again can be anywhere, so order: blocks would read the whole "
             "set: use weights, or order: rows"
         )
-        yield _misfit("oversample", said)
+        yield training_misfit("oversample", said)
     weights = "positive_weight" if task == "binary" else "class_weights"
     if training.positive_weight != 1 or training.class_weights:
         said = f"with training.{weights} a rare class is lifted twice: keep one of the two"
-        yield _misfit("oversample", said)
-
-
-def _misfit(name: str, said: str) -> Misfit:
-    return Misfit(("training", name), f"training.{name}: {said}")
+        yield training_misfit("oversample", said)

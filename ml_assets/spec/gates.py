@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from ml_assets.spec.base import Frozen, Name, Positive, unset, word_or_keys
+from ml_assets.spec.base import Frozen, Name, Positive, none_or_keys, unset
 from ml_assets.spec.features import FunctionPath
 from ml_assets.spec.forecasts import Forecast
 from ml_assets.spec.rollout import RolloutSpec
@@ -371,7 +371,7 @@ class ReleaseSpec(Frozen):
     """The stage of a model that passes its gates."""
 
     to: Target = "production"
-    canary: Annotated[Literal["none"] | CanarySpec, word_or_keys("none", CanarySpec)] = "none"
+    canary: Annotated[Literal["none"] | CanarySpec, none_or_keys(CanarySpec)] = "none"
     """``none`` is recorded with each release: no canary evidence is asked for."""
     rollout: RolloutSpec | None = Field(default=None, exclude_if=unset)
     """The traffic of a model in canary; None: it meets none, and no prediction is logged."""

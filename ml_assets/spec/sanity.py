@@ -32,20 +32,6 @@ SANITY_CHECKS: dict[SanityName, str] = {
 """What is asked of a network before it is trained, in this order."""
 
 
-DEEP_CHECKS: dict[SanityName, str] = {
-    "shapes": "The logits have a row for each row, and an output for each class.",
-    "dtypes": "Everything is float32, and it computes in the precision of the training.",
-    "state": "There is no state outside of parameters and constant buffers.",
-    "deterministic": "The same weights and rows give the same bits; it draws no random "
-    "numbers itself.",
-    "no_batch_leak": SANITY_CHECKS["no_batch_leak"],
-    "gradients": SANITY_CHECKS["gradients"],
-    "shards": "Several processes, sharded or replicated, come to the losses of one.",
-    "resumes": "A training that resumes continues with the same bits.",
-}
-"""What every network has to keep, ours too: ``ml-assets check --deep`` asks it of a team's own."""
-
-
 def sanity_checks(model: ModelSpec, task: Task) -> tuple[SanityName, ...]:
     """The checks that mean something.
 

@@ -148,7 +148,7 @@ def _is_ours(name: str, ours: Set[str]) -> bool:
 def _require_format(settings: Settings) -> None:
     file = settings.home / _FORMAT_FILE
     if not file.exists():
-        _write_format(file, FORMAT)
+        write_whole(file, json.dumps({"format": FORMAT}).encode())
         return
     try:
         found = json.loads(file.read_text())["format"]
@@ -160,10 +160,6 @@ def _require_format(settings: Settings) -> None:
             f" writes format {FORMAT} alone: use the version that wrote it, or start clean:"
             " ml-assets ops reset"
         )
-
-
-def _write_format(file: Path, number: int) -> None:
-    write_whole(file, json.dumps({"format": number}).encode())
 
 
 def _copy_if_different(source: Path, target: Path) -> None:

@@ -121,6 +121,11 @@ def read_records(
     return tuple(read_as(store, commit, entry.path, StageRecord) for entry in entries)
 
 
+def recorded_pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
+    """The pipelines that anything is made of."""
+    return sorted({entry.path.split("/")[1] for entry in store.list(commit, "records/")})
+
+
 def recent_records(
     store: SnapshotStore, commit: CommitId, address: Address, most: int = 104
 ) -> tuple[StageRecord, ...]:

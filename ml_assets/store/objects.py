@@ -178,7 +178,7 @@ class LocalObjects:
         shutil.copytree(source, draft)
         for path in draft.rglob("*"):
             if path.is_file():
-                _sync(path)
+                make_durable(path)
         if _moved(draft, target):
             return
         if not _holds(target, source):  # else somebody adopted it at the same time
@@ -331,6 +331,15 @@ def verify(folder: Path, files: Iterable[File]) -> None:
             )
 
 
+def is_whole(folder: Path, file: File) -> bool:
+    """Return whether a file is here as its manifest has it."""
+    try:
+        verify(folder, [file])
+    except StorageError:
+        return False
+    return True
+
+
 def read_verified(file: File, folder: Path = Path()) -> bytes:
     """A file's content, held to its manifest: what is used are the bytes that were looked at.
 
@@ -351,8 +360,3 @@ def read_verified(file: File, folder: Path = Path()) -> bytes:
             f" expected {file.size} bytes with {file.sha256[:12]}. Make it again."
         )
     return data
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from ml_assets.errors import StorageError
 from ml_assets.store.signing import Keys
 
 if TYPE_CHECKING:
@@ -21,6 +22,19 @@ RUN_KEY = "run_key"
 """Metadata of every commit: the key of the work that it was opened for."""
 TOOK_KEY = "took"
 """Metadata of the commit of a data step: the microseconds that it took."""
+
+
+def require_same_tag(name: str, named: str, commit: str) -> None:
+    """Hold a tag to the commit that it named first.
+
+    Raises:
+        StorageError: it was to name another one.
+    """
+    if named != commit:
+        raise StorageError(
+            f"The tag {name!r} names commit {named[:12]} already, not {commit[:12]}."
+            " A tag never moves: choose another name."
+        )
 
 
 def utc_now() -> datetime:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ml_assets.spec.training_program import TrainRequest
-from ml_assets.spec.training_program.events import Failed, Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.events import Failed, Heartbeat, heartbeat_file, read_heartbeat
 from ml_assets.spec.training_program.exit_codes import EXIT_BUG, VERDICTS
 
 
@@ -118,9 +118,5 @@ class HeartbeatWriter:
 
     def of(self, rank: int) -> Heartbeat | None:
         """The newest heartbeat of a rank that was started together with this one."""
-        try:
-            data = heartbeat_file(self._folder, rank).read_bytes()
-            found = Heartbeat.model_validate_json(data)
-        except (OSError, ValidationError):
-            return None
-        return found if found.generation == generation() else None
+        found = read_heartbeat(heartbeat_file(self._folder, rank))
+        return found if found and found.generation == generation() else None

@@ -29,7 +29,7 @@ class ValidationMetrics:
         label_std: of a number, by which it is learned; 1 else.
     """
 
-    def __init__(self, task: Task, label_std: float = 1.0) -> None:
+    def __init__(self, task: Task, label_std: float) -> None:
         self._task: Task = task
         self._label_std = label_std
         means = [name for name in VALIDATION_METRICS.get(task, ()) if name not in _ORDERED]

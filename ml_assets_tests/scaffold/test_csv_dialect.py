@@ -12,15 +12,6 @@ from ml_assets.spec.load import load_spec
 ROWS = [(n, ("Zürich", "Genève", "Köln €")[n % 3], n / 4 - 3, n % 2) for n in range(60)]
 
 
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of sources, with state and pipelines beside them."""
-    for name in ("HOME", "PIPELINES", "SOURCES"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(f"ML_ASSETS_{name}", str(tmp_path / name))
-    return tmp_path
-
-
 def written(separator: str, decimal: str, euro: str = "€") -> str:
     lines = [separator.join(("id", "town", "depth", "wet"))]
     for number, town, depth, wet in ROWS:

@@ -16,15 +16,6 @@ from ml_assets.spec.load import load_spec
 HOURS = [datetime(2023, 12, 25, tzinfo=UTC) + timedelta(hours=3 * n) for n in range(80)]
 
 
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of sources, with state and pipelines beside them."""
-    for name in ("HOME", "PIPELINES", "SOURCES"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(f"ML_ASSETS_{name}", str(tmp_path / name))
-    return tmp_path
-
-
 def made(house: Path, times: Sequence[str], *flags: str, at: str = "at") -> int:
     """What ``new`` answers to a table with these times."""
     lines = [f"{time},{n % 7}.5,{n % 2}" for n, time in enumerate(times)]

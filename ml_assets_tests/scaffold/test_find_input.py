@@ -17,12 +17,8 @@ START = datetime(2024, 1, 1)  # noqa: DTZ001
 
 
 @pytest.fixture
-def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of sources, with state and pipelines beside it."""
-    for name in ("HOME", "PIPELINES", "SOURCES"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(f"ML_ASSETS_{name}", str(tmp_path / name))
-    return tmp_path / "SOURCES"
+def sources(house: Path) -> Path:
+    return house / "SOURCES"
 
 
 def write(file: Path, times: Sequence[datetime]) -> None:

@@ -16,15 +16,6 @@ from ml_assets.store.pipeline_context import open_pipeline
 START = datetime(2024, 1, 1)  # noqa: DTZ001
 
 
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of sources, with state and pipelines beside it."""
-    for name in ("HOME", "PIPELINES", "SOURCES"):
-        (tmp_path / name).mkdir()
-        monkeypatch.setenv(f"ML_ASSETS_{name}", str(tmp_path / name))
-    return tmp_path
-
-
 def write_days(house: Path, days: int, form: str = "%Y-%m-%d") -> None:
     """Sales of two stores, a row a day, a file a day."""
     draw = random.Random(3)

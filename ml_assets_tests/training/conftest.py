@@ -21,7 +21,15 @@ from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import ModelSpec, TabM, TrainingSpec
-from ml_assets.spec.training_program import Ref, TrainOutput, TrainRequest, TrainResult, World
+from ml_assets.spec.training_program import (
+    Ref,
+    ScoreOutput,
+    ScoreRequest,
+    TrainOutput,
+    TrainRequest,
+    TrainResult,
+    World,
+)
 from ml_assets.spec.training_program.events import Event, Metrics
 from ml_assets.spec.training_program.start import TORCHRUN
 from ml_assets.training import train as program
@@ -115,6 +123,25 @@ class Attempt:
             check=False,
             preexec_fn=limit,
         ).returncode
+
+    def score_request(
+        self, folder: Path, data: Ref | None = None, code: NetworkCode | None = None
+    ) -> ScoreRequest:
+        """Asks for predictions on the validation split, ``p.npy`` in the folder."""
+        return ScoreRequest(
+            session="score",
+            attempt=1,
+            model=self.result().model,
+            data=data or self.request.data,
+            split="validation",
+            code=code,
+            output=ScoreOutput(
+                predictions=str(folder / "p.npy"),
+                events=str(folder / "events.jsonl"),
+                result=str(folder / "result.json"),
+            ),
+            world=World(),
+        )
 
     def events(self) -> list[Event]:
         file = Path(self.request.output.events)

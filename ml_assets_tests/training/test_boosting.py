@@ -17,11 +17,8 @@ from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import LightGbm, TrainingSpec
 from ml_assets.spec.training_program import (
     Ref,
-    ScoreOutput,
-    ScoreRequest,
     ScoreResult,
     Split,
-    World,
 )
 from ml_assets.spec.training_program.events import Checkpoint, Failed
 from ml_assets.store.objects import file_digest
@@ -47,19 +44,7 @@ def program(verb: str, request: Path, **environment: str) -> int:
 
 def score(attempt: Attempt, folder: Path, data: Ref | None = None) -> tuple[int, np.ndarray | None]:
     """The exit code, and the predictions on the validation split."""
-    request = ScoreRequest(
-        session="score",
-        attempt=1,
-        model=attempt.result().model,
-        data=data or attempt.request.data,
-        split="validation",
-        output=ScoreOutput(
-            predictions=str(folder / "p.npy"),
-            events=str(folder / "events.jsonl"),
-            result=str(folder / "result.json"),
-        ),
-        world=World(),
-    )
+    request = attempt.score_request(folder, data)
     (folder / "request.json").write_bytes(canonical_json(request))
     code = program("score", folder / "request.json")
     return code, np.load(folder / "p.npy", allow_pickle=False) if code == 0 else None

@@ -14,9 +14,6 @@ from ml_assets.spec.training_program import (
     Calibration,
     ModelManifest,
     Ref,
-    ScoreOutput,
-    ScoreRequest,
-    World,
 )
 from ml_assets.training import calibration
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
@@ -213,19 +210,7 @@ def test_the_losses_of_a_lifted_training_are_those_of_frequencies(
 
 def scored(attempt: Attempt, folder: Path) -> np.ndarray:
     """[rows] what the program says of the validation split."""
-    request = ScoreRequest(
-        session="score",
-        attempt=1,
-        model=attempt.result().model,
-        data=attempt.request.data,
-        split="validation",
-        output=ScoreOutput(
-            predictions=str(folder / "p.npy"),
-            events=str(folder / "events.jsonl"),
-            result=str(folder / "result.json"),
-        ),
-        world=World(),
-    )
+    request = attempt.score_request(folder)
     score(request, EventWriter(folder / "events.jsonl", "score", 1, rank=0))
     return np.load(folder / "p.npy", allow_pickle=False)[:, 0]
 

@@ -20,10 +20,7 @@ from ml_assets.spec.training import Mlp, TabM
 from ml_assets.spec.training_program import (
     Preprocessing,
     Ref,
-    ScoreOutput,
-    ScoreRequest,
     ScoreResult,
-    World,
 )
 from ml_assets.spec.training_program.events import Failed, FirstRows, FixedBatch
 from ml_assets.training.losses import row_losses
@@ -94,19 +91,7 @@ def poison(ref: Ref) -> Ref:
 
 def scored(attempt: Attempt, folder: Path) -> tuple[ScoreResult, np.ndarray]:
     """The validation split as the attempt's model scores it."""
-    request = ScoreRequest(
-        session="score",
-        attempt=1,
-        model=attempt.result().model,
-        data=attempt.request.data,
-        split="validation",
-        output=ScoreOutput(
-            predictions=str(folder / "p.npy"),
-            events=str(folder / "events.jsonl"),
-            result=str(folder / "result.json"),
-        ),
-        world=World(),
-    )
+    request = attempt.score_request(folder)
     (folder / "request.json").write_bytes(canonical_json(request))
     assert program("score", folder / "request.json") == 0
     result = ScoreResult.model_validate_json((folder / "result.json").read_bytes())

@@ -20,7 +20,6 @@ from ml_assets.spec.training_program import (
     Reports,
     SanityRequest,
     SanityResult,
-    ScoreOutput,
     ScoreRequest,
     World,
 )
@@ -189,20 +188,7 @@ def test_the_parameters_of_a_group_may_come_as_an_iterator(data: Ref, tmp_path: 
 
 
 def score(convolved: Attempt, folder: Path, own: NetworkCode | None) -> tuple[int, ScoreRequest]:
-    request = ScoreRequest(
-        session="score",
-        attempt=1,
-        model=convolved.result().model,
-        data=convolved.request.data,
-        split="validation",
-        code=own,
-        output=ScoreOutput(
-            predictions=str(folder / "p.npy"),
-            events=str(folder / "events.jsonl"),
-            result=str(folder / "result.json"),
-        ),
-        world=World(),
-    )
+    request = convolved.score_request(folder, code=own)
     (folder / "request.json").write_bytes(canonical_json(request))
     return program("score", folder / "request.json"), request
 

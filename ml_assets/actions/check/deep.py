@@ -91,7 +91,7 @@ def _memory(
     return (check,)
 
 
-def few_rows(training: TrainingSpec, most: int = 2) -> TrainingSpec:
+def few_rows(training: TrainingSpec, most: int) -> TrainingSpec:
     """The same training with few rows a microbatch."""
     rows = min(most, training.batch_size // training.microbatches)
     return training.model_copy(update={"batch_size": rows * training.microbatches, "accumulate": 1})
@@ -132,9 +132,6 @@ def _labels(label: LabelSpec, rows: int, draw: np.random.Generator) -> object:
             return draw.normal(size=rows)
         case "ranking":
             return draw.integers(0, 3, rows)
-
-
-_DOES_NOT_CONVERGE = ("plateau:", "divergence:")
 
 
 _STILL, _ROSE = 0.002, 1.5

@@ -60,7 +60,7 @@ class TextFormat:
 PLAINLY = TextFormat()
 
 
-def parse_text(text: pl.Series, dtype: DType, written: TextFormat = PLAINLY) -> pl.Series:
+def parse_text(text: pl.Series, dtype: DType, written: TextFormat) -> pl.Series:
     """Text as values of a type; null where it is none.
 
     A local time that came twice is the first of the two.

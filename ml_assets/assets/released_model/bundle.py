@@ -4,7 +4,6 @@ key.
 The drift baseline goes with it, so anyone who serves the model can watch for drift.
 """
 
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -30,7 +29,7 @@ from ml_assets.spec.certificate import Certificate
 from ml_assets.spec.handover import Handover
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.training_program import ModelManifest
-from ml_assets.store.objects import file_digest, inside
+from ml_assets.store.objects import file_digest, inside, make_durable
 from ml_assets.store.signing import Signature, is_of_its_key, key_name
 
 CERTIFICATE, LINE, KEY, CARD = (
@@ -118,7 +117,7 @@ def write_bundle(
             _write(draft / name, content)
         for name in (MANIFEST, loaded.manifest.weights.path):
             shutil.copyfile(inside(source, name), draft / name)
-            _sync(draft / name)
+            make_durable(draft / name)
         refused = [c.reason for c in check_bundle(draft, trusted) if c.outcome == "refused"]
         if refused:
             raise StorageError(f"Nothing was exported: {' '.join(refused)}")
@@ -355,9 +354,4 @@ def _is_this(folder: Path, small: dict[str, bytes], trusted: Collection[str]) ->
 
 def _write(file: Path, content: bytes) -> None:
     file.write_bytes(content)
-    _sync(file)
-
-
-def _sync(file: Path) -> None:
-    with file.open("rb") as handle:
-        os.fsync(handle.fileno())
+    make_durable(file)

@@ -78,7 +78,7 @@ def examine(
     return tuple(found)
 
 
-def find_shared_keys(rows: Rows, spec: PipelineSpec, scratch: Path | None = None) -> LeakFinding:
+def find_shared_keys(rows: Rows, spec: PipelineSpec, scratch: Path | None) -> LeakFinding:
     """No key, no query of a ranking and no entity of the split is in two splits."""
     query = [spec.label.query] if spec.label.query else []
     sets = [list(spec.features.key), query, list(groups_of(spec.split))]
@@ -184,7 +184,7 @@ def find_shared_rows(
     features: FeaturesSpec,
     label: LabelSpec,
     guard: SharedRows,
-    scratch: Path | None = None,
+    scratch: Path | None,
 ) -> LeakFinding:
     """Rows whose features and label are those of a row of an earlier split, under another key.
 

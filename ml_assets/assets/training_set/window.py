@@ -23,6 +23,7 @@ from ml_assets.errors import SpecError, WindowError, counted, did_you_mean
 from ml_assets.graph.inputs import require_record, scan_each
 from ml_assets.graph.publish import input_version
 from ml_assets.records.recalls import require_sound
+from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.split import (
@@ -164,11 +165,13 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, S
         return labelled_rows(parts, spec.label)
     require_record(state, address)
     frame = rows_to_part(state.store.scan(state.commit, address.table).collect(), state.pipeline)
-    part = part_rows(frame, state.pipeline)
+    return _parted(frame, part_rows(frame, state.pipeline), spec.label)
+
+
+def _parted(frame: pl.DataFrame, part: pl.Series, label: LabelSpec) -> dict[Split, SplitRows]:
+    """The labelled rows of each split, of a table that is read whole."""
     names: tuple[Split, ...] = ("train", "validation", "holdout")
-    return labelled_rows(
-        {name: [Part(frame.filter(part == name).lazy())] for name in names}, spec.label
-    )
+    return labelled_rows({name: [Part(frame.filter(part == name).lazy())] for name in names}, label)
 
 
 def partial_partitions(state: PipelineState, window: SplitPlan | None) -> tuple[str, ...]:
@@ -254,10 +257,7 @@ def read_earlier_splits(state: PipelineState, back: int) -> dict[Split, SplitRow
     at = spec.features.decision_at
     rows, split = rows_before(labelled, at, spec.split, back)
     part = split_by_moment(rows[at], split, split.gap(spec.label.ahead))
-    names: tuple[Split, ...] = ("train", "validation", "holdout")
-    return labelled_rows(
-        {name: [Part(rows.filter(part == name).lazy())] for name in names}, spec.label
-    )
+    return _parted(rows, part, spec.label)
 
 
 def keep_apart(

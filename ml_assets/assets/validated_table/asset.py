@@ -85,7 +85,7 @@ def publish_audited(
     work: Work,
     found: "Audit",
     source: SourceSpec,
-    released: tuple[RowsReleased, ...] = (),
+    released: tuple[RowsReleased, ...],
 ) -> Made:
     """Publish what may be published of an audited table, keep the rest in quarantine."""
     from ml_assets.assets.validated_table.checks import contract_check

@@ -29,7 +29,7 @@ _CHECKPOINTS = "checkpoints/"
 Items = Sequence[Item]
 
 
-def objects_on_s3(store: S3Objects, kept_at: str | None = None) -> list[Thing]:
+def objects_on_s3(store: S3Objects, kept_at: str | None) -> list[Thing]:
     """Everything in the store, whoever put it there, and what only the cache here has still.
 
     Args:

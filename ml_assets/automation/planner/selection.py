@@ -84,7 +84,7 @@ def alike(items: Sequence[Item]) -> Iterator[list[Item]]:
 def model_run(
     pipeline: Pipeline,
     *,
-    as_of: str | None = None,
+    as_of: str | None,
     fresh: str | None = None,
     epochs: int | None = None,
     stages: Sequence[str] = MODEL_STAGES,
@@ -99,7 +99,8 @@ def model_run(
     window = resolve_window(pipeline.at(pipeline.store.resolve("main")), as_of)
     keys = [k for part in window.splits.values() for k in part] if window else [None]
     plan = plan_model(pipeline.with_epochs(epochs), keys, fresh)
-    held = "" if _is_due(plan, "trained_model") else put_out(pipeline)
+    trains = any(item.node.address.stage == "trained_model" for item in plan.due)
+    held = "" if trains else put_out(pipeline)
     if held:
         plan = plan.without(Address(pipeline.name, "released_model"), held)
     due = [item for item in plan.due if item.node.address.stage in stages]
@@ -132,10 +133,6 @@ def model_run(
     training = {"fresh": fresh, "epochs": epochs}
     config = _config(pipeline, assets, resolved, training)
     return ModelRun(plan, sanity, gates, Selection(tuple(assets), checks), resolved, config)
-
-
-def _is_due(plan: Plan, stage: str) -> bool:
-    return any(item.node.address.stage == stage for item in plan.due)
 
 
 def sanity_keys(pipeline: Pipeline) -> tuple[dg.AssetCheckKey, ...]:

@@ -111,9 +111,7 @@ def _devices(record: RunRecord) -> str:
 def _package(record: RunRecord, now: Environment) -> Iterator[str]:
     then = record.environment
     if then.code.sources != now.code.sources:
-        yield (
-            f"the sources of ml_assets: {_code(now)}, {_code(then)} then. {_checkout(record, now)}"
-        )
+        yield (f"the sources of ml_assets: {_code(now)}, {_code(then)} then. {_checkout(record)}")
     program = record.program
     said = difference(program, program_here(part_of("train", _family(record)))) if program else ""
     if said:
@@ -133,7 +131,7 @@ def _code(environment: Environment) -> str:
     return f"digest {code.sources[:12]} ({commit}{dirty})"
 
 
-def _checkout(record: RunRecord, now: Environment) -> str:
+def _checkout(record: RunRecord) -> str:
     code = record.environment.code
     if code.git_sha is None:
         return f"Install ml_assets {code.version} as it was then"

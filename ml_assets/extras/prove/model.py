@@ -173,11 +173,11 @@ class ModelWalk:
             return Reproduction(key, "equal", "")
         was, found = made.record.attributes["metrics"], now.attributes["metrics"]
         if was == found:
-            return Reproduction(key, "differs", self._other_fields(made, now), 1, *versions)
+            return Reproduction(key, "differs", self._other_fields(made), 1, *versions)
         outcome, said = metric_outcome(was, found, self._excuse(training))
         return Reproduction(key, outcome, said, 1, *versions)
 
-    def _other_fields(self, made: Made, now: StageRecord) -> str:
+    def _other_fields(self, made: Made) -> str:
         path = address_of(made).file(REPORT_FILE)
         then = EvaluationReport.model_validate_json(self.home.real.read_bytes(made.commit, path))
         head = self.home.store.resolve(MAIN)

@@ -19,7 +19,7 @@ from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
 from ml_assets.spec.stages import STAGES
-from ml_assets.store.layout import read_records
+from ml_assets.store.layout import read_records, recorded_pipelines
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 _SHORTEST = 6
@@ -292,14 +292,14 @@ def _step(key: str) -> int:
 
 
 def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecalledStage]:
-    for pipeline in pipelines(store, head):
+    for pipeline in recorded_pipelines(store, head):
         for stage, model in stages(ledger.read(store, pipeline, head)).items():
             if (f"{pipeline}/trained_model", None, model) in bad:
                 yield RecalledStage(pipeline=pipeline, stage=stage, model=model)
 
 
 def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecoveryPlan]:
-    for pipeline in pipelines(store, head):
+    for pipeline in recorded_pipelines(store, head):
         records = read_records(store, head, pipeline)
         there = {(r.key, r.partition, r.data_version): _step(r.key) for r in records}
         again = remake(bad, there)
@@ -356,11 +356,6 @@ def _back_to(
         if not is_bad and decided_move(entries, model, stage) and not put_out_line(entries, model):
             return model
     return None
-
-
-def pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
-    """The pipelines that anything is made of."""
-    return sorted({entry.path.split("/")[1] for entry in store.list(commit, "records/")})
 
 
 def _tell_ledgers(

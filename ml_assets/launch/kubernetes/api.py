@@ -5,7 +5,7 @@ types at once. Every verb and resource here is in the Role of deploy/.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -55,8 +55,6 @@ class KubernetesApi:
     Args:
         budget_seconds: within which a call is tried again.
         environment: where KUBECONFIG is looked up; None: the process's own.
-        clock: monotonic seconds.
-        pause: waits so many seconds between two tries.
     """
 
     def __init__(
@@ -64,15 +62,9 @@ class KubernetesApi:
         namespace: str,
         budget_seconds: float = BUDGET_SECONDS,
         environment: Mapping[str, str] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.namespace = namespace
-        self.calls = ClusterCalls(
-            Connections(lambda: connect(environment)), budget_seconds, clock, pause
-        )
-        self._clock = clock
-        self._pause = pause
+        self.calls = ClusterCalls(Connections(lambda: connect(environment)), budget_seconds)
         self._allowed = False
         """To do all that is needed; False: it was not asked yet."""
         self._nodes_are_shut = False
@@ -336,12 +328,12 @@ class KubernetesApi:
 
     def _gone(self, selector: str, within: float) -> bool:
         """Wait until nothing with these labels is left."""
-        deadline = self._clock() + within
+        deadline = time.monotonic() + within
         wait, longest = _BETWEEN_LOOKS
         while self._left(selector):
-            if self._clock() > deadline:
+            if time.monotonic() > deadline:
                 return False
-            self._pause(wait)
+            time.sleep(wait)
             wait = min(wait * 1.5, longest)
         return True
 

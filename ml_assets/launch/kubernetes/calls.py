@@ -95,7 +95,7 @@ class ClusterCalls:
     def __init__(
         self,
         connections: Connections,
-        budget: float = BUDGET_SECONDS,
+        budget: float,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:

@@ -166,8 +166,8 @@ def started(job: JobState, pods: Sequence[PodState]) -> bool:
 def stuck_on(
     job: JobState,
     pods: Sequence[PodState],
-    cluster_events: Sequence[KubernetesEvent] = (),
-    queue: QueueWord | None = None,
+    cluster_events: Sequence[KubernetesEvent],
+    queue: QueueWord | None,
 ) -> Stuck:
     """Return what keeps an attempt from running, by all that is known."""
     if job.suspended:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from ml_assets.launch.attempts import POLL_SECONDS, Follower, SessionWork
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.failure import Ending, judge, stalled
@@ -23,7 +21,7 @@ from ml_assets.settings import is_s3
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.memory_estimate import Room, machine_room
 from ml_assets.spec.training_program import SCHEMA_FILE, Request, ShardSchema, World
-from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
+from ml_assets.spec.training_program.events import heartbeat_file, read_heartbeat
 from ml_assets.spec.training_program.identity import Program
 from ml_assets.spec.training_program.start import RESTARTS, Start
 from ml_assets.store.embedded.trust import given_keys
@@ -70,10 +68,12 @@ class LocalLauncher(SessionLauncher):
     def kill(self, session: str, attempt: int, rank: int) -> bool:
         """SIGKILL the process of a rank, for a drill; False: it does not run now."""
         folder = SessionFolder(self._objects.path("sessions", session)).attempt(attempt)
+        beat = read_heartbeat(heartbeat_file(folder, rank))
+        if beat is None:  # it is not there yet
+            return False
         try:
-            beat = Heartbeat.model_validate_json(heartbeat_file(folder, rank).read_bytes())
             os.kill(beat.pid, signal.SIGKILL)
-        except (OSError, ValidationError):  # it is not there yet, or no longer
+        except OSError:  # it is no longer there
             return False
         return True
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.launch.events import LAUNCHER_FILE, append_warning
-from ml_assets.launch.session_folder import SessionFolder, signature_of
+from ml_assets.launch.session_folder import SessionFolder, parsed, signature_of
 from ml_assets.launch.staging.addresses import addressed
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.training_program import Request, Result, ScoreResult, TrainResult
@@ -45,7 +45,6 @@ from ml_assets.store.s3.content import MODELS, fetch_folder
 from ml_assets.store.s3.handover import put_made, put_result
 from ml_assets.store.s3.objects import S3Objects
 
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _RESULT: TypeAdapter[Result] = TypeAdapter(Result)
 ReadT = TypeVar("ReadT", bound=Frozen)
 _BETWEEN_LOOKS = 5.0
@@ -163,7 +162,7 @@ class SessionMirror:
         items = list(self._at(attempt).items(EXIT))
         new = [i for i in items if self._words.get((attempt, i.name), ("", None))[0] != i.tag]
         for item, data in self._read(attempt, new):
-            self._words[attempt, item.name] = (item.tag, _parsed(TerminationMessage, data))
+            self._words[attempt, item.name] = (item.tag, parsed(TerminationMessage, data))
         found = dict[int, TerminationMessage]()
         for item in items:
             index, (_, word) = terminated_pod(item.name), self._words[attempt, item.name]
@@ -274,7 +273,7 @@ class SessionMirror:
         beaten = [i for i in items if is_heartbeats(i.name)]
         new = [i for i in beaten if self._beaten.get((attempt, i.name)) != i.tag]
         for item, data in self._read(attempt, new):
-            beats = _parsed(PodHeartbeats, data)
+            beats = parsed(PodHeartbeats, data)
             for beat in beats.beats if beats else ():
                 write_whole(heartbeat_file(folder, beat.rank), canonical_json(beat), durable=False)
             self._beaten[attempt, item.name] = item.tag
@@ -349,10 +348,3 @@ def _offset(chunk: Item) -> int | None:
 
 def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
-
-
-def _parsed(kind: type[ReadT], data: bytes | None) -> ReadT | None:
-    try:
-        return None if data is None else kind.model_validate_json(data)
-    except ValidationError:
-        return None

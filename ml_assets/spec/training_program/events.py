@@ -7,7 +7,7 @@ from operator import add
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, Field, ValidationError
 
 from ml_assets.spec.base import Frozen, Positive, unset
 from ml_assets.spec.training_program import Ref, Result, World
@@ -233,3 +233,11 @@ class Heartbeat(Frozen):
 def heartbeat_file(folder: Path, rank: int) -> Path:
     """The file of a rank's heartbeat, from the folder of the attempt's events."""
     return folder / f"heartbeat.{rank}.json"
+
+
+def read_heartbeat(file: Path) -> Heartbeat | None:
+    """The heartbeat in a file; None where there is none that can be read."""
+    try:
+        return Heartbeat.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):
+        return None

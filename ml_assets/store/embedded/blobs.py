@@ -113,7 +113,7 @@ class Blobs:
             self._verified.add(digest)
         return file
 
-    def keep_only(self, kept: Container[str], *, dry_run: bool = False) -> Collected:
+    def keep_only(self, kept: Container[str], *, dry_run: bool) -> Collected:
         """Delete every other file, and drafts of the dead. Nobody may be writing."""
         sizes: dict[bool, list[int]] = {True: [], False: []}
         for file in (*self._files.glob("*/*"), *self._drafts.iterdir()):

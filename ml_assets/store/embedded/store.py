@@ -41,6 +41,7 @@ from ml_assets.store.snapshots import (
     Entry,
     Published,
     PublishResult,
+    require_same_tag,
     utc_now,
 )
 
@@ -129,11 +130,7 @@ class EmbeddedStore:
             self._commit(commit)
             self._trust.require(commit, name)
             named = self._refs.tag(name, commit)
-        if named != commit:
-            raise StorageError(
-                f"The tag {name!r} names commit {named[:12]} already, not {commit[:12]}."
-                " A tag never moves: choose another name."
-            )
+        require_same_tag(name, named, commit)
 
     def untag(self, name: str) -> None:
         with self.working():
@@ -240,10 +237,7 @@ class EmbeddedStore:
 
     def entry(self, commit: CommitId, path: str) -> tuple[str, int]:
         """Digest and size of a file of a commit."""
-        entry = self.tree(commit).get(path)
-        if entry is None:
-            raise StorageError(f"Commit {commit[:12]} of {self._root} has no {path}.")
-        return entry
+        return trees.entry_at(self.tree(commit), path, f"Commit {commit[:12]} of {self._root}")
 
     def _read_commit(self, commit: CommitId) -> tuple[Commit, str]:
         body = json.loads(self._blobs.read(commit, f"commit {commit[:12]}"))

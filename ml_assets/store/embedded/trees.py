@@ -19,6 +19,18 @@ def entries(tree: Tree, prefix: str) -> tuple[Entry, ...]:
     return tuple(Entry(path, *tree[path]) for path in paths)
 
 
+def entry_at(tree: Tree, path: str, where: str) -> tuple[str, int]:
+    """Digest and size of a file.
+
+    Raises:
+        StorageError: there is none.
+    """
+    entry = tree.get(path)
+    if entry is None:
+        raise StorageError(f"{where} has no {path}.")
+    return entry
+
+
 def changes(old: Tree, new: Tree) -> tuple[Change, ...]:
     """Return what ``new`` has differently, by path."""
     found = [Change(path, "added") for path in new.keys() - old.keys()]

@@ -5,7 +5,6 @@ it retries no status, never gives up waiting, reads files whole into memory, and
 download without a file name.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,7 +52,7 @@ class LakeFsApi:
         SettingsError: lakefs-client is not installed.
     """
 
-    def __init__(self, server: LakeFs, repository: str, pause: Pause = time.sleep) -> None:
+    def __init__(self, server: LakeFs, repository: str, pause: Pause) -> None:
         self.server = server
         self.repository = repository
         self._calls = Calls(server, repository, pause)

@@ -16,7 +16,7 @@ import polars as pl
 from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.settings import lakefs_place, read_lakefs
 from ml_assets.spec.base import canonical_json
-from ml_assets.store.embedded.trees import Tree
+from ml_assets.store.embedded.trees import Tree, entry_at
 from ml_assets.store.embedded.trust import given_keys, require_vouched
 from ml_assets.store.lakefs.api import LakeFsApi, Pause, Recorded
 from ml_assets.store.lakefs.gateway import S3Gateway
@@ -171,10 +171,7 @@ class LakeFsRepository:
         Raises:
             StorageError: the commit has none.
         """
-        entry = self.tree(commit).get(path)
-        if entry is None:
-            raise StorageError(f"Commit {commit[:12]} of {self.location} has no {path}.")
-        return entry
+        return entry_at(self.tree(commit), path, f"Commit {commit[:12]} of {self.location}")
 
     def read_bytes(self, commit: CommitId, path: str) -> bytes:
         """A file's content, held to what was signed."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ml_assets.errors import StorageError, UntrustedState
+from ml_assets.errors import UntrustedState
 from ml_assets.store.embedded import trees
 from ml_assets.store.lakefs.api import Pause, Recorded
 from ml_assets.store.lakefs.repository import LakeFsRepository
@@ -27,6 +27,7 @@ from ml_assets.store.snapshots import (
     Commit,
     CommitId,
     Entry,
+    require_same_tag,
     utc_now,
 )
 
@@ -121,11 +122,7 @@ class LakeFsStore:
         self._repository.state(commit)
         self._api.create_branch(f"{KEPT}{commit}", commit)
         named = self._api.create_tag(name, commit)
-        if named != commit:
-            raise StorageError(
-                f"The tag {name!r} names commit {named[:12]} already, not {commit[:12]}."
-                " A tag never moves: choose another name."
-            )
+        require_same_tag(name, named, commit)
 
     def untag(self, name: str) -> None:
         self._api.delete_tag(name)

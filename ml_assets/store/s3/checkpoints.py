@@ -14,7 +14,7 @@ from ml_assets.store.checkpoint_store import (
     claimed_by,
     is_checkpoint,
 )
-from ml_assets.store.objects import verify
+from ml_assets.store.objects import is_whole, verify
 from ml_assets.store.s3.client import S3Place
 
 
@@ -65,7 +65,8 @@ class S3Checkpoints:
     def fetch(self, name: str, files: Iterable[File]) -> Path:
         wanted = tuple(files)
         folder = self.draft(name)
-        self._download(name, [file for file in wanted if not _is_here(folder, file)])
+        # a fetch that was broken off, or the save itself, may have left some here whole
+        self._download(name, [file for file in wanted if not is_whole(folder, file)])
         try:
             verify(folder, wanted)
         except StorageError as error:
@@ -100,15 +101,6 @@ class S3Checkpoints:
                 raise StorageError(
                     f"{self.uri}/{name}/{file.path} is lost or damaged: its manifest names it."
                 ) from error
-
-
-def _is_here(folder: Path, file: File) -> bool:
-    """Whether a fetch that was broken off, or the save itself, left it here whole."""
-    try:
-        verify(folder, [file])
-    except StorageError:
-        return False
-    return True
 
 
 def lying_below(uri: str) -> Lying | None:

@@ -107,7 +107,7 @@ class Draws:
 
     before_iteration = True
 
-    def __init__(self, model: LightGbm, seed: int, barren: int = 0) -> None:
+    def __init__(self, model: LightGbm, seed: int, barren: int) -> None:
         self._model, self._seed, self._barren = model, seed, barren
 
     def __call__(self, env: "CallbackEnv") -> None:
@@ -126,7 +126,7 @@ class After:
         barren: see ``Draws``.
     """
 
-    def __init__(self, after: AfterRound, judge: Judge, barren: int = 0) -> None:
+    def __init__(self, after: AfterRound, judge: Judge, barren: int) -> None:
         self._after, self._judge, self._barren = after, judge, barren
 
     def __call__(self, env: "CallbackEnv") -> None:

@@ -35,12 +35,9 @@ from ml_assets.training.distributed.powersgd import PowerSgd, send_compressed
 from ml_assets.training.distributed.ranks import Ranks, processes_here
 from ml_assets.training.distributed.tensor import part
 from ml_assets.training.models.layers import Masks
-from ml_assets.training.models.network import Network
+from ml_assets.training.models.network import Network, is_large
 from ml_assets.training.stop import BadRequest
 from ml_assets.training.telemetry import Stopwatch
-
-_UNIT = 1_000_000
-"""Parameters from which a layer is gathered by itself: one unit costs milliseconds a step."""
 
 
 def parallelize(
@@ -65,7 +62,7 @@ def parallelize(
         forward = lowered(network, spec.precision)
         return _replica(network, forward, spec, communication) if ranks.world > 1 else forward
     mesh = _mesh(spec, ranks)
-    large = [unit for unit in network.units() if _size(unit) >= _UNIT]
+    large = [unit for unit in network.units() if is_large(unit)]
     if spec.parallel.tensor > 1:
         part(network, mesh["tensor"], communication)
         mesh = mesh["data"]
@@ -81,10 +78,6 @@ def parallelize(
             module.set_force_sum_reduction_for_comms(True)
     time_collectives(network, communication, replicas=spec.strategy == "hybrid")
     return network
-
-
-def _size(module: nn.Module) -> int:
-    return sum(weight.numel() for weight in module.parameters())
 
 
 @contextmanager

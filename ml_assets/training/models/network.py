@@ -16,6 +16,16 @@ Part = Literal["heads", "columns", "rows"]
 other), its outputs, or its inputs."""
 
 
+def is_large(layer: nn.Module) -> bool:
+    """Return whether a layer is gathered by itself where it is sharded: that costs milliseconds a
+    step."""
+    return sum(weight.numel() for weight in layer.parameters()) >= _LARGE
+
+
+_LARGE = 1_000_000
+"""Parameters."""
+
+
 class Network(nn.Module):
     """(numeric [n, f], categorical [n, c], masks | None) -> logits [n, members, outputs].
 

@@ -17,14 +17,12 @@ from ml_assets.spec.training_program import Preprocessing
 from ml_assets.store.objects import write_whole
 from ml_assets.training.models.batch_norm import microbatches_told, replace_batch_norm
 from ml_assets.training.models.layers import Masks
-from ml_assets.training.models.network import Network
+from ml_assets.training.models.network import Network, is_large
 from ml_assets.training.stop import NotInstalled, TeamCodeFailed
 
 _FLAG = " is null"
 _PROBED = 2
 """Rows of zeros that a network is tried on when it is built."""
-_UNIT = 1_000_000
-"""Parameters from which an item of a list is a layer that is gathered by itself."""
 
 
 @dataclass(frozen=True)
@@ -311,11 +309,7 @@ def _replace_dropout(network: nn.Module) -> list[RowDropout]:
 
 def _large_items(network: nn.Module) -> Iterator[nn.Module]:
     for child in network.children():
-        if isinstance(network, nn.ModuleList | nn.Sequential) and _size(child) >= _UNIT:
+        if isinstance(network, nn.ModuleList | nn.Sequential) and is_large(child):
             yield child
         else:
             yield from _large_items(child)
-
-
-def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.training_program.events import Failed, Heartbeat
+from ml_assets.spec.training_program.events import Failed, read_heartbeat
 from ml_assets.spec.training_program.exit_codes import EXIT_DONE
 from ml_assets.spec.training_program.pod import (
     EVENTS,
@@ -162,7 +162,7 @@ class Outbox:
         self._put_beats()
 
     def _put_beats(self) -> None:
-        found = [_beat(file) for file in sorted(self._folder.glob("heartbeat.*.json"))]
+        found = [read_heartbeat(file) for file in sorted(self._folder.glob("heartbeat.*.json"))]
         beats = PodHeartbeats(beats=tuple(beat for beat in found if beat is not None))
         if beats != self._beats:
             self._place.write(heartbeats_name(self._index), canonical_json(beats))
@@ -180,13 +180,6 @@ def _whole_lines(file: Path, first: int) -> bytes:
         if len(found) == _MOST_BYTES:
             found += handle.readline()
     return found[: found.rfind(b"\n") + 1]
-
-
-def _beat(file: Path) -> Heartbeat | None:
-    try:
-        return Heartbeat.model_validate_json(file.read_bytes())
-    except (OSError, ValidationError):
-        return None
 
 
 POD_SEQ = 10**12

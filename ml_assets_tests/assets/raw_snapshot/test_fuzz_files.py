@@ -52,7 +52,6 @@ NASTY = [
     "é",
     " ",
 ]
-DEEP = b"[" * 100_000 + b"]" * 100_000
 MEGABYTE = 1 << 20
 BOUND_MEGABYTES = 700
 """Of one reading of a bomb, the libraries included."""

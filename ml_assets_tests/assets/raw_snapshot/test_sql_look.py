@@ -49,7 +49,6 @@ CORRECTIONS = [
     "UPDATE stock SET open = false WHERE item = 1",
     "UPDATE stock SET counted = '2024-01-01 00:00:00.000001' WHERE item = 1",
 ]
-BACK = "INSERT INTO stock VALUES ('2024-01-01 00:00:00.000000', 1, 1.5, 'north', true)"
 TABLE = (
     "CREATE TABLE stock (counted {time}, item BIGINT, price {number}, shop VARCHAR, open BOOLEAN)"
 )

@@ -26,15 +26,9 @@ from ml_assets.spec.training_program import World
 from ml_assets.spec.training_program.identity import Program, program_here
 from ml_assets.spec.training_program.pod import TerminationMessage, attempt_of, termination_name
 from ml_assets.spec.training_progress import TrainingStory
-from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, Stage, weights
+from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
 from ml_assets_tests.servers.kubernetes.sample_jobs import until
-
-
-@pytest.fixture
-def stage(tmp_path, cluster, store):
-    return Stage(tmp_path / "home", cluster, store).furnish()
-
 
 AFTER = 2
 """Checkpoints of an attempt before something happens to it."""

@@ -8,15 +8,10 @@ import pytest
 
 from ml_assets.launch.local.launcher import LocalLauncher
 from ml_assets.spec.training_program import Ref
-from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage, weights
+from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, weights
 from ml_assets_tests.launch.real import named
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(900)]
-
-
-@pytest.fixture
-def stage(tmp_path, cluster, store):
-    return Stage(tmp_path / "home", cluster, store).furnish()
 
 
 @pytest.mark.parametrize("given", ["a model", "a file"])

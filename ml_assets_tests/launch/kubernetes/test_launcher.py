@@ -7,15 +7,10 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import train_session
 from ml_assets.launch.usage import session_usages
 from ml_assets.store.open import mark_of
-from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, Stage, weights
+from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, URI, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
 from ml_assets_tests.store.s3_rights import PODS
 from ml_assets_tests.worlds.shards import shard_of
-
-
-@pytest.fixture
-def stage(tmp_path, cluster, store):
-    return Stage(tmp_path / "home", cluster, store).furnish()
 
 
 def test_two_pods_train_the_weights_of_two_local_processes_bit_for_bit(stage, undisturbed):

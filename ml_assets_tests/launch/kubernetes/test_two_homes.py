@@ -103,11 +103,6 @@ class Sleeper:
             self.awake.set()
 
 
-@pytest.fixture
-def stage(tmp_path, cluster, store):
-    return Stage(tmp_path / "home", cluster, store).furnish()
-
-
 def asleep(sleeper, fault):
     def both(stage):
         until(lambda: sleeper.sleeps)

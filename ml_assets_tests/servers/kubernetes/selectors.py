@@ -93,15 +93,3 @@ def _field(obj: Json, path: str) -> str:
     if isinstance(value, dict):  # an event's `source` stands for its component
         value = value.get("component")
     return "" if value is None else str(value)
-
-
-def selects(selector: Json, labels: Json | None) -> bool:
-    """Whether a `LabelSelector` object selects these labels."""
-    labels = labels or {}
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    words = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
-    return all(
-        _meets(labels.get(e["key"]), words[e["operator"]], tuple(e.get("values") or ()))
-        for e in selector.get("matchExpressions") or []
-    )

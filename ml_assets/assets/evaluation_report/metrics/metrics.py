@@ -118,7 +118,6 @@ def slice_metrics(
     *,
     seed: int = 0,
     values: int = SLICE_VALUES,
-    least_rows: int = SLICE_ROWS,
 ) -> tuple[SliceMetrics, ...]:
     """The metrics of each column's most frequent values, largest first.
 
@@ -126,7 +125,6 @@ def slice_metrics(
         columns: name -> [n] values in the order of the rows; null is a value of its own.
         blocks: [n] rows of one block are resampled together, for the intervals.
         values: most values shown for a column.
-        least_rows: smaller slices are left out.
     """
     found: list[SliceMetrics] = []
     for column, series in columns.items():
@@ -139,7 +137,7 @@ def slice_metrics(
         names, place, rows = np.unique(text, return_inverse=True, return_counts=True)
         largest = sorted(range(len(names)), key=lambda i: (-rows[i], names[i]))[:values]
         for index in largest:
-            if rows[index] < least_rows:
+            if rows[index] < SLICE_ROWS:
                 continue
             here = place.reshape(-1) == index
             measured = _evaluate(

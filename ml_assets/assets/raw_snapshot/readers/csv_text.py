@@ -40,7 +40,7 @@ def parse_csv(
     return typed.filter(~pl.all_horizontal(pl.all().is_null())) if raw.width > 1 else typed
 
 
-def csv_header(text: str, where: str = "the text", dialect: Dialect = COMMAS) -> list[str]:
+def csv_header(text: str, where: str, dialect: Dialect) -> list[str]:
     """The column names of a CSV file, as they are: one may be there twice.
 
     Raises:
@@ -62,9 +62,7 @@ def csv_header(text: str, where: str = "the text", dialect: Dialect = COMMAS) ->
     return header
 
 
-def csv_cells(
-    text: str, null_values: Sequence[str], where: str, dialect: Dialect = COMMAS
-) -> pl.DataFrame:
+def csv_cells(text: str, null_values: Sequence[str], where: str, dialect: Dialect) -> pl.DataFrame:
     """The cells of a CSV file as strings.
 
     Raises:

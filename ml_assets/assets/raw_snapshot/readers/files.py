@@ -119,8 +119,6 @@ def pattern_at(
     Raises:
         SourceError: no version of a table that changes slowly was known when it began.
     """
-    if source.partitioned != (window is not None):
-        raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     pattern = pattern_of(source.path)
     if window is None:
         return pattern

@@ -66,8 +66,6 @@ def read_lake(name: str, source: LakeSource, root: Path, window: PartitionWindow
     Raises:
         SourceError: the table cannot be read, or does not hold what is declared.
     """
-    if source.partitioned != (window is not None):
-        raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     table, where = _open(name, source, root)
     title = f"{where} [{window.key}]" if window else where
     with _files_told(title, table):

@@ -35,6 +35,7 @@ def read_source(
     Raises:
         SourceError: it is missing, empty, or does not hold what is declared.
     """
+    _check_window(source, window)
     match source.kind:
         case "sql":
             found = read_sql(name, source, sql_url, window)
@@ -49,6 +50,7 @@ def receipt_of(
     name: str, source: SourceSpec, root: Path, sql_url: SqlUrl, window: PartitionWindow | None
 ) -> dict[str, Any]:
     """The receipt that ``read_source`` would give now; files are hashed, not parsed."""
+    _check_window(source, window)
     match source.kind:
         case "sql":
             found = read_sql(name, source, sql_url, window).receipt
@@ -57,6 +59,11 @@ def receipt_of(
         case _:
             found = file_receipt(name, source, root, window)
     return _from(found, source, root, sql_url)
+
+
+def _check_window(source: SourceSpec, window: PartitionWindow | None) -> None:
+    if source.partitioned != (window is not None):
+        raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
 
 
 def origin_of(source: SourceSpec, root: Path, sql_url: SqlUrl) -> str:

@@ -51,8 +51,6 @@ def read_sql(
     Raises:
         SourceError: the database cannot be used, or the table does not hold what is declared.
     """
-    if source.partitioned != (window is not None):
-        raise ValueError(f"partitioned is {source.partitioned} but the window is {window}")
     with open_database(name, source.connection, sql_url) as database:
         table = _reflect(database, source)
         _check_placed(database, table, source)
