@@ -137,6 +137,7 @@ def test_a_fresh_training_is_due_whatever_is_there(released: World) -> None:
     ]
 
 
+@pytest.mark.daemon
 def test_a_refused_model_is_told_with_its_gates_until_something_changes(tmp_path: Path) -> None:
     world = World(tmp_path)
     irises.plant(world.pipelines, world.sources)

@@ -69,6 +69,7 @@ def test_the_model_materialized_alone_is_refused_as_well(
     assert examinations(world) == 1, "asked again it is the same answer"
 
 
+@pytest.mark.daemon
 def test_mended_it_is_trained(world: World, refused: str) -> None:
     write_features(world, WHOLE)
     said = world.cli("run", "irises", "--through", "trained_model", "--verbose")
