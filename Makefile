@@ -14,7 +14,10 @@ PYTHONS := $(or $(PYTHON),python3.11 python3.12 python3.13 python3)
 TORCH_INDEX ?=
 PIP_ARGS ?=
 ARGS ?=
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+# Where it is set, each of hundreds of processes compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
+# --no-compile: of 23,000 files Python compiles the quarter that is used, when it is first used.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
 	-c requirements.lock $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) $(PIP_ARGS)
 
 help: ## show this list
