@@ -76,7 +76,7 @@ def test_a_nightly_ranking_that_is_no_better_is_refused(world: World, ranked: st
     assert [g["name"] for g in status["refusal"]["gates"] if not g["passed"]] == ["champion"]
     told = world.cli("status", "clicks").splitlines()
     refused = status["refusal"]["version"][:12]
-    line = f"clicks: the newest model, {refused}, is refused; the release below stands"
+    line = f"clicks: the newest model, {refused}, is refused; the release below stays"
     assert told[told.index(line) + 1].strip().startswith("[")
     assert any(said.startswith("  [fail] champion:") for said in told)
     assert f"clicks: production is model {champion[:12]}" in told

@@ -44,7 +44,7 @@ def begun_with(world: World) -> list[str]:
 
 def test_the_first_night_is_fresh_and_the_next_begins_with_the_release(world: World) -> None:
     first = world.cli("run", "irises")
-    assert "irises has none in production yet: this training begins with fresh values" in first
+    assert "irises has none in production yet: this training begins with random weights" in first
     assert begun_with(world) == []
     release = world.status("irises")["release"]["version"]
     before = sessions(world)
@@ -53,7 +53,7 @@ def test_the_first_night_is_fresh_and_the_next_begins_with_the_release(world: Wo
     assert sessions(world) == before, "a release does not make its own model due again"
 
     second = world.cli("run", "irises", "--fresh", "--through", "trained_model")
-    assert f"({release[:12]}): every input and every word is known to it" in second
+    assert f"({release[:12]}): it knows every input and every category" in second
     assert begun_with(world) == [release]
     (new,) = sessions(world) - before
     (request,) = world.root.glob(f"state/**/sessions/{new}/**/request*.json")
@@ -72,7 +72,7 @@ def test_a_file_of_the_folder_is_taken_and_one_that_is_missing_is_named(world: W
     copy.write_bytes(weights.read_bytes())
     world.cli("check", "irises")
     said = world.cli("run", "irises", "--through", "trained_model")
-    assert "its words and columns are used unchanged" in said
+    assert "its columns and categories are used unchanged" in said
     assert begun_with(world) == [_sha256(copy)]
     begun = stage(world, "trained_model")["version"]
 

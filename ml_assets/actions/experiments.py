@@ -157,9 +157,9 @@ def _field(name: str, about: str, field: str, write: Callable[[Any], str]) -> Me
 
 def _footnotes(rows: Sequence[Row]) -> list[str]:
     said = [
-        "Times and costs are those of the training that the run did itself: a session that had "
-        "already ended costs nothing again. Settings and curves are in MLflow, where runs are "
-        "compared by them."
+        "Times and costs count only the training that the run did itself: a run that reuses a "
+        "finished session adds no cost. Settings and curves are in MLflow, where you can compare "
+        "runs by them."
     ]
     if any(row.cost is None and row.seconds for row in rows):
         said.append(

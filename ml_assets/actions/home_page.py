@@ -46,7 +46,9 @@ def _state(settings: Settings, name: str) -> HomePageEntry:
         tiles = (*found, *_cost(pipeline))
         verdict = _verdict(pipeline, lines)
     except MlAssetsError as error:
-        broken = Verdict("bad", "It cannot be read", tuple(outside(str(error)).splitlines()))
+        broken = Verdict(
+            "bad", "This pipeline cannot be read", tuple(outside(str(error)).splitlines())
+        )
         return HomePageEntry("", broken, (), {})
     links = Links.of(settings)
     ways = {
@@ -106,7 +108,7 @@ def _drift(pipeline: Pipeline) -> Tile:
     try:
         found = find_report(pipeline)
     except StorageError:
-        return Tile("drift", "nothing new", "no period is newer than what the release has seen")
+        return Tile("drift", "nothing new", "no period is newer than the data of the release")
     if found.outdated:
         return Tile("drift", "outdated", found.outdated)
     alarm = found.report.alarm
@@ -125,7 +127,7 @@ def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
         said = f"model {out.model[:12]}, {out.time.astimezone(UTC):{_TIME}} UTC: {why}"
         return Tile("canary", "out", said, "bad")
     if move is None:
-        return Tile("canary", "none", "no model is on its way")
+        return Tile("canary", "none", "no model is in canary")
     rollout = pipeline.spec.release.rollout
     share = f"{rollout.share:.0%} of traffic" if rollout else "on its way"
     said = f"model {move.model[:12]}, since {move.time.astimezone(UTC):{_TIME}} UTC"

@@ -127,7 +127,7 @@ def present_answers(pipeline: Pipeline, table: str, partition: str | None) -> tu
     if not kept:
         where = f"{table} [{partition}]" if partition else table
         raise StorageError(
-            f"No rows of {pipeline.name}/{where} are kept back. Those that are:"
+            f"No rows of {pipeline.name}/{where} are in quarantine. To list those that are:"
             f" ml-assets data quarantine show {pipeline.name}"
         )
     newest = {one.partition: one for one in kept}  # a rejected table is newer than what is beside

@@ -259,7 +259,7 @@ def _same_outcome(
     other = [gate.name for gate in results if was.get(gate.name) is not gate.passed]
     if other:
         said = (
-            "decided again on the same report, by the gates here, the outcome differs for"
+            "decided again on the same report, the gates of this code give another outcome for"
             f" {', '.join(other)}: the process that decided ran other gates"
         )
         return Check(what, "refused", said)
@@ -324,12 +324,15 @@ def _held_to(noted: tuple[int, str], digests: list[str]) -> Check:
     seq, digest = noted
     if seq > len(digests):
         said = (
-            f"Line {seq} was there when its head was noted, and the ledger ends at line"
-            f" {len(digests)}: the store was put back to an earlier state."
+            f"The noted head is line {seq}, but the ledger ends at line {len(digests)}:"
+            " the store was put back to an earlier state."
         )
         return Check("head noted", "refused", said)
     if not digests[seq - 1].startswith(digest):
-        said = f"Line {seq} is {digests[seq - 1][:12]}, {digest[:12]} was noted: another history."
+        said = (
+            f"Line {seq} has the digest {digests[seq - 1][:12]}, but {digest[:12]} was noted: the"
+            " ledger has another history."
+        )
         return Check("head noted", "refused", said)
     return Check("head noted", "ok", f"line {seq} is the one that was noted")
 

@@ -183,7 +183,7 @@ def _note(
     try:
         note_failures(pipeline.now(), address, context.run.run_id, reasons)
     except StorageError as away:  # the step's own error is the one to tell
-        context.log.warning(f"The failure is not written down: {away}")
+        context.log.warning(f"The failure was not recorded: {away}")
 
 
 def _log_progress(

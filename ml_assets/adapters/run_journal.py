@@ -110,7 +110,7 @@ class StepJournal:
             usage = self._usage(outlived=self.pipeline.on_cluster)
             self._add({**files, **self._begun_from(), **usage})
         except StorageError as away:  # the step's own error is the one to tell
-            self.context.log.warning(f"the failure is not written down: {away}")
+            self.context.log.warning(f"the failure was not recorded: {away}")
 
     def _begun_from(self) -> dict[str, bytes]:
         """What a training that failed had read, and what it took."""

@@ -200,7 +200,7 @@ def _ask(
     candidate = watch.model()
     if isinstance(candidate, str):
         cursor = cursor.keep({CANARY, DRIFT, *(candidate.place for candidate in data)})
-        settled = "" if data else "everything that is there is published"
+        settled = "" if data else "everything that landed is published"
         return skip("; ".join(filter(None, [watch.seen, *held, settled, candidate])), cursor.text)
     found = sort_out(instance, [candidate], cursor)
     if found.fresh:

@@ -43,7 +43,7 @@ def late_runs_check(pipeline: Pipeline) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=asset_key(pipeline, "released_model"),
         name=CHECK,
-        description="The runs that were asked for, and the refresh, have begun within"
+        description="Every requested run, and every scheduled refresh, has started within"
         f" {duration_text(pipeline.spec.automation.start_within)}.",
     )
     def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
@@ -63,8 +63,8 @@ def late_runs_sensor(pipeline: Pipeline, refresh: AssetJob) -> dg.SensorDefiniti
 
     @dg.sensor(
         name=f"{pipeline.name}__{CHECK}",
-        description="Notices a run that never starts, or a refresh that was due and did not come;"
-        " asks again for a refresh that a store, a disk or the cluster hindered.",
+        description="Notices a run that never starts, or a refresh that was due and did not start;"
+        " requests a refresh again if a store, a disk or the cluster made it fail.",
         job=refresh,
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,

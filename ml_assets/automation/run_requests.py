@@ -331,12 +331,12 @@ def _cause(event: dg.DagsterEvent) -> str | None:
 
 def _why_waits(end: _Ended, candidate: CandidateRun, attempt: int, wait: timedelta) -> str:
     causes = end.causes(candidate)
-    how = "died" if causes <= _OUTSIDE else "was hindered"
+    how = "died" if causes <= _OUTSIDE else "failed for a temporary cause"
     if end.failures and causes == {_NOT_BEGUN}:
         how = "was not begun"
     again = counted(-(wait // -timedelta(minutes=1)), "minute")
     return (
-        f"{how} in run {end.run.run_id[:8]} (attempt {attempt}) and is asked for again in {again};"
+        f"{how} in run {end.run.run_id[:8]} (attempt {attempt}) and is tried again in {again};"
         f" 'ml-assets run {end.run.tags[PIPELINE_TAG]}' tries again now"
     )
 

@@ -45,7 +45,7 @@ def key_to_ask_by(instance: dg.DagsterInstance, what: list[object]) -> str | dg.
         case dg.DagsterRunStatus.FAILURE if attempts == ATTEMPTS:
             return dg.SkipReason(
                 f"failed {ATTEMPTS} times, last in {name_of(newest.dagster_run)}, whose log says"
-                f" why. Mend that; then {_BY_HAND}"
+                f" why. Fix the cause; then {_BY_HAND}"
             )
         case dg.DagsterRunStatus.FAILURE:
             wait = wait_after(newest, attempts - 1)
@@ -84,7 +84,7 @@ def refresh_again(
             return None
         found = refresh_tick(opened())
         if isinstance(found, dg.RunRequest):
-            why = f"{found.tags['why']}; run {run.run_id[:8]} was hindered"
+            why = f"{found.tags['why']}; run {run.run_id[:8]} failed for a temporary cause"
             more = {"why": why, MAX_RETRIES_TAG: "0", ATTEMPT_TAG: str(attempt + 1)}
             return found.with_replaced_attrs(run_key=run.run_id, tags={**found.tags, **more})
     return None
@@ -106,4 +106,4 @@ def asked_before(
 def _waits(failed: dg.RunRecord, wait: timedelta) -> dg.SkipReason:
     minutes = counted(-(wait // -timedelta(minutes=1)), "minute")
     run = name_of(failed.dagster_run)
-    return dg.SkipReason(f"failed in {run} and is asked for again in {minutes}.")
+    return dg.SkipReason(f"failed in {run} and is tried again in {minutes}.")

@@ -8,8 +8,8 @@ from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.errors import MlAssetsError, WindowError, is_ours
 
-COULD_NOT = "could not look: "
-COULD_NOT_TELL = "could not tell all: "
+COULD_NOT = "could not check: "
+COULD_NOT_TELL = "could not send all alerts: "
 """How a failure of the alerts' ticks begins: whoever can be told is told of it."""
 _IN_A_ROW = 2
 """Ticks of a sensor: what one alone could not see, the next may."""

@@ -115,7 +115,7 @@ def show(pipeline: str, table: str | None, partition: str | None, as_json: bool)
         print(json.dumps(document, indent=2, default=str))
         return
     if not found:
-        print(f"no rows of {spec.name} are kept back")
+        print(f"no rows of {spec.name} are in quarantine")
     for name, group in groupby(found, key=lambda kept: kept.table):
         _print_table(spec.name, name, list(group))
 

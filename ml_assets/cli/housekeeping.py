@@ -112,7 +112,7 @@ def _size(number: float) -> str:
 
 @click.command
 @options.pipeline
-@click.option("--author", default="", metavar="NAME", help="The person who answers for it.")
+@click.option("--author", default="", metavar="NAME", help="The person who is responsible.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason.")
 @click.option("--undo", is_flag=True, help="Bring the pipeline back.")
 def forget(pipeline: str, author: str, reason: str, undo: bool) -> None:

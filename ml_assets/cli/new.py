@@ -330,10 +330,10 @@ def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
     Without PIPELINE it checks the folders of all pipelines. Each mistake has its file, line, key,
     value, rule and remedy. No data is read: the functions are called on tables without rows. The
     command also warns of drift that could never alarm and of numbers that the model would treat as
-    words, and asks the cluster in the settings whether it would let us train. --deep builds the
+    categories, and checks whether the configured cluster permits a training. --deep builds the
     network and tries it on made-up rows in two processes, which takes a minute: shapes, state,
-    determinism, independent rows, shards, resumes. --steps starts a training in a session that is
-    deleted; a loss that is not a number, losses that do not converge and an incomplete model are
+    determinism, independent rows, shards, resumes. --steps starts a short training and deletes its
+    session; a loss that is not a number, losses that do not converge and an incomplete model are
     then mistakes, too. Exit code 1: there are mistakes.
     """
     from ml_assets.actions.check.check import (

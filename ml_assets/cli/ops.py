@@ -293,7 +293,7 @@ environment:
                        the lakeFS server, and the keys to it
   ML_ASSETS_CHECKPOINTS  folder or s3://bucket/prefix of checkpoints (default: the state folder)
   ML_ASSETS_ONLINE     file or redis:// URL of the online store (default: in the state folder)
-  ML_ASSETS_STUDIES    folder or SQLAlchemy URL of the memory of searches (default: state folder)
+  ML_ASSETS_STUDIES    folder or SQLAlchemy URL for the trials of searches (default: state folder)
   ML_ASSETS_RETENTION  how long unused things are kept, e.g. "checkpoints=2d history=8w" (see gc)
   ML_ASSETS_SIGNING_KEY, ML_ASSETS_TRUSTED_KEYS
                        the key that signs all writes, and further trusted keys (default: none)

@@ -51,7 +51,7 @@ as_json = click.option(
 )
 open_page = click.option("--open", "open_page", is_flag=True, help="Open it in a browser.")
 author = click.option(
-    "--author", required=True, metavar="NAME", help="The person who answers for it."
+    "--author", required=True, metavar="NAME", help="The person who is responsible."
 )
 reason = click.option("--reason", required=True, metavar="TEXT", help="The reason.")
 partition = click.option(

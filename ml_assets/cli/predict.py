@@ -47,10 +47,10 @@ def predict(
     The output has one row for each input row, in the same order: its key and 'probability' (a
     binary label), 'prediction' and 'probability_<class>' for each class, 'prediction' (a number) or
     'score' (a ranking). A row that could not be predicted is null, and standard error says why.
-    Standard error also counts values that the contract warns of, words that no training row had,
-    and numbers outside the range of the training set. CSV on standard output has predictions of six
-    digits; JSON lines, Parquet and files have all digits. Starting torch takes a few seconds, even
-    for one row.
+    Standard error also counts values that the contract warns of, categories that no training row
+    had, and numbers outside the range of the training set. CSV on standard output has predictions
+    of six digits; JSON lines, Parquet and files have all digits. Starting torch takes a few
+    seconds, even for one row.
 
     \b
       ml-assets predict flight_delays tomorrow.csv --output late.parquet

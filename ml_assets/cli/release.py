@@ -204,7 +204,7 @@ def _replay_document(found: "Replay") -> dict[str, object]:
 @options.reason
 @options.as_json
 def override(pipeline: str, model: str | None, author: str, reason: str, as_json: bool) -> None:
-    """Answer, by name and reason, for a model that the gates refused.
+    """Allow a release that the gates refused, in your name and for your reason.
 
     Writes a line into the ledger against the newest decision on a model, if that decision refused
     it. The next `ml-assets run` releases the model. The line names the author and the reason, shows

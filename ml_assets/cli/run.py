@@ -115,7 +115,8 @@ def _print_due(request: "Request") -> None:
     with open_instance() as instance:
         others = [name_of(run) for run in runs_at_work(instance, pipeline.name)]
     for other in others:
-        print(f"note  {other} is at work on {pipeline.name}: what it still makes is listed, too")
+        still = "what it has yet to make is listed, too"
+        print(f"note  {other} is at work on {pipeline.name}: {still}")
     print("\n".join(due_now(pipeline, request) or ["nothing is due"]))
 
 

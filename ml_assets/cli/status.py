@@ -61,7 +61,7 @@ def _refused(version: str, release: Mapping[str, Any] | None) -> str:
             f" it is in {release['stage']} and stays there until another one is released or"
             " somebody rolls back"
         )
-    return f"the newest model, {version[:12]}, is refused; the release below stands"
+    return f"the newest model, {version[:12]}, is refused; the release below stays"
 
 
 def print_release(pipeline: "Pipeline", settings: Settings) -> None:

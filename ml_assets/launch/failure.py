@@ -187,7 +187,7 @@ TABLE: dict[int, Meaning] = {
         "stop",
     ),
     EXIT_RANKS_DIFFER: Meaning(
-        "the processes did not go through the same parameters",
+        "the processes did not use the same parameters in a step",
         "Let the model's forward pass take the same branches whatever its rows are.",
         "stop",
     ),
@@ -198,7 +198,7 @@ TABLE: dict[int, Meaning] = {
     ),
     EXIT_NOT_SAVED: Meaning(
         "a checkpoint that the model needs could not be saved, or none can be read, or rows cannot"
-        " be fetched: the disk is full, or the store is away",
+        " be fetched: the disk is full, or the store does not answer",
         "Free space there, or repair the store, and run again: it continues from the last whole "
         "checkpoint.",
         "stop",
@@ -239,7 +239,7 @@ TABLE: dict[int, Meaning] = {
         "it aborted in native code (SIGABRT)", "Look at the log; memory may be short.", "again"
     ),
     EXIT_BUG: Meaning(
-        "the program has a bug, or met something it does not know",
+        "the program has a bug, or met an error that it does not know",
         "Look at the traceback; running again would most likely repeat it.",
         "stop",
     ),

@@ -55,4 +55,4 @@ class StallDetector:
         if not beats or silent < _TIMES_PATIENCE * max(beat.patience for beat in beats):
             return None
         steps = ", ".join(f"rank {beat.rank} at step {beat.step}" for beat in beats)
-        return f"no sign of life for {silent:.0f} s; last heard of: {steps}"
+        return f"no heartbeat or event for {silent:.0f} s; last heartbeats: {steps}"

@@ -63,7 +63,7 @@ def note_failures(
             return
         state = state.at(state.store.resolve(MAIN))
     raise StorageError(
-        f"Failures of {address.key} are not written down: other writers were first in {_ATTEMPTS}"
+        f"Failures of {address.key} were not recorded: other writers were first in {_ATTEMPTS}"
         " attempts."
     )
 

@@ -199,7 +199,10 @@ def add_note(store: SnapshotStore, folder: RunFolder, note: Note) -> None:
         data = {f"{NOTES}{number:06d}.json": canonical_json(note)}
         if not isinstance(_publish(store, now, data), Conflict):
             return
-    raise StorageError(f"{folder.path} took no note in {_ATTEMPTS} attempts. Run again.")
+    raise StorageError(
+        f"The note could not be added to {folder.path} in {_ATTEMPTS} attempts: other writers were"
+        " always first. Run again when fewer runs are active."
+    )
 
 
 def folder_of(store: SnapshotStore, pipeline: str, run: str) -> RunFolder | None:
@@ -219,7 +222,7 @@ def folders(store: SnapshotStore, commit: CommitId, pipeline: str) -> tuple[RunF
         parts = _FOLDER.fullmatch(name)
         if parts is None:
             raise StorageError(
-                f"{home}{name} is not the folder of a run; revert what put it there."
+                f"{home}{name} is not the folder of a run; revert the commit that added it."
             )
         begun = datetime.strptime(parts[1], _TIME).replace(tzinfo=UTC)
         found.append(RunFolder(pipeline, begun, parts[2], frozenset(files[name])))

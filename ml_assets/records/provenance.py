@@ -38,12 +38,15 @@ def provenance_of(state: PipelineState, evidence: Evidence) -> Provenance:
     ]
     if wrong:
         raise EvidenceError(
-            f"{pipeline}: there is no telling what model {evidence.model[:12]} was made from:"
-            f" {'; '.join(wrong)}. Make the evaluation report and its gates again."
+            f"{pipeline}: it is not known what model {evidence.model[:12]} was made from:"
+            f" {'; '.join(wrong)}. Materialize evaluation_report and its gates again."
         )
     said = "it names no program" if run.program is None else contradiction(run)
     if run.program is None or said:
-        raise EvidenceError(f"{pipeline}: the run record of its training does not hold: {said}.")
+        raise EvidenceError(
+            f"{pipeline}: the run record of its training contradicts itself: {said}. Train again:"
+            f" ml-assets run {pipeline} --fresh"
+        )
     given = {i.key: i.version for i in run.inputs}
     return Provenance(
         training_set=data.data_version,

@@ -45,7 +45,7 @@ def find(store: SnapshotStore, commit: CommitId, wanted: str) -> Recall:
         return found[0]
     listed = ", ".join(f"{recall.id} ({recall.snapshot})" for recall in holding) or "none"
     raise StorageError(
-        f"No one recall that holds begins with {wanted!r}; those that hold: {listed}"
+        f"Not exactly one recall in force begins with {wanted!r}; in force: {listed}"
     )
 
 
@@ -133,8 +133,8 @@ def said_of(recall: Recall) -> str:
     pipeline = recall.seeds[0].key.split("/")[0]
     return (
         f"is recalled by {recall.author}, for {recall.snapshot}: {recall.reason} (recall"
-        f" {recall.id}, {recall.time:%Y-%m-%d}). It is kept and not used. Mend the data and make it"
-        f" again: ml-assets run {pipeline}; if the recall was a mistake: ml-assets data recall"
+        f" {recall.id}, {recall.time:%Y-%m-%d}). It is kept and not used. Repair the data and make"
+        f" it again: ml-assets run {pipeline}; if the recall was a mistake: ml-assets data recall"
         f" --lift {recall.id} --author NAME --reason TEXT"
     )
 

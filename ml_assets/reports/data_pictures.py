@@ -159,7 +159,10 @@ def _reasons(records: Sequence[StageRecord]) -> list[Picture]:
         ]
         span = (records[0].partition or "", records[-1].partition or "")
         chart = spark_chart("Quarantined rows by reason and partition", sparks, span)
-        words = "Rows that each check keeps back, each on its own scale: the last, and all."
+        words = (
+            "Rows that each check keeps back, each on its own scale; the numbers are the last"
+            " partition's and, in brackets, the sum of all."
+        )
     else:
         bars = [Bar(name, float(total[name]), tone="bad") for name in ranked]
         chart = bar_chart("Quarantined rows by reason", bars, start=0.0, digits=0)
@@ -186,7 +189,10 @@ def _missing(records: Sequence[StageRecord]) -> list[Picture]:
         ]
         span = (told[0].partition or "", told[-1].partition or "")
         chart = spark_chart("Missing values by partition", sparks, span)
-        words = "Share of a column's values, each on its own scale: the last, and the highest."
+        words = (
+            "Share of a column's values, each on its own scale; the numbers are the last"
+            " partition's and, in brackets, the highest."
+        )
     else:
         bars = [Bar(name, most[name]) for name in ranked]
         chart = bar_chart("Missing values", bars, start=0.0, digits=1)

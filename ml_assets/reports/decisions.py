@@ -65,7 +65,7 @@ def override_picture(override: LedgerEntry | None) -> list[Picture]:
         return []
     failed = ", ".join(override.gates) or "no gate was evaluated"
     words = (
-        f"{override.author} answers for it (ledger line {override.seq}): {override.reason}."
+        f"{override.author} took responsibility (ledger line {override.seq}): {override.reason}."
         f" The decision in line {override.overrides} had refused the model: {failed}."
     )
     bar = banner("an override", f"✗ OVERRIDE by {override.author[:60]}")

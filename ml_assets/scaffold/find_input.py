@@ -141,8 +141,8 @@ def _many(
     given = _read(chosen, zone, dates, nulls, keys)
     if more := named.read_too(named.whole, settings.sources):
         raise SpecError(
-            f"{named.folder}/{named.pattern} stands for {more}, too, which is no table like the"
-            f" others: end the pattern as their names end, such as {files[0].suffix}."
+            f"{named.folder}/{named.pattern} stands for {more}, too, which is not such a table:"
+            f" end the pattern with the extension of the others, such as {files[0].suffix}."
         )
     calendar = (
         Calendar(found.cadence, tuple(sorted({*found.keys})), found.day_offset, zone)

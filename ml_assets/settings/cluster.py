@@ -114,7 +114,7 @@ def _image(value: str) -> str:
     raise SettingsError(
         f"ML_ASSETS_TRAINING_IMAGE is {value!r}; expected the image by its digest,"
         " repository@sha256:<64 hexadecimal digits>, and no tag: a tag can come to mean another"
-        " image while a training resumes. `docker buildx imagetools inspect IMAGE:TAG` tells it."
+        " image while a training resumes. `docker buildx imagetools inspect IMAGE:TAG` shows it."
     )
 
 

@@ -327,7 +327,7 @@ def row_problems(training: TrainingSpec, task: Task, numeric: Sequence[str]) -> 
     changes, turn = training.augmentation, training.curriculum
     if task == "language_model":
         if training.ensemble:
-            said = "the text of several models together is the text of none of them: remove it"
+            said = "texts of several models cannot be averaged: remove it"
             yield training_misfit("ensemble", said)
         said = "it changes and weighs rows of columns, and a window has tokens: remove it"
         for name in ("augmentation", "curriculum"):

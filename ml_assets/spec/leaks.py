@@ -24,9 +24,9 @@ LEAK_CHECKS: dict[LeakCheckName, str] = {
     "no_shared_keys": "No key, query or declared entity is in two splits.",
     "split_in_order": "Each split is older than the next one, and the embargo is between them.",
     "no_shared_rows": "Rows of one split are not in another under other keys.",
-    "no_target_proxy": "No single feature tells the label.",
-    "fitted_on_train": "The preprocessing is what the training rows alone say.",
-    "splits_alike": "Labels and features are spread alike in all splits.",
+    "no_target_proxy": "No single feature reveals the label.",
+    "fitted_on_train": "The preprocessing is fitted on the training rows alone.",
+    "splits_alike": "Labels and features are distributed alike in all splits.",
 }
 """What each guard holds its rows to."""
 

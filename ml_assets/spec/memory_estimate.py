@@ -139,8 +139,8 @@ def footprint(
     over = f" / {sharing} processes"
     step = (
         f"{counted(count, 'parameter')} x {states} numbers x {NUMBER_BYTES} bytes"
-        f"{over if sharing > 1 else ''} = {_size(state)}, and {_size(outputs)} for what the layers"
-        f" put out of {rows:,} {'rows' if context == 1 else f'windows of {context:,} tokens'}"
+        f"{over if sharing > 1 else ''} = {_size(state)}, and {_size(outputs)} for the layers'"
+        f" outputs on {rows:,} {'rows' if context == 1 else f'windows of {context:,} tokens'}"
     )
     if gpus or built > state + outputs:
         return Footprint(built, f"{counted(count, 'parameter')} x {NUMBER_BYTES} bytes, whole")

@@ -30,26 +30,26 @@ NO_PARAMETER = {
     "family": "a search is over one family: write a spec for each",
     "seed": "the best seed is luck: search.seeds says how much seeds matter",
     "init_from": "it names a file",
-    "profile": "it is only looked at",
+    "profile": "it only records a trace",
     "spot": "it says where the training runs",
-    "processes": "it says how the work is spread, and decides no number",
-    "strategy": "it says how the work is spread, and decides no number",
-    "activation_checkpointing": "it decides no number",
+    "processes": "it distributes the work, and changes no result",
+    "strategy": "it distributes the work, and changes no result",
+    "activation_checkpointing": "it does not change what the model learns",
     "compile": "it is for speed",
-    "cpu_offload": "it says how the work is spread, and decides no number",
-    "prefetch": "it decides no number",
+    "cpu_offload": "it distributes the work, and changes no result",
+    "prefetch": "it does not change what the model learns",
     "max_steps": "a trial that learns for longer is not better: fix it in the spec",
-    "augmentation": "it is no single value",
-    "curriculum": "it is no single value",
-    "ensemble": "it is no single value",
-    "distill": "it is no single value",
-    "betas": "it is no single value",
-    "parallel": "it says how the work is spread, and decides no number",
-    "hang_timeout_seconds": "it decides no number",
-    "checkpoint_minutes": "it decides no number",
-    "checkpoint_every": "it decides no number",
-    "keep_last": "it decides no number",
-    "keep_best": "it decides no number",
+    "augmentation": "it is not a single value",
+    "curriculum": "it is not a single value",
+    "ensemble": "it is not a single value",
+    "distill": "it is not a single value",
+    "betas": "it is not a single value",
+    "parallel": "it distributes the work, and changes no result",
+    "hang_timeout_seconds": "it does not change what the model learns",
+    "checkpoint_minutes": "it does not change what the model learns",
+    "checkpoint_every": "it does not change what the model learns",
+    "keep_last": "it does not change what the model learns",
+    "keep_best": "it does not change what the model learns",
     "patience": "a trial that waits longer is not better: fix it in the spec",
     "evaluate_every": "a trial is judged at its evaluations: fix them in the spec",
 }
@@ -216,22 +216,23 @@ def _population_problems(search: SearchSpec) -> list[Misfit]:
         said = f"a population of {search.trials} has no worst quarter: write trials: 4 or more"
         found.append(Misfit(("trials",), said))
     if search.prune is not None:
-        said = "a population ends no trial early, its worst take over from its best: remove 'prune'"
+        said = "a population ends no trial early, its worst copy its best instead: remove 'prune'"
         found.append(Misfit(("prune",), said))
     if search.then is not None:
         found.append(Misfit(("then",), "a population is not followed by another: remove 'then'"))
     if search.adopt:
         said = (
-            "what a population finds is a schedule over its rounds, which no spec can say, so that"
-            " trained_model cannot be trained by it: remove 'adopt', and read the schedule on the"
+            "a population finds a schedule over its rounds, which a spec cannot express, so"
+            " trained_model cannot adopt it: remove 'adopt', and read the schedule on the"
             " page of the study. method: tpe finds settings that can be adopted"
         )
         found.append(Misfit(("adopt",), said))
     for path, one in search.searched.items():
         if one.role == "scientific":
-            said = f"parameters.{path}: a member changes its settings from round to round, so that"
+            said = f"parameters.{path}: a member changes its settings from round to round, so the"
             at = ("parameters", path, "role")
-            found.append(Misfit(at, f"{said} nothing isolates one: write role: nuisance"))
+            more = "effect of one cannot be isolated: write role: nuisance"
+            found.append(Misfit(at, f"{said} {more}"))
     return found
 
 
@@ -245,12 +246,12 @@ _NOT_IN_A_ROUND = {
 def _no_member(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
     """What of a population does not go with the spec."""
     if isinstance(spec.model, Boosted):
-        said = f"trees take over no weights: {spec.model.family} is searched by another method"
+        said = f"trees cannot continue from weights: search {spec.model.family} by another method"
         return [Misfit(("method",), f"{said}, such as tpe")]
     found: list[Misfit] = []
     if search.rounds and spec.training.epochs < search.rounds:
         told = counted(search.rounds, "round"), counted(spec.training.epochs, "epoch")
-        said = f"{' of '.join(told)}: a round is one or more"
+        said = f"{' for '.join(told)}: each round needs at least one epoch, so write fewer rounds"
         found.append(Misfit(("rounds",), said))
     if spec.training.max_steps is not None:
         said = "the rounds share the epochs out, and training.max_steps would end each: remove it"
@@ -334,19 +335,19 @@ def space_problems(search: SearchSpec, spec: PipelineSpec) -> list[Misfit]:
     what else the search and the spec do not agree about."""
     found: list[Misfit] = []
     if search.queue_priority and not (search.queue or spec.cluster.queue):
-        said = "queue_priority is of a queue: set queue here or in the spec's cluster, or remove it"
+        said = "queue_priority needs a queue: set queue here or in the spec's cluster, or remove it"
         found.append(Misfit(("queue_priority",), said))
     if search.after_refusals and not (spec.drift and spec.drift.retrain):
-        said = "after_refusals counts what drift.retrain of the spec trains, and it has none"
+        said = "after_refusals counts the trainings of drift.retrain, which the spec does not set"
         found.append(Misfit(("after_refusals",), f"{said}: remove it"))
     if search.budget and search.budget.gpu_hours and not spec.cluster.gpus_per_node:
-        said = "the spec asks for no GPU (cluster.gpus_per_node is 0), so that none would"
-        found.append(Misfit(("budget", "gpu_hours"), f"{said} ever be spent: write machine_hours"))
+        said = "the spec asks for no GPU (cluster.gpus_per_node is 0), so no GPU hour would"
+        found.append(Misfit(("budget", "gpu_hours"), f"{said} be spent: write machine_hours"))
     if search.method == "population":
         found += _no_member(search, spec)
     known = validation_metrics(spec.label.task)
     if search.metric not in known:
-        said = f"a training by this spec tells no {search.metric} of the validation split."
+        said = f"a training by this spec reports no {search.metric} of the validation split."
         told = f"{said}{did_you_mean(search.metric, known)} There are {', '.join(known)}"
         found.append(Misfit(("metric",), told))
     for path, one in search.parameters.items():

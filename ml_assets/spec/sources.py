@@ -225,7 +225,7 @@ class _TableSource(_Source):
     watermark: str | None = None
     """A datetime column; a partitioned table needs it."""
     ignore_null_watermark: bool = Field(default=False, exclude_if=unset)
-    """Rows without a watermark, which are of no partition, are left out; False: an error."""
+    """Leave rows out that have no watermark and so belong to no partition; False: an error."""
 
     @model_validator(mode="after")
     def _partitions_need_a_watermark(self) -> Self:

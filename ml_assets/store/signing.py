@@ -93,7 +93,7 @@ class Keys:
         named = f"key {key_name(signature.key)} ({signature.key})"
         if not self.trusted:
             return f"{named} signed, and no key is set here to verify it with"
-        return f"{named} is said to have signed: no trusted key, or of something else"
+        return f"names {named} as its signer: the key is not trusted, or signed something else"
 
 
 def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:

@@ -108,7 +108,8 @@ class Watch:
             age = (datetime.now(UTC) - beat.time).total_seconds()
             if age < 0.9 * self._heart.patience:
                 continue
-            told.append(f"rank {rank}, last heard of {age:.0f} s ago at step {beat.step}")
+            last = f"{age:.0f} s ago at step {beat.step}"
+            told.append(f"rank {rank}, whose last heartbeat came {last}")
             if beat.host == socket.gethostname():
                 _kill(beat.pid)
         return "; ".join(told)

@@ -144,7 +144,8 @@ class Trainer:
                 self._report(state.step, {**self.meter.live(), **self._of_step(state.step, done)})
             if done.notice:
                 self.checkpoints.close()
-                raise SavedAfterNotice(f"a notice came: saved at step {state.step}", state.step)
+                said = f"a stop notice came: saved at step {state.step}"
+                raise SavedAfterNotice(said, state.step)
         self.checkpoints.close()
         return state, "epochs"
 

@@ -187,7 +187,7 @@ def warm_start(network: Network, init: Ref, schema: ShardSchema) -> str:
     file = Path(init.uri)
     fresh = network.state_dict()
     if file.suffix == ".safetensors":
-        found, said = _read(file, init.digest), "its words and columns are used unchanged"
+        found, said = _read(file, init.digest), "its columns and categories are used unchanged"
         fitted = dict(found)
     else:
         manifest = open_model(init)
@@ -295,10 +295,11 @@ def _same_inputs(init: Ref, was: Preprocessing, schema: ShardSchema) -> str:
     words = [[column.vocabulary for column in of.categorical] for of in (was, now)]
     if _names(was) != _names(now) or words[0] != words[1] or was.tokens != now.tokens:
         raise BadRequest(
-            f"training.init_from: {init.uri} was trained on other columns or words, and a network"
-            " of your own does not say which of its weights belong to them. Remove init_from."
+            f"training.init_from: {init.uri} was trained on other columns or categories, and a"
+            " network of your own does not say which of its weights belong to them. Remove"
+            " init_from."
         )
-    return "its columns and words are the same"
+    return "its columns and categories are the same"
 
 
 def _check_shapes(init: Ref, fitted: State, fresh: State) -> None:
@@ -352,13 +353,14 @@ class _Match:
     def said(self) -> str:
         """A sentence on what is new and what is gone."""
         before, after = _names(self.was), _names(self.now)
+        new = [name for name in after if name not in before]
         parts = [
-            ("new inputs, silent at first", [name for name in after if name not in before]),
+            ("new inputs, with weights of zero at first", new),
             ("inputs that are gone", [name for name in before if name not in after]),
-            ("words it never saw", [f"{n} of {c}" for c, n in self._new_words.items() if n]),
+            ("categories it never saw", [f"{n} of {c}" for c, n in self._new_words.items() if n]),
         ]
         told = [f"{what}: {', '.join(names[:_SHOWN])}" for what, names in parts if names]
-        return "; ".join(told) or "every input and every word is known to it"
+        return "; ".join(told) or "it knows every input and every category"
 
     def _embedding(self, column: str, words: Sequence[str], place: int) -> torch.Tensor:
         """[words + 1, width], row 0 for what is unknown; fresh values where there were none."""

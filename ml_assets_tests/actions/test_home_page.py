@@ -61,7 +61,7 @@ def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Pa
     spec = world.pipelines / "irises" / "defs.yaml"
     spec.write_text(irises.SPEC.replace("family: mlp", "family: oak"))
     (state,) = states(world.settings).values()
-    assert (state.verdict.tone, state.verdict.headline) == ("bad", "It cannot be read")
+    assert (state.verdict.tone, state.verdict.headline) == ("bad", "This pipeline cannot be read")
     assert "defs.yaml" in state.verdict.reasons[0]
 
 

@@ -112,7 +112,7 @@ def test_a_refresh_that_was_hindered_counts_once_with_all_that_were_asked_for_af
     tried = [_run(instance, SourceError("away"), why="model [all rows]", **by)]
     for error in (SourceError("still away"), None):
         again = {"dagster/sensor_name": "irises__runs_begin", "dagster/run_key": tried[-1].run_id}
-        why = f"model [all rows]; run {tried[-1].run_id[:8]} was hindered"
+        why = f"model [all rows]; run {tried[-1].run_id[:8]} failed for a temporary cause"
         tried.append(_run(instance, error, why=why, **again))
     (work,) = _of(spec, instance).work
     assert (work.end, work.asked_by) == ("well", REFRESH)

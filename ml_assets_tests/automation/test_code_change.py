@@ -19,13 +19,13 @@ def test_a_feature_function_that_changed_is_run_again_once(plant: Plant):
     assert "no model is made yet" in world.says(SENSOR)  # what was never made is not its affair
     world.settle()
     assert (
-        "compared with the present code and spec; everything that is there is published"
+        "compared with the present code and spec; everything that landed is published"
         in world.says(SENSOR)
     )
     features = world.folder / "features.py"
     first = features.read_text()
     features.write_text(first + "\n# another line\n")
-    assert "everything that is there is published" in world.says(SENSOR), "a comment runs nothing"
+    assert "everything that landed is published" in world.says(SENSOR), "a comment runs nothing"
     features.write_text(first.replace(*OTHER))
     (request,) = world.asks_for(SENSOR)
     assert request.job_name == "deliveries__features"
@@ -35,13 +35,13 @@ def test_a_feature_function_that_changed_is_run_again_once(plant: Plant):
         " the spec changed"
     )
     assert world.execute(request)
-    assert "everything that is there is published" in world.says(SENSOR)
+    assert "everything that landed is published" in world.says(SENSOR)
 
     features.write_text(first)  # going back is a change as well
     (back,) = world.asks_for(SENSOR)
     assert back.run_key != request.run_key
     assert world.execute(back)
-    assert "everything that is there is published" in world.says(SENSOR)
+    assert "everything that landed is published" in world.says(SENSOR)
 
 
 def test_code_that_fails_is_asked_for_once_and_again_when_it_was_mended(plant: Plant):
@@ -58,7 +58,7 @@ def test_code_that_fails_is_asked_for_once_and_again_when_it_was_mended(plant: P
     features.write_text(good.replace(*OTHER))
     (again,) = world.asks_for(SENSOR)
     assert world.execute(again)
-    assert "everything that is there is published" in world.says(SENSOR)
+    assert "everything that landed is published" in world.says(SENSOR)
 
 
 def test_a_spec_part_that_changed_reaches_only_what_it_decides(plant: Plant):
@@ -70,12 +70,12 @@ def test_a_spec_part_that_changed_reaches_only_what_it_decides(plant: Plant):
     assert request.asset_selection == [dg.AssetKey(["deliveries", "validated_table", "depots"])]
     assert world.execute(request)
     # the same rows, by their digest: nothing that follows is made again
-    assert "everything that is there is published" in world.says(SENSOR)
+    assert "everything that landed is published" in world.says(SENSOR)
 
 
 def test_data_that_landed_is_not_its_affair(plant: Plant):
     world = plant(2, BOTH)
     world.settle()
     deliveries.land(world.sources, 3)
-    assert "everything that is there is published" in world.says(SENSOR)
+    assert "everything that landed is published" in world.says(SENSOR)
     assert world.asks_for()

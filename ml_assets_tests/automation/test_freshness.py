@@ -90,7 +90,7 @@ def test_a_store_that_is_away_tells_nothing_of_the_data(
     found = freshness_tick(graph, world.instance, green.cursor, NOW)
     assert not found.asset_events
     assert found.cursor == green.cursor
-    assert "could not look: lakeFS does not answer" in str(found.skip_reason)
+    assert "could not check: lakeFS does not answer" in str(found.skip_reason)
 
 
 def test_it_is_said_again_after_each_partition_of_a_run_which_would_outdate_it(

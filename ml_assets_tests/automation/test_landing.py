@@ -51,7 +51,7 @@ def test_what_has_landed_is_taken_in_step_by_step_and_then_there_is_nothing_to_d
     said = world.says()
     assert said == (
         "3 partitions (2024-01-01 to 2024-01-15) landed in the sources of deliveries;"
-        " everything that is there is published."
+        " everything that landed is published."
     )
 
 
@@ -159,11 +159,11 @@ def test_a_run_whose_process_died_is_asked_for_again_and_after_three_times_later
     for _ in range(3):
         dies()
     assert "sources [2024-01-15] died in run" in (said := world.says())
-    assert "(attempt 3) and is asked for again in 1 minute; 'ml-assets run deliveries'" in said
+    assert "(attempt 3) and is tried again in 1 minute; 'ml-assets run deliveries'" in said
     with monkeypatch.context() as later:
         later.setattr(run_requests, "FIRST_WAIT", timedelta(seconds=-1))
         dies()
-    assert "(attempt 4) and is asked for again in 2 minutes" in world.says()
+    assert "(attempt 4) and is tried again in 2 minutes" in world.says()
     assert len(set(keys)) == 4
 
 
@@ -183,7 +183,7 @@ def test_code_that_changed_is_not_the_landing_sensors_affair(plant: Plant):
     world.settle()
     features = world.folder / "features.py"
     features.write_text(features.read_text().replace('how="left"', 'how="inner"'))
-    assert "everything that is there is published" in world.says()
+    assert "everything that landed is published" in world.says()
 
 
 def test_the_model_follows_once_its_data_is_published_and_a_refusal_stands(plant: Plant):
@@ -320,9 +320,9 @@ def test_a_source_that_cleans_up_holds_up_nothing_and_is_not_read_again(plant: P
     spec.write_text(text.replace("within: 0.2}", "within: 0.2}\n      settled: 1 day", 1))
     deliveries.deliver(orders, "".join(rows.splitlines(keepends=True)[:9]))
     assert (
-        "everything that is there is published" in world.says()
+        "everything that landed is published" in world.says()
     )  # so old a partition is not looked at again
-    assert "everything that is there is published" in world.says(
+    assert "everything that landed is published" in world.says(
         "code_change"
     )  # and to say so is no other code
     deliveries.deliver(orders, rows)
@@ -362,7 +362,7 @@ def test_what_is_served_no_more_is_served_again_and_a_store_that_is_away_keeps_n
     open_online(str(file)).serve(race, [])
     assert world.settle() == ["online"]
     assert served() == first
-    assert "everything that is there is published" in world.says()
+    assert "everything that landed is published" in world.says()
 
     file.write_text("this is no database, and no online store answers from it")
     for beside in ("-wal", "-shm"):  # a connection that is still open leaves its rows there
@@ -397,8 +397,8 @@ def test_a_failure_of_changed_code_is_known_until_the_code_is_back(plant: Plant)
         (broken,) = world.asks_for("code_change")
         assert not world.execute(broken)
         for _ in range(2):
-            assert "everything that is there is published" in world.says()
+            assert "everything that landed is published" in world.says()
             assert failed_partitions(world.graph.now()).keys() == {asset}
         (world.folder / file).write_text(good)
-        assert "everything that is there is published" in world.says()
+        assert "everything that landed is published" in world.says()
         assert not failed_partitions(world.graph.now())

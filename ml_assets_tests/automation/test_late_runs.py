@@ -114,7 +114,7 @@ def test_a_refresh_whose_process_died_is_asked_for_again_until_the_model_is_made
     (again,) = world.tick("runs_begin").run_requests
     assert again.run_key == first.run_id
     assert again.tags["trigger"] == "schedule"
-    assert f"run {first.run_id[:8]} was hindered" in again.tags["why"]
+    assert f"run {first.run_id[:8]} failed for a temporary cause" in again.tags["why"]
     assert again.run_config["ops"]["deliveries__training_set"]["config"]["as_of"]
 
     second = scheduled(world, **again.tags)

@@ -103,10 +103,10 @@ def unknown_to_its_cluster() -> None:
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        (without_its_store, "is asked for again in 1 minute"),
-        (as_a_step_of_ours, "is asked for again in 1 minute"),
-        (refused_by_its_store, "is asked for again in 1 minute"),
-        (unknown_to_its_cluster, "is asked for again in 1 minute"),
+        (without_its_store, "is tried again in 1 minute"),
+        (as_a_step_of_ours, "is tried again in 1 minute"),
+        (refused_by_its_store, "is tried again in 1 minute"),
+        (unknown_to_its_cluster, "is tried again in 1 minute"),
         (refused_by_its_cluster, "waits for its source or its code to change"),
     ],
 )
@@ -168,7 +168,7 @@ def test_what_was_not_begun_is_asked_for_again_however_often_a_store_was_away_be
         found = sort_out(instance, [spared], Cursor(asked={spared.place: asked}))
     (said,) = found.held
     assert "was not begun in run " in said
-    assert "(attempt 6) and is asked for again in 8 minutes" in said
+    assert "(attempt 6) and is tried again in 8 minutes" in said
 
 
 @dg.op(name="irises__validated_table__leaves")
@@ -185,7 +185,7 @@ def test_a_table_whose_store_was_away_does_not_wait_for_the_source_of_another() 
         found = sort_out(instance, [refused, hindered], cursor)
     waits, again = found.held
     assert waits.startswith("sources [2024-01-01] failed in run ")
-    assert again.startswith("sources [2024-01-08] was hindered in run ")
+    assert again.startswith("sources [2024-01-08] failed for a temporary cause in run ")
 
 
 @dg.op(name="irises__validated_table__leaves")
@@ -201,7 +201,7 @@ def whose_process_ends_before_the_leaves() -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (without_its_store_in_one_table, "was hindered in run "),
+        (without_its_store_in_one_table, "failed for a temporary cause in run "),
         (told_to_end_in_one_table, None),
         (whose_process_ends_before_the_leaves, None),
     ],

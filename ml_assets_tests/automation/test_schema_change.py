@@ -58,7 +58,7 @@ def test_the_sensor_takes_every_partition_in_again_with_the_new_type(plant: Plan
         assert world.execute(request)
     world.settle()
 
-    assert "everything that is there is published" in world.says()
+    assert "everything that landed is published" in world.says()
     assert {type_of("validated_table/orders", week) for week in WEEKS} == {pl.Float64()}
     assert {type_of("feature_set", week) for week in WEEKS[1:]} == {pl.Float64()}
     assert type_of("raw_snapshot/raw_orders", WEEKS[0]) == pl.Int64(), "as it was read"

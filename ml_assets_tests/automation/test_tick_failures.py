@@ -15,7 +15,7 @@ from ml_assets.records.tracking.links import Links
 from ml_assets_tests.worlds.ticks import switch, tick
 
 GONE = why_not(SourceError("orders: there is no landing folder /data/orders"))
-FINE = "12 partitions landed; everything that is there is published."
+FINE = "12 partitions landed; everything that landed is published."
 BROKE = SerializableErrorInfo("postgres://ann:s3cr3t@host", [], "OperationalError")
 
 

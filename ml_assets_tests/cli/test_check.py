@@ -215,8 +215,8 @@ def test_a_numeric_feature_that_comes_as_text_is_a_mistake(tmp_path):
     for edit in (
         "declare 'petal_width: float64' under sources.flowers.columns",
         "name every word that means no value under sources.flowers.null_values (now '')",
-        "see in flowers.json whether what it expects of 'petal_width' is true of numbers"
-        " with gaps (expect_column_values_to_not_be_null)",
+        "check in flowers.json that its expectations for 'petal_width' also hold for numbers"
+        " with nulls (expect_column_values_to_not_be_null)",
         "or cast it to Float64 in features.py:build, or name it under categorical",
     ):
         assert edit in told

@@ -348,7 +348,7 @@ def test_check_refuses_a_spot_spec_whose_saves_do_not_fit_the_notice_with_the_ar
     assert main(["check", "irises"]) == 1
     said = capsys.readouterr().out
     assert "parameters x 3 numbers x 4 bytes (adamw" in said
-    assert "and the notice is 20 s" in said
+    assert "but the notice is 20 s" in said
     spec.write_text(
         spec.read_text().replace("write_mb_per_second: 0.001", "write_mb_per_second: 9")
     )

@@ -239,7 +239,7 @@ def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air
     rows = state.scan(Address("air", "feature_set").at(newest)).collect()
     found = replay(state, newest, rows.lazy(), random.Random(0))
     assert found.passed
-    assert "the same, bit for bit; not tried whether it counts rows" in found.reason
+    assert "the same, bit for bit; not tried whether the function counts rows" in found.reason
     assert "a row has no temperature" in found.reason
 
 

@@ -120,10 +120,10 @@ def test_a_ranks_own_verdict_is_the_cause_not_the_exceptions_of_its_peers(ended)
 
 
 def test_a_rank_that_hung_is_the_cause_not_the_signal_that_ended_it(ended):
-    silent = failed(76, "waited 30 s for rank 1, last heard of 31 s ago at step 7")
+    silent = failed(76, "waited 30 s for rank 1, whose last heartbeat came 31 s ago at step 7")
     ending = ended(1, silent, log=TORCHRUN.format(root=76, other=-9), workers=True)
     assert (ending.code, ending.then) == (76, "again")
-    assert "rank 1, last heard of" in ending.report("attempt 1")
+    assert "rank 1, whose last heartbeat" in ending.report("attempt 1")
 
 
 def test_what_an_earlier_start_of_the_processes_ended_with_is_history(ended):

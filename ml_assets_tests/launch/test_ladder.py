@@ -85,7 +85,7 @@ def test_a_stopped_rank_is_noticed_within_the_timeout_and_ends_in_the_same_bits(
     assert (result.attempt, result.model.digest) == (1, undisturbed[1].model.digest)
     (error,) = named(told.events, "error")
     assert (error.exit_code, error.rank) == (76, 0)
-    assert "waited 15 s for rank 1, last heard of" in error.reason
+    assert "waited 15 s for rank 1, whose last heartbeat" in error.reason
     assert ranks() == [], "not even a stopped process is left"
 
 
@@ -97,7 +97,7 @@ def test_where_every_rank_stands_still_the_launcher_ends_the_attempt(
     job = train_job(training_set, hang_timeout_seconds=10)
     result = LocalLauncher(tmp_path / "objects", grace=2).train(job, told)
     assert (result.attempt, result.model.digest) == (2, undisturbed[1].model.digest)
-    assert "no sign of life for" in named(told.events, "warning")[0].message
+    assert "no heartbeat or event for" in named(told.events, "warning")[0].message
     assert "rank 1 at step" in named(told.events, "warning")[0].message
     assert ranks() == []
 

@@ -51,7 +51,7 @@ def test_ten_times_the_patience_without_a_sign_is_a_stall_that_names_the_steps(a
     assert attempt.after(298) is None
     found = attempt.after(2)
     assert found is not None
-    assert "no sign of life for 300 s" in found
+    assert "no heartbeat or event for 300 s" in found
     assert "rank 0 at step 7, rank 1 at step 8" in found
 
 

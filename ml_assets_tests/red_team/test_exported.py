@@ -150,7 +150,7 @@ def test_no_other_decision_on_a_model_takes_the_place_of_the_exported_one(
 ) -> None:
     """Where a person overrode a refusal, it would hide that."""
     decided_again(refused, exported, canary=None)
-    assert "was put in another's place" in why_refused(exported)
+    assert "was replaced" in why_refused(exported)
 
 
 def test_a_decision_on_a_canary_is_not_one_of_the_gates(exported: Path, refused: Scene) -> None:

@@ -169,7 +169,7 @@ def test_a_version_is_one_model_and_a_model_is_registered_with_one_set_of_words(
     other = eve.post(PATH, json=asked(made(released, handover / "other", 2e-4)))
     assert (other.status_code, "Version 2.1 is model" in other.text) == (409, True)
     again = eve.post(PATH, json=asked(mine, metrics={"accuracy": 0.5}))
-    assert (again.status_code, "with other words" in again.text) == (409, True)
+    assert (again.status_code, "with other details" in again.text) == (409, True)
 
 
 def test_a_model_that_is_recalled_in_another_pipeline_is_not_registered_here(

@@ -414,8 +414,8 @@ def test_a_deleted_file_of_the_store_is_lost(refused: Scene, what: str) -> None:
 
 SIGNED = {
     "nobody": "which nobody signed",
-    "somebody else": "no trusted key, or of something else",
-    "an older commit": "no trusted key, or of something else",
+    "somebody else": "the key is not trusted, or signed something else",
+    "an older commit": "the key is not trusted, or signed something else",
 }
 
 
@@ -510,7 +510,7 @@ def test_the_whole_store_put_back_is_told_by_a_head_that_was_noted_elsewhere(
     assert "There is no decision on model" in refused.materialize("released_model")
     [after] = verify_pipelines(refused.world.settings, NAME, head)
     assert [c.reason for c in after.checks if c.outcome == "refused"] == [
-        f"Line {last} was there when its head was noted, and the ledger ends at line {last - 1}:"
+        f"The noted head is line {last}, but the ledger ends at line {last - 1}:"
         " the store was put back to an earlier state."
     ]
     same = verify_pipelines(refused.world.settings, NAME, "1:" + "0" * 12)[0]

@@ -109,12 +109,12 @@ def test_numbers_sort_as_numbers_and_the_unknown_has_no_place():
 
 def test_the_changes_of_a_release_are_told_and_no_change_is_said():
     assert "bbbbbbbbbbbb after aaaaaaaaaaaa" in page(ROW, releases=[STEP])
-    assert "Nothing: the same" in page(ROW, releases=[replace(STEP, changes=[])])
+    assert "Nothing changed: the same" in page(ROW, releases=[replace(STEP, changes=[])])
     assert "no second release" in page(ROW)
 
 
 def test_a_page_without_runs_says_so():
-    assert "No run is written down yet" in page()
+    assert "No run is recorded yet" in page()
 
 
 def test_times_are_told_as_a_person_tells_them():

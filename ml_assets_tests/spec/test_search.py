@@ -59,7 +59,7 @@ def said(folder: Path, spec: PipelineSpec, *lines: str, top: str = "trials: 4") 
         ("model.width: {role: fixed}", "needs its 'value'"),
         ("training.batch_size: {kind: choice, values: [24, 25]}", "multiple of microbatches"),
         ("training.seed: {kind: int, low: 1, high: 4}", "the best seed is luck"),
-        ("training.processes: {kind: int, low: 1, high: 4}", "decides no number"),
+        ("training.processes: {kind: int, low: 1, high: 4}", "changes no result"),
         ("model.family: {kind: choice, values: [mlp, tabm]}", "over one family"),
         ("gates: {kind: int, low: 1, high: 4}", "no such field"),
     ],
@@ -84,8 +84,8 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
         ("prune: {kind: median, min_share: 1.5}", "less than 1"),
         ("method: population", "a population needs 'rounds'"),
         ("{method: population, rounds: 2, trials: 3}", "has no worst quarter"),
-        ("{method: population, rounds: 31}", "31 rounds of 30 epochs"),
-        ("{method: population, rounds: 2, adopt: true}", "is a schedule over its rounds, which no"),
+        ("{method: population, rounds: 31}", "31 rounds for 30 epochs"),
+        ("{method: population, rounds: 2, adopt: true}", "finds a schedule over its rounds"),
         ("{method: population, rounds: 2, prune: {kind: median}}", "remove 'prune'"),
         ("{method: population, rounds: 2, then: {after: 3}}", "remove 'then'"),
         ("rounds: 3", "rounds are of method: population"),
@@ -93,7 +93,7 @@ def test_a_space_that_cannot_be_is_refused_at_its_line(
         ("metric: accuracy", "There are validation_loss, validation_accuracy, validation_brier"),
         ("queue: Low", "not the name of a queue"),
         ("queue_priority: low", "set queue here or in the spec's cluster"),
-        ("after_refusals: 2", "counts what drift.retrain of the spec trains"),
+        ("after_refusals: 2", "counts the trainings of drift.retrain, which the spec does not set"),
         ("after_refusals: 1", "write 2 or more"),
         ("trials: 0", "write 1 or more; without the key it is 16"),
         ("parallel: 0", "write 1 or more"),
@@ -131,7 +131,7 @@ def test_trees_are_no_population(folder: Path, spec: PipelineSpec) -> None:
     trees = spec.model_copy(update={"model": LightGbm(family="lightgbm")})
     rate = "model.learning_rate: {kind: log_float, low: 0.01, high: 0.1}"
     found = said(folder, trees, rate, top="{method: population, rounds: 3}")
-    assert "trees take over no weights" in found
+    assert "trees cannot continue from weights" in found
 
 
 def test_a_metric_that_the_task_has_is_taken_whatever_is_trained(

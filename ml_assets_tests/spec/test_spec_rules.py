@@ -434,7 +434,7 @@ def test_what_of_a_step_does_not_go_together_is_refused_with_its_reason() -> Non
         ({"cpu_offload": True, "strategy": "replicate"}, "replicate keeps everything on each"),
         ({"cpu_offload": True, "parallel": {"tensor": 2}}, "cpu_offload: not with parallel.tensor"),
         ({"betas": [0.9, 0.95], "optimizer": "sgd"}, "betas and eps are for optimizer adamw and"),
-        ({"ensemble": {"checkpoints": 2}}, "is the text of none of them: remove it"),
+        ({"ensemble": {"checkpoints": 2}}, "cannot be averaged: remove it"),
         ({"distill": {"from": "release"}}, "learn from: set training.init_from: release instead"),
         ({"augmentation": {"noise": 0.1}}, "and a window has tokens: remove it"),
         ({"curriculum": {"column": "x"}}, "curriculum: it changes and weighs rows of columns"),

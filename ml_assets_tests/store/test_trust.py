@@ -73,7 +73,7 @@ def test_a_signature_of_another_commit_is_none_of_this_one(tmp_path: Path) -> No
             [forged, old],
         )
     refs.close()
-    with pytest.raises(UntrustedState, match="or of something else"):
+    with pytest.raises(UntrustedState, match="or signed something else"):
         open_snapshots(str(tmp_path)).resolve()
 
 

@@ -110,7 +110,7 @@ def test_a_warm_network_says_what_the_old_one_said(tmp_path: Path, spec: TabM | 
     said = warm_start(new, released(tmp_path, spec, was, old), schema(was))
     values = rows(was)
     assert (answers(old, was, values) == answers(new, was, values)).all()
-    assert "every input and every word is known to it" in said
+    assert "it knows every input and every category" in said
 
 
 @pytest.mark.parametrize("spec", MODELS)
@@ -127,8 +127,8 @@ def test_words_and_columns_are_found_by_name_wherever_they_moved(
     values = rows(was)
     both = values | {"w": np.ones(ROWS), "w is null": np.zeros(ROWS)}
     assert np.allclose(answers(old, was, values), answers(new, now, both), atol=1e-6)
-    assert "new inputs, silent at first: w, w is null" in said
-    assert "words it never saw: 5 of c" in said
+    assert "new inputs, with weights of zero at first: w, w is null" in said
+    assert "categories it never saw: 5 of c" in said
 
 
 def test_new_words_have_values_of_their_own(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def _window_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         require_enough(Pipeline(spec, folder, settings))
     except SpecError as error:
         key, file = "partitions.end", folder / SPEC_FILE
-        rule = "a calendar with as many partitions as a training takes"
+        rule = "the calendar has as many partitions as a training needs"
         value = str(spec.partitions.end)
         return (str(Mistake(file, line_of(file, key), key, value, rule, str(error))),)
     return ()
@@ -181,7 +181,7 @@ def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
     verdict = judge_spot(spec.training, _size(spec, settings))
     if verdict.fits:
         return ()
-    rule = "saves fit the notice, and come often enough for a kill without one"
+    rule = "saves fit into the notice, and are frequent enough for a kill without notice"
     value, file = spec.training.spot.model_dump_json(), folder / SPEC_FILE
     line = line_of(file, "training.spot")
     return (str(Mistake(file, line, "training.spot", value, rule, verdict.reason)),)

@@ -193,8 +193,8 @@ def _declared_as_numbers(folder: Path, spec: PipelineSpec, column: str) -> Itera
             held = []
         if held:
             edits.append(
-                f"see in {source.contract} whether what it expects of {column!r} is true of numbers"
-                f" with gaps ({', '.join(held)})"
+                f"check in {source.contract} that its expectations for {column!r} also hold for"
+                f" numbers with nulls ({', '.join(held)})"
             )
         yield f"to read it as numbers, {'; '.join(edits)}"
 

@@ -122,8 +122,9 @@ def judge_spot(training: TrainingSpec, size: StateSize) -> SpotVerdict:
     if spot.notice_seconds and needed > spot.notice_seconds:
         return SpotVerdict(
             False,
-            f"{sum_of}; one in flight, one for the notice and {ALLOWANCE_SECONDS:g} s for a step"
-            f" and its evaluation are {needed:,.1f} s, and the notice is {spot.notice_seconds:g} s:"
+            f"{sum_of}; a save in progress, the save after the notice and {ALLOWANCE_SECONDS:g} s"
+            f" for a step and its evaluation take {needed:,.1f} s, but the notice is"
+            f" {spot.notice_seconds:g} s:"
             " make the model smaller, write faster, or set notice_seconds: 0 (it is not relied on)",
         )
     return SpotVerdict(True, f"{sum_of}; {needed:,.1f} s of a notice of {spot.notice_seconds:g} s")

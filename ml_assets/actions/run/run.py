@@ -350,9 +350,9 @@ class PipelineRun:
         return (
             f"{said}. The search is over: its winner was the best on validation, and these gates"
             " judge its model on the holdout, which no trial saw.\n"
-            f"is it more than luck?  ml-assets models search {name} --open\n"
-            "without `adopt: true` in search.yaml the next run is by the spec's own setting again;"
-            " other `parameters` are another search"
+            f"is its gain larger than the noise of seeds?  ml-assets models search {name} --open\n"
+            "to train by the spec's own setting again, remove `adopt: true` from search.yaml; to"
+            " search again, change its `parameters`"
         )
 
     def _fresh_is_made(self) -> None:

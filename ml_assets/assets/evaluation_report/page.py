@@ -167,8 +167,8 @@ def _overridden(override: LedgerEntry | None) -> Verdict | None:
         "bad",
         f"✗ OVERRIDE: this model may be released although {failed} refused it",
         [
-            f"{override.author} answers for it, {override.time:%Y-%m-%d %H:%M} UTC (ledger line"
-            f" {override.seq}, against the decision in line {override.overrides}):"
+            f"{override.author} took responsibility on {override.time:%Y-%m-%d %H:%M} UTC (ledger"
+            f" line {override.seq}, against the decision in line {override.overrides}):"
             f" {override.reason}."
         ],
     )
@@ -184,7 +184,7 @@ def _verdict(
     """A pass needs gates that passed and a decision on this model."""
     refused = "✗ Refused: this model may not be released"
     if report.model == champion(background.ledger, spec.release.to):
-        refused = f"✗ Judged again and refused: it stays in {spec.release.to} all the same"
+        refused = f"✗ Judged again and refused, but it stays in {spec.release.to}"
     failed = [f"{gate.name}: {gate.reason}" for gate in gates if not gate.passed]
     if failed:
         advice = what_now(background.ledger, spec.release.to, spec.gates, gates, spec.name)

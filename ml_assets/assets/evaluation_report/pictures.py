@@ -124,9 +124,9 @@ def origins_table(report: EvaluationReport, cost: Mapping[str, float]) -> Table 
         rows.append(["mean", "", "", *mean])
     words = (
         f"The same spec on holdouts that follow each other, the newest first; gates on a bound or a"
-        f" baseline take {_JUDGED[rolled.judge]}. It took"
-        f" {counted(int(cost.get('trainings', 0)), 'training')} more, of"
-        f" {cost.get('seconds', 0.0):,.0f} seconds in all."
+        f" baseline use {_JUDGED[rolled.judge]}. It took"
+        f" {counted(int(cost.get('trainings', 0)), 'more training')},"
+        f" {cost.get('seconds', 0.0):,.0f} seconds in total."
     )
     missing = f" {rolled.missing}." if rolled.missing else ""
     head = ["holdout", "trained on", "rows", *(title(name) for name in names)]

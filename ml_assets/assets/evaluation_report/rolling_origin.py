@@ -196,7 +196,8 @@ def earlier_rows(
     if place < 0:
         raise WindowError(
             f"The feature set begins at {order[0]}, and a holdout that ends"
-            f" {counted(back * split.holdout, 'partition')} before {as_of} would come before it."
+            f" {counted(back * split.holdout, 'partition')} before {as_of} would come before it:"
+            " lower evaluation.origins.count, or publish earlier partitions."
         )
     window = resolve_window(state, order[place])
     if window is None:

@@ -29,8 +29,8 @@ def parity_spec(pipeline: Pipeline) -> CheckSpec:
         pipeline,
         STAGE,
         CHECK_NAME,
-        "Rows drawn by chance are made again on the path of a single prediction, from"
-        " what was known when they were decided on: they have to be the same, bit for bit.",
+        "Random rows are made again as for a single prediction, only from data that was known at"
+        " the time of their decision: both must be the same, bit for bit.",
         blocking=True,
     )
 

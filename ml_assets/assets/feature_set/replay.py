@@ -116,7 +116,10 @@ def replay(state: PipelineState, partition: str | None, rows: pl.LazyFrame, draw
     except (StoreAway, DiskRefuses):
         raise
     except Exception as error:  # a team's function may refuse a row without values
-        untried = f"not tried whether it counts rows: one without values ends in {quoted(error)}"
+        untried = (
+            "not tried whether the function counts rows: it fails on a row without values with"
+            f" {quoted(error)}"
+        )
         return Parity(len(batch), moment, "", untried=untried)
     return Parity(len(batch), moment, "", counting=counting)
 

@@ -215,7 +215,7 @@ class Sampler:
 
     def _of_another_space(self, number: int) -> StorageError:
         return StorageError(
-            f"The memory of study {self._study.study_name} holds trial {number} with values that "
+            f"The stored trial {number} of study {self._study.study_name} has values that "
             "search.yaml does not allow: something else wrote there. Delete the study's journal "
             "(or its rows in the database of ML_ASSETS_STUDIES): finished trainings are found "
             "again."

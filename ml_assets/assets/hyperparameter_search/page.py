@@ -80,8 +80,8 @@ def _isolation(study: Study, search: SearchSpec) -> list[Picture]:
         none = f" With {' or '.join(left)} no trial was trained to its end." if left else ""
         words = (
             f"The best {study.judged_by} for each value, whatever the nuisance parameters were; in"
-            " brackets how many trials had it. The whisker ends where the best of as many trials"
-            f" would, 39 times of 40. Bars do not begin at 0.{none}"
+            " brackets the number of trials with it. The whisker ends at the 97.5th percentile of"
+            f" the best of as many trials (bootstrap). Bars do not begin at 0.{none}"
         )
         drawn = bar_chart(f"best loss by {path}", bars, start=start, digits=5)
         found.append(Picture(f"What {path} does", words, drawn))
@@ -186,8 +186,8 @@ def schedule_table(study: Study, search: SearchSpec) -> Table | None:
         for one in study.schedule
     ]
     words = (
-        "The settings of each round on the way to the best. No spec can say them, for a model is"
-        " trained by one setting; where they fall steadily, training.schedule may say the same."
+        "The settings of each round on the way to the best. A spec cannot express them, because a"
+        " model is trained with one setting; if they fall steadily, try a training.schedule."
     )
     heads = [path.partition(".")[2] for path in paths]
     return Table(
@@ -254,7 +254,7 @@ def against_champion(against: ChampionComparison, apart: Interval, study: Study)
     Args:
         apart: the mean loss of the former minus that of the latter.
     """
-    word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "not told apart"
+    word = "better" if apart.high < 0 else "worse" if apart.low > 0 else "no clear difference"
     said = (
         f"On the holdout the mean {against.loss} of its model minus the champion's is"
         f" {apart.value:+.5f} (95 %: {apart.low:+.5f} to {apart.high:+.5f}"
@@ -266,8 +266,8 @@ def against_champion(against: ChampionComparison, apart: Interval, study: Study)
         return f"{said}; other seeds are not in it): {word}."
     beyond = "more than" if abs(apart.value) > margin else "no more than"
     return (
-        f"{said}): {word}. That is {beyond} two seeds of one setting differ on validation"
-        f" ({margin:.5f})."
+        f"{said}): {word}. That is {beyond} the usual difference between two seeds of one setting"
+        f" on validation ({margin:.5f})."
     )
 
 

@@ -81,7 +81,8 @@ def verdict(study: Study) -> tuple[str, ...]:
     elif study.winner is None:
         said.append("No trial is better than the spec's own setting.")
     elif own.end != "finished":
-        said.append(f"The spec's own setting failed: trial {best.number} is compared with nothing.")
+        own_failed = "The spec's own setting failed"
+        said.append(f"{own_failed}: there is nothing to compare trial {best.number} with.")
     elif own.loss is not None and best.loss is not None:
         gain = own.loss - best.loss
         named = f"The {study.judged_by} of trial {best.number} is {best.loss:.5f}"
@@ -90,7 +91,8 @@ def verdict(study: Study) -> tuple[str, ...]:
             beyond = gain > margin
             word = "more than" if beyond else "no more than"
             end = "" if beyond else ": another seed may reverse it"
-            said.append(f"That is {word} two seeds of one setting differ ({margin:.5f}){end}.")
+            seeds = f"the usual difference between two seeds of one setting ({margin:.5f})"
+            said.append(f"That is {word} {seeds}{end}.")
     if margin is None:
         said.append("How much seeds matter was not measured: set search.seeds to 2 or more.")
     elif len(same := tied(study)) > 1:

@@ -41,9 +41,10 @@ def opened(search: SearchSpec, pruner: "BasePruner", study: str, place: str) -> 
     except Exception as error:  # Optuna raises whatever a damaged journal makes it stumble over
         where = place if "://" not in place else "the database of ML_ASSETS_STUDIES"
         raise StorageError(
-            f"The memory of study {study} in {where} cannot be read ({type(error).__name__}: "
-            f"{quoted(error)}): it was cut off, or something else wrote there. Delete the study's "
-            "journal (or its rows in the database): finished trainings are found again."
+            f"The stored trials of study {study} in {where} cannot be read "
+            f"({type(error).__name__}: {quoted(error)}): they were cut off, or something else"
+            " wrote there. Delete the study's journal (or its rows in the database): finished"
+            " trainings are found again."
         ) from error
     return found
 

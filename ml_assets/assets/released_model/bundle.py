@@ -46,8 +46,8 @@ _OPTIONAL = {OVERRIDDEN, BASELINE_FILE, KEY, HANDOVER, HANDOVER_SIGNATURE}
 AUTHORSHIP = "integrity and authorship"
 UNSIGNED = "integrity: digests and chain; authorship: not claimed, no signing key is set"
 PASSED_ALONE = (
-    "this proves the decision, not that the model went to a stage: a folder does not hold moves. "
-    "Ask the ledger: ml-assets release verify PIPELINE"
+    "this proves the decision, not that the model went to a stage: only the ledger records moves. "
+    "Check them: ml-assets release verify PIPELINE"
 )
 _M = TypeVar("_M", bound=BaseModel)
 _MOST_BYTES = 16 << 20
@@ -205,7 +205,7 @@ class _Bundle:
         named = [one.keyid for one in envelope.signatures]
         if len(named) > 1:
             said = ", ".join(key_name(key) for key in named)
-            raise EvidenceError(f"{CERTIFICATE} is signed by {said}; one key signs a release.")
+            raise EvidenceError(f"{CERTIFICATE} is signed by {said}; expected one signature.")
         for name in (KEY, HANDOVER, HANDOVER_SIGNATURE):
             there = (self._folder / name).exists()
             if named and not there:
@@ -289,8 +289,8 @@ class _Bundle:
         found = file_digest(self._folder / CERTIFICATE)
         if said.certificate not in (None, found):
             raise StorageError(
-                f"{CERTIFICATE} has the digest {found[:12]}, and {HANDOVER} was written beside"
-                f" {said.certificate[:12]}: one of them was put in another's place. Export the"
+                f"{CERTIFICATE} has the digest {found[:12]}, but {HANDOVER} was written for"
+                f" {said.certificate[:12]}: one of the two files was replaced. Export the"
                 " release again: ml-assets release export PIPELINE"
             )
         if not self._key:

@@ -142,8 +142,8 @@ class GoldenVectors:
             return
         row = int(np.argmin(near)) if same else 0
         raise StorageError(
-            f"Model {model[:12]} does not predict its golden vectors as the program that judged "
-            f"it did: row {row + 1} of {len(self.rows)} is {found[row].tolist()}, expected "
+            f"Model {model[:12]} gives other predictions for its golden vectors than when it was "
+            f"judged: row {row + 1} of {len(self.rows)} is {found[row].tolist()}, expected "
             f"{self.predictions[row].tolist()}. It is not served. Another version of torch may be "
             "installed here."
         )

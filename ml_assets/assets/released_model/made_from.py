@@ -60,8 +60,8 @@ def _require_present_judgement(pipeline: Pipeline) -> None:
     if changed:
         raise EvidenceError(
             f"{pipeline.name}: {', '.join(changed)} changed in {pipeline.folder / SPEC_FILE} since"
-            " this process read it. Nothing was moved: the spec of now has to judge the model. Run"
-            " again (in the UI, reload the definitions first)."
+            " this process read it. Nothing was moved, because the present spec has to judge the"
+            " model. Run again (in the UI, reload the definitions first)."
         )
 
 

@@ -30,11 +30,12 @@ class TrainingConfig(RunConfig):
 
     fresh: str | None = Field(
         default=None,
-        description="A salt: train again from scratch, in a new session.",
+        description="Any text: each new one trains again from scratch, in a new session.",
     )
     epochs: int | None = Field(
         default=None,
-        description="Instead of the spec's: another model. The next run by the spec trains again.",
+        description="Epochs instead of the spec's, for this run only: the next trains by the spec"
+        " again.",
     )
     experiment: str | None = Field(
         default=None,

@@ -69,7 +69,7 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
         if ref is not None:
             found[DISTILL] = GivenModel(DISTILL, ref, distill.teacher)
     lacks = {
-        INIT_FROM: "training.init_from is 'release'|begins with fresh values",
+        INIT_FROM: "training.init_from is 'release'|begins with random weights",
         DISTILL: "training.distill is from 'release'|learns from the labels alone",
     }
     for key, words in lacks.items():

@@ -314,8 +314,8 @@ def _parts_of_a_step(metrics: Metrics) -> list[Picture]:
     if fetched:
         stalls, moved = fmean(t["fetch_wait_share"] for t in fetched), fetched[-1].get("fetched_mb")
         words += (
-            f" Rows were fetched as training came to them (training.order: blocks): {stalls:.1%} of"
-            f" a step was waiting for rows that did not come in time, {moved or 0:,.0f} MB came."
+            f" Rows were fetched on demand (training.order: blocks): {stalls:.1%} of a step was"
+            f" spent waiting for rows that came too late; {moved or 0:,.0f} MB were fetched."
         )
     return [Picture("Where the time of a step goes", words, chart)]
 

@@ -156,16 +156,16 @@ def _numeric(name: str, file: _ColumnFile) -> NumericColumn:
     for extreme in (low, high):
         if isinstance(extreme, float) and isinf(extreme):
             raise SpecError(
-                f"The feature {name!r} is {extreme} in a training row, and a mean of that is no"
-                " number. Let the feature function return null there (does it divide by zero?)."
+                f"The feature {name!r} is {extreme} in a training row, so its mean is not finite."
+                " Let the feature function return null there (does it divide by zero?)."
             )
     mean = float(values.mean() or 0.0)  # pyright: ignore[reportArgumentType]  a float column's mean is a float
     std = float(values.std() or 0.0)  # pyright: ignore[reportArgumentType]  likewise
     if not (isfinite(mean) and isfinite(std)):
         raise SpecError(
-            f"The feature {name!r} goes from {low} to {high} in the training rows; a mean and a"
-            " deviation of such numbers are too large for a computer. Let the feature function"
-            " return their logarithm, another unit, or null where a value is none."
+            f"The feature {name!r} goes from {low} to {high} in the training rows: its mean or"
+            " standard deviation overflows. Let the feature function return their logarithm,"
+            " another unit, or null where a value is invalid."
         )
     # of equal values the deviation is rounding alone, and what deviates later would be cut off
     return NumericColumn(name=name, mean=mean, std=std if std > 0 and low != high else 1.0)

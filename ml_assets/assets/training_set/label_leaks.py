@@ -67,7 +67,7 @@ def find_proxies(
             bound=bound,
             reason="not judged: a text is not a single feature"
             if features.tokens
-            else f"not judged: too few rows of validation, or too alike ({len(judged):,})",
+            else f"not judged: the validation rows are too few, or too alike ({len(judged):,})",
         )
     found = dict[str, float]()
     for some in _in_groups(features):

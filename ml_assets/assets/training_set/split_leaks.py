@@ -213,9 +213,9 @@ def find_shared_rows(
     if not passed:
         said = (
             f"{where} with the same features and label, under other keys: {worst:.1%} more than"
-            f" chance would make equal, and {guard.at_most:.1%} are allowed. Take copies out before"
-            " the split, or keep them together (split.groups); where the columns are few and"
-            " depend on each other, set leaks.shared_rows.at_most"
+            f" expected by chance, and at most {guard.at_most:.1%} are allowed. Remove the copies"
+            " before the split, or keep them together (split.groups); where the columns are few"
+            " and depend on each other, raise leaks.shared_rows.at_most"
         )
     return LeakFinding(
         name="no_shared_rows",

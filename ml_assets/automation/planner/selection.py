@@ -235,8 +235,8 @@ def _refusal(pipeline: Pipeline) -> str:
         return ""
     return (
         f"model {line.model[:12]} was {line.decision.reason} (ledger line {line.seq}). It is judged"
-        " again when its data, its spec, its gates or the champion change; or answer for it:"
-        f" ml-assets release override {pipeline.name}"
+        " again when its data, its spec, its gates or the champion change. To release it"
+        f" anyway, on your responsibility: ml-assets release override {pipeline.name}"
     )
 
 

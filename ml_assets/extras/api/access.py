@@ -40,8 +40,8 @@ def reader(
     found = caller_of(request.app.state.callers, given.credentials if given else "")
     if found is None:
         said = (
-            "No token that counts here: send the header Authorization: Bearer TOKEN, with one of"
-            " ML_ASSETS_API_READERS or ML_ASSETS_API_OPERATORS."
+            "The request has no valid token: send the header Authorization: Bearer TOKEN, with one"
+            " of ML_ASSETS_API_READERS or ML_ASSETS_API_OPERATORS."
         )
         raise HTTPException(401, said, {"WWW-Authenticate": "Bearer"})
     return found
@@ -58,7 +58,7 @@ def operator(caller: Annotated[Caller, Depends(reader)]) -> Caller:
     """Whoever has the token of an operator."""
     if not caller.operator:
         raise HTTPException(
-            403, f"{caller.name} may only read: this takes the token of an operator."
+            403, f"{caller.name} may only read: this needs the token of an operator."
         )
     return caller
 

@@ -233,7 +233,7 @@ class Api:
         run, its = found
         if its.get(BODY_TAG) != body:
             raise OtherBody(
-                f"With this Idempotency-Key another body launched run {run}: use a new key."
+                f"Run {run} was launched with this Idempotency-Key and another body: use a new key."
             )
         return self._said(run, asked.pipeline_id, "launched before")
 
@@ -273,7 +273,7 @@ async def _stopped(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         said = f"There is no {path} here: /docs has the routes."
     if error.status_code == 405:
-        said = f"{request.method} is not taken at {path}: /docs has the routes."
+        said = f"{request.method} is not allowed at {path}: /docs has the routes."
     return _answer(error.status_code, said, headers=error.headers)
 
 

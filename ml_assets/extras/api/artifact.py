@@ -163,8 +163,8 @@ def _misfits(pipeline: Pipeline, manifest: ModelManifest) -> Iterator[str]:
         )
     if spec.evaluation.origins is not None:
         yield (
-            f"{spec.name} judges by several origins (evaluation.origins), for which its spec is"
-            " trained again and again: nothing that was made elsewhere can be judged so."
+            f"{spec.name} judges by several origins (evaluation.origins), which trains its"
+            " spec once for each origin: a model that was made elsewhere cannot be judged so."
         )
 
 

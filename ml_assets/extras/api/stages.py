@@ -209,10 +209,12 @@ def _require_new_or_same(entries: Sequence[LedgerEntry], model: str, said: Regis
         if entry.kind != "registration":
             continue
         if entry.model == model and other != said:
-            by = f"registered as version {other.version} with other words" if other else "made here"
+            by = "made here"
+            if other:
+                by = f"registered as version {other.version} with other details"
             raise EvidenceError(
-                f"Model {model[:12]} is known: it was {by} (ledger line {entry.seq}). What was said"
-                " then stays."
+                f"Model {model[:12]} is known: it was {by} (ledger line {entry.seq}). An entry of"
+                " the ledger cannot be changed."
             )
         if entry.model != model and other and other.version == said.version:
             raise EvidenceError(

@@ -99,6 +99,6 @@ def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
         return f"model {model[:12]} stays in canary: {error}"
     check = dg.AssetCheckKey(asset_key(pipeline, CANARY_REPORT), CHECK)
     selection = Selection(tuple(asset_key(pipeline, stage) for stage in CANARY_STAGES), (check,))
-    reason = f"model {model[:12]} is in canary, and its rows are there"
+    reason = f"model {model[:12]} is in canary, and the rows to judge it have arrived"
     wanted = digest_of([model, rows.digest, policy, rival, line.seq if line else None])
     return candidate_up_to(CANARY, selection, rows.span[1], reason, wanted)

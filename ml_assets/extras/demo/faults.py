@@ -233,7 +233,7 @@ def plant_killed_rank(sandbox: Sandbox) -> InjectionResult:
     """Train twice, kill a process of the second, and compare the weights."""
     sandbox.prepare()
     made = sandbox.command("run", sandbox.pipeline, "--through", "training_set")
-    sandbox.tell("two short trainings follow, without words; a process of the second is killed")
+    sandbox.tell("two short trainings follow, without output; a process of the second is killed")
     drilled = sandbox.command("ops", "drill", sandbox.pipeline)
     said = drilled.line(f"{CHECK}: ").partition(f"{CHECK}: ")[2]
     held = made.code == 0 and drilled.code == 0 and "bit for bit" in said

@@ -45,9 +45,9 @@ class OnDuckDB:
         portable = portable_of(build)
         if portable is None:
             raise SpecError(
-                f"features.engine runs a function that is written with narwhals, and"
-                f" {spec.function} is one of polars alone. Decorate it with portable, of"
-                " ml_assets.assets.feature_set.portable, or remove features.engine."
+                f"features.engine needs a function that is written with narwhals, but"
+                f" {spec.function} is written for polars only. Rewrite it, and decorate it with"
+                " portable of ml_assets.assets.feature_set.portable; or remove features.engine."
             )
         self._build, self._spec, self._engine = portable, spec, engine
         self._scratch, self._memory = scratch, bytes_of(engine.memory) or 0
@@ -67,11 +67,12 @@ class OnDuckDB:
             except duckdb.OutOfMemoryException as error:
                 raise SpecError(
                     f"features.engine.memory {self._engine.memory} is too little for"
-                    f" {self._spec.function}: {str(error).splitlines()[0]}. Give it more."
+                    f" {self._spec.function}: {str(error).splitlines()[0]}. Raise it."
                 ) from error
             except NotImplementedError as error:
                 raise SpecError(
-                    f"{self._spec.function} asks for what DuckDB cannot do: {error}"
+                    f"{self._spec.function} uses an operation that DuckDB does not have. Write it"
+                    f" in another way, or remove features.engine: {error}"
                 ) from error
         return _rows_in(made)
 

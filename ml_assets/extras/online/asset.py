@@ -112,7 +112,7 @@ def online_store(pipeline: Pipeline, instance: dg.DagsterInstance) -> "OnlineSto
     if location.split("://")[0] not in SERVERS and launches_jobs(instance):
         raise SettingsError(
             f"ML_ASSETS_ONLINE is the file {location}, and this step runs in a pod, whose disk"
-            " goes with it: nothing would be served. Set ML_ASSETS_ONLINE to a Redis server,"
+            " is lost with it: nothing would be served. Set ML_ASSETS_ONLINE to a Redis server,"
             " redis://host:6379/0, in the environment of the pods; where it holds a password,"
             " in their Secret."
         )

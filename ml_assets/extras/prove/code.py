@@ -44,8 +44,8 @@ def stage_differences(made: Sequence[tuple[Pipeline, Made]]) -> list[str]:
     if not stages:
         return []
     return [
-        "what makes these is not what made them (their part of the spec, their functions or"
-        f" contracts, the package's code): {', '.join(stages)}"
+        "the code or the spec that makes these has changed since (their part of the spec, their"
+        f" functions or contracts, the package's code): {', '.join(stages)}"
     ]
 
 

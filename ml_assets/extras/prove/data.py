@@ -60,7 +60,7 @@ class DataWalk:
         verdict = self._make(read) if read else Reproduction(key, "equal", "")
         if verdict.outcome == "differs":
             remedy = "--from-snapshots proves the rest from what was read then"
-            said = f"{verdict.said}. The source is not what it was: {remedy}"
+            said = f"{verdict.said}. The source has changed since: {remedy}"
             return Reproduction(key, "differs", said, len(group), verdict.then, verdict.now)
         parts = [
             *([f"{len(read)} read again from the source"] if read else []),
@@ -125,7 +125,7 @@ class DataWalk:
         try:
             then = self.home.real.scan(made.commit, table).collect()
         except StorageError as error:
-            return f"another digest, and the table of then cannot be read: {error}"
+            return f"another digest, and the earlier table cannot be read: {error}"
         now = store.scan(store.resolve(MAIN), table).collect()
         return table_difference(then, now, [k for k in self._key(made) if k in then.columns])
 

@@ -98,7 +98,7 @@ class ModelWalk:
             now_split = load_schema(data_ref(self.pipeline, now)).splits
             named = [n for n in was_split if _tables(was_split[n]) != _tables(now_split[n])]
             said = f"other rows in {', '.join(named)}" if named else "rows encoded otherwise"
-            return f"{said}; the shards of then were deleted by age, and their manifest was kept"
+            return f"{said}; the earlier shards were deleted by age, only their manifest was kept"
         key = self.pipeline.spec.features.key
         said = [differing_rows(was[name], is_now[name], key, name) for name in was]
         return "; ".join(filter(None, said)) or "the same rows, encoded otherwise"
@@ -246,7 +246,7 @@ def failure_verdict(key: str, then: str, now: str | None, failed: str) -> Reprod
         return Reproduction(
             key,
             "differs",
-            f"it failed for another reason: {now or failed}; the reason of then: {then}",
+            f"it failed for another reason: {now or failed}; the earlier reason: {then}",
         )
     return Reproduction(key, "equal", f"it fails as it did then: {then}")
 

@@ -141,8 +141,8 @@ class Proof:
             listed = "".join(f"\n  {one}" for one in differences)
             raise OtherCode(
                 f"{self.claim.said} of {self.claim.pipeline} cannot be proved here, because it"
-                f" would be made by other code or contracts than then.{listed}\nGo back to those"
-                " of then, or make it again with what is here: --despite-code"
+                f" would be made by other code or contracts than then.{listed}\nCheck out"
+                " the earlier ones, or make it again with the present ones: --despite-code"
             )
 
     def _embargo(self) -> tuple[Made, ...]:

@@ -51,7 +51,7 @@ def trial_verdict(pipeline: Pipeline, wanted: int | None) -> Reproduction:
     if plan.name != study.name:
         raise OtherCode(
             f"Study {study.name} would be {plan.name} here: the spec, the training program or the"
-            " weights to begin with are others by now, so another loss would prove nothing."
+            " weights to begin with have changed since, so another loss would prove nothing."
         )
     with ephemeral_launcher(declared.settings, "prove-trial") as room:
         proposal = Proposal(one.number, one.values, one.own)

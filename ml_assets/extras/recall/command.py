@@ -27,7 +27,7 @@ SCHEMA = 1
     metavar="ID",
     help="Lift this recall, so that everything it reached may be used again.",
 )
-@click.option("--author", metavar="NAME", help="The person who answers for it.")
+@click.option("--author", metavar="NAME", help="The person who is responsible.")
 @click.option("--reason", metavar="TEXT", help="The reason.")
 @click.option("--dry-run", is_flag=True, help="List what it reached, and write nothing.")
 @options.as_json
@@ -146,9 +146,9 @@ def _print_recall(found: "Extent", recall: str) -> None:
     for way in found.ways:
         _print_way(way)
     for pipeline in [way.pipeline for way in found.ways if way.stranded]:
-        print(f"\n{pipeline}: no earlier model is sound, but for those that somebody rolled back")
-        print(f"from: ml-assets release rollback {pipeline} --to MODEL. Otherwise the champion")
-        print("gate has nothing to compare with, and fails. Release the next model by:")
+        print(f"\n{pipeline}: no earlier model can be used, except one that somebody rolled back")
+        print(f"from. To put it back: ml-assets release rollback {pipeline} --to MODEL. Otherwise")
+        print("the champion gate has nothing to compare with, and fails: release the next model by")
         print(f"ml-assets release override {pipeline}")
 
 

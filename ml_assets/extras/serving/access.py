@@ -67,8 +67,8 @@ class Access:
         if bearer_is_of(headers.get("authorization", ""), self._tokens):
             return None
         said = {
-            "error": "No token that counts here: send the header Authorization: Bearer TOKEN, with"
-            " one of ML_ASSETS_SERVE_TOKENS."
+            "error": "The request has no valid token: send the header Authorization: Bearer TOKEN,"
+            " with one of ML_ASSETS_SERVE_TOKENS."
         }
         return JSONResponse(said, 401, {"www-authenticate": "Bearer"})
 

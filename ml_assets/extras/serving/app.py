@@ -176,7 +176,7 @@ class Server:
         path = request.url.path[:_SHOWN]
         said = f"There is no {path} here. {known}"
         if error.status_code == 405:
-            said = f"{request.method} is not taken at {path}. {known}"
+            said = f"{request.method} is not allowed at {path}. {known}"
         return _answer(said, error.status_code, error.headers)
 
     # --- rows by column name ------------------------------------------------------------------
@@ -275,7 +275,8 @@ class Server:
     def _require_room(self, rows: int) -> None:
         if rows > self.limits.queue_rows:
             raise TooLarge(
-                f"{counted(rows, 'row')} at once, {self.limits.queue_rows} are taken: send fewer."
+                f"The request has {counted(rows, 'row')}; at most {self.limits.queue_rows} are"
+                " accepted: send fewer."
             )
 
     @asynccontextmanager

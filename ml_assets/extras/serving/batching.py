@@ -67,8 +67,9 @@ class Batcher:
         """
         if self.rows and self.rows + len(rows) > self.limits.queue_rows:
             raise QueueFull(
-                f"{counted(self.rows, 'row', 'wait')}, {self.limits.queue_rows} may, and this"
-                f" request has {len(rows)}: try again in a moment."
+                f"The queue is full: {counted(self.rows, 'row', 'wait')}, at most"
+                f" {self.limits.queue_rows} may, and this request has {len(rows)}: try again in a"
+                " moment."
             )
         self.rows += len(rows)
         waiting = _Waiting(rows, asyncio.get_running_loop().create_future())

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CHECK = "canary_in_traffic"
 SECONDS_BETWEEN_TICKS = 30
-_ABOUT = "Whether the model in canary was taken out because of what its traffic showed."
+_ABOUT = "Fails if the model in canary was taken out because of its traffic."
 
 
 def assets(pipeline: Pipeline) -> Sequence[dg.AssetsDefinition]:
@@ -56,7 +56,7 @@ def jobs(pipeline: Pipeline) -> Sequence[AssetJob]:
     """Return what makes an hour of the table, and what evaluates a period."""
     about = {
         PREDICTIONS_STAGE: "Makes tables of the predictions that were served.",
-        ONLINE_STAGE: "Holds what was served to the labels that have come since.",
+        ONLINE_STAGE: "Compares served predictions with the labels that have arrived since.",
     }
     return [
         dg.define_asset_job(
@@ -74,8 +74,8 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
 
     @dg.sensor(
         name=f"{declared.name}__served",
-        description="Makes tables of the predictions that were served; tells of a model that its"
-        " traffic took out of canary.",
+        description="Makes tables of the predictions that were served; reports a model that was"
+        " taken out of canary because of its traffic.",
         job_name=_job_name(declared, PREDICTIONS_STAGE),
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -87,7 +87,7 @@ def sensors(declared: Pipeline) -> Sequence[dg.SensorDefinition]:
 
     @dg.sensor(
         name=f"{declared.name}__labels",
-        description="Holds what was served to labels, when they have come.",
+        description="Compares served predictions with their labels, once these have arrived.",
         job_name=_job_name(declared, ONLINE_STAGE),
         minimum_interval_seconds=SECONDS_BETWEEN_TICKS,
         default_status=dg.DefaultSensorStatus.RUNNING,
@@ -128,7 +128,7 @@ def labels_tick(pipeline: Pipeline, instance: dg.DagsterInstance) -> dg.SensorRe
             due.append(features)
             late |= new
     if not due:
-        return dg.SensorResult(skip_reason="No period has labels that were not looked at.")
+        return dg.SensorResult(skip_reason="No period has new labels.")
     first, last = due[0].partition, due[-1].partition
     span = (first, last) if first is not None and last is not None else None
     asked = Selection((asset_key(pipeline, ONLINE_STAGE),), partitions=span)

@@ -139,7 +139,7 @@ class Following:
             self._withdraw_canary()
             if served is self._served:
                 self._withdraw(why)
-            self.tell(f"{self.pipeline.name}: model {served.version} is silenced: {why}")
+            self.tell(f"{self.pipeline.name}: model {served.version} is not served any more: {why}")
 
     def _recalled(self, model: str) -> str:
         """Why a model may not be used; empty: it may, or the store does not say."""
@@ -184,7 +184,7 @@ class Following:
         self._served = served
         self.metrics.switches.inc()
         line = release.entry.seq
-        self.tell(f"{self.pipeline.name}: model {served.version} answers (ledger line {line})")
+        self.tell(f"{self.pipeline.name}: model {served.version} is served (ledger line {line})")
 
     async def _tried(self, release: LoadedRelease) -> ServedModel:
         """A model that says of its golden vectors what it has to say."""
@@ -228,7 +228,7 @@ class Following:
                 await self._take_up_canary(release)
         except MlAssetsError as error:
             self._withdraw_canary()
-            raise CanaryNotServing(f"the model in canary answers nothing: {error}") from error
+            raise CanaryNotServing(f"the model in canary is not served: {error}") from error
 
     def _in_canary(self) -> LoadedRelease | None:
         """The model in canary, verified; a bad one is out, and its line written."""

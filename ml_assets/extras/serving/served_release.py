@@ -78,7 +78,7 @@ class WarmModel:
             return np.frombuffer(answer, np.float64).reshape(len(rows), outputs)
         raise ModelGone(
             f"The process of model {version} died {_ATTEMPTS} times while it predicted"
-            f" {counted(len(rows), 'row')}. It may lack memory: its last words are in the log."
+            f" {counted(len(rows), 'row')}. It may lack memory: see the end of its log."
         )
 
     async def end(self) -> str:

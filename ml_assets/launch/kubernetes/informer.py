@@ -72,7 +72,10 @@ class Cache:
             if isinstance(self._error, MlAssetsError):
                 raise self._error
             if self._error is not None:
-                raise MlAssetsError("The watch of the cluster failed: a bug.") from self._error
+                raise MlAssetsError(
+                    "The watch of the cluster failed. This is a bug of ml_assets: please report it"
+                    " with the traceback. What runs in the cluster continues."
+                ) from self._error
             lost = [self._pods[uid] for uid in self._lost]
             others = [pod for uid, pod in self._pods.items() if uid not in self._lost]
             others.sort(key=lambda pod: (pod.job, pod.index or 0))

@@ -35,7 +35,7 @@ CAUSES: dict[str, Meaning] = {
     ),
     "Evicted": Meaning(
         "its node ran short of something, and evicted it",
-        "Nothing: it continues elsewhere. If it comes back, request what it really uses"
+        "Nothing: it continues elsewhere. If it happens again, request what it really uses"
         " (cluster.memory, cluster.scratch).",
         "lost",
     ),
@@ -68,7 +68,7 @@ CAUSES: dict[str, Meaning] = {
     ),
     "NodeRefused": Meaning(
         "its node refused it after the scheduler had placed it there",
-        "Nothing: it is placed again. If it comes back, look at that node's device plugin.",
+        "Nothing: it is placed again. If it happens again, look at that node's device plugin.",
         "lost",
     ),
     "JobDeleted": Meaning(
@@ -77,7 +77,7 @@ CAUSES: dict[str, Meaning] = {
         "interrupted",
     ),
     "Superseded": Meaning(
-        "another command that follows it cleared its Job away and went on",
+        "another command that follows this session deleted its Job and continued",
         "Nothing: this command follows the next attempt, too.",
         "lost",
     ),
@@ -94,7 +94,7 @@ CAUSES: dict[str, Meaning] = {
     ),
     "NcclFault": Meaning(
         "the GPUs of its nodes lost each other (NCCL)",
-        "Nothing: it continues elsewhere. If it comes back, look at the network of those nodes.",
+        "Nothing: it continues elsewhere. If it happens again, look at the network of those nodes.",
         "lost",
     ),
     "ToldToStop": Meaning(

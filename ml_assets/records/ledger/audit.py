@@ -37,7 +37,7 @@ def problems(entries: Sequence[LedgerEntry]) -> tuple[str, ...]:
 
 def _number(entry: LedgerEntry, place: int) -> Iterator[str]:
     if entry.seq != place + 1:
-        yield f"it is the {place + 1}. line: a line is lost, or there twice"
+        yield f"it is line number {place + 1}: a line is missing, or there twice"
 
 
 def _move(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _evidence(entry: LedgerEntry, before: Sequence[LedgerEntry]) -> Iterator[str
         refused = newest.decision is not None and not newest.decision.passed
         by = override.seq if refused and override else newest.seq
         if entry.decided_by != by:
-            yield f"it rests on line {entry.decided_by}; what counted then was line {by}"
+            yield f"it names decision line {entry.decided_by}; the valid one then was line {by}"
     there = stages(before)
     rivals = [there.get(entry.stage)] if entry.stage else []
     if entry.stage == "canary":  # on its way to production: compared with the model there

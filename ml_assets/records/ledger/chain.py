@@ -106,8 +106,8 @@ def append(
         if not isinstance(outcome, Conflict):
             return Appended(entry, outcome.commit)
     raise StorageError(
-        f"The ledger of {pipeline} took no line in {_ATTEMPTS} attempts: other writers were "
-        "always first. Run again when fewer runs are active."
+        f"No line could be added to the ledger of {pipeline} in {_ATTEMPTS} attempts: other "
+        "writers were always first. Run again when fewer runs are active."
     )
 
 

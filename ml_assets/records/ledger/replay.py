@@ -134,7 +134,7 @@ def _note(
     judged = any(e.model == entry.model and e.decision and e.decision.canary for e in entries)
     canaries = any(e.decision and e.decision.canary for e in entries)
     if canaries and not judged and passes and entry.decision and not entry.decision.passed:
-        said.append("it never was a canary, which is taken to pass")
+        said.append("it was never in canary, and is assumed to pass there")
     return "; ".join(said)
 
 
@@ -185,7 +185,7 @@ def _too_few_rows(gates: Sequence[GateSpec], results: Sequence[GateResult]) -> A
         if estimate > bound if higher else estimate < bound:
             return Advice(
                 gate.name,
-                "the difference itself keeps the bound, its interval does not: these rows are "
+                "the difference itself meets the bound, its interval does not: these rows are "
                 "too few to decide. Hold out more of them (split.holdout), or declare a wider "
                 "margin before the next model is judged. Until then the champion stays",
             )

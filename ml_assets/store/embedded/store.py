@@ -230,8 +230,8 @@ class EmbeddedStore:
         if begun is None:
             raise UntrustedState(
                 f"The snapshot store {self._root} has tags or signatures, and no {MAIN}: somebody"
-                " removed the branch. It does not begin again over what was decided. Put the store"
-                " back from a backup, or start clean (ml-assets ops reset)."
+                " removed the branch. No new one is made, because recorded decisions would be lost."
+                " Put the store back from a backup, or start clean (ml-assets ops reset)."
             )
         return begun
 

@@ -128,7 +128,7 @@ class Grower:
             if self.unsaved is not None:
                 raise self.unsaved
             step = self.state.step
-            raise SavedAfterNotice(f"a notice came: saved at round {step}", step)
+            raise SavedAfterNotice(f"a stop notice came: saved at round {step}", step)
         return self._lost_patience
 
     @property

@@ -79,10 +79,10 @@ _KINDS = ("", "features or label", "loss", "gradient")
 """The quantities that may be no number, in the order in which one makes the next so."""
 _EVERYWHERE = {
     1: "No row of any rank has finite features: look at what encoded them.",
-    2: "The loss of every row of every rank is so: the weights have diverged. Lower"
+    2: "The loss of every row of every rank is not finite: the weights have diverged. Lower"
     " training.learning_rate or training.clip_norm.",
-    3: "The gradient of every row of every rank is so, and no loss is: look in the network for a"
-    " root, a logarithm, a norm or a division at zero.",
+    3: "The gradient of every row of every rank is not finite, though each loss is: look in the"
+    " network for a root, a logarithm, a norm or a division at zero.",
 }
 
 
@@ -113,7 +113,10 @@ def locate_non_finite(passes: Iterable[Pass], ranks: Ranks, unit: str) -> str:
     dist.all_reduce(table)
     found = [(rank, row.tolist()) for rank, row in enumerate(table) if row[0]]
     if not found:
-        return "It did not come again when the step was repeated row by row, without its sums."
+        return (
+            "Repeated row by row, the step gave only finite numbers: most likely a sum over rows or"
+            " ranks overflowed."
+        )
     if len(found) == ranks.world and all(row[2] == row[3] for _, row in found):
         return _EVERYWHERE[int(min(row[0] for _, row in found))]
     rank, (kind, batch, count, of, *shown) = min(found, key=lambda pair: (pair[1][1], pair[0]))

@@ -265,7 +265,7 @@ class _Trials:
                 break  # the ranks may have stopped at different places
             worst = max(worst, gap)
             if gap > _CLOSE:
-                wrong.append(f"{strategy}: {gap:.1e} away from one process")
+                wrong.append(f"{strategy}: losses or gradients {gap:.1e} away from one process")
                 failed = failed or strategy == asked or asked == "hybrid"
         saw = f"{self._ranks.world} processes come to the losses of one, sharded and replicated."
         if wrong:

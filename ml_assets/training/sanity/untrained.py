@@ -341,7 +341,7 @@ def gradients(subject: Subject) -> SanityCheck:
             f"{', ...' if len(bad) > 8 else ''}; expected none such."
         )
     remedy = (
-        "Look where the forward pass goes round them, or whether the features that they read are"
+        "Check whether the forward pass leaves them out, or whether the features that they read are"
         " constant or not finite."
     )
     if not bad and (lost := _cancelled(subject, network, rows)):

@@ -65,7 +65,7 @@ SIZE = StateSize(100_000_000, 1_200_000_000, "100,000,000 parameters x 3 numbers
     [
         (120, 100, {"checkpoint_minutes": 10.0}, True, "12.0 s at 100 MB/s; 39.0 s of a notice"),
         (120, 100, {"checkpoint_every": 100}, True, "39.0 s of a notice of 120 s"),
-        (30, 100, {"checkpoint_every": 100}, False, "are 39.0 s, and the notice is 30 s"),
+        (30, 100, {"checkpoint_every": 100}, False, "take 39.0 s, but the notice is 30 s"),
         (0, 100, {"checkpoint_every": 100}, True, "12.0 s"),
         (120, 100, {}, False, "set training.checkpoint_minutes or training.checkpoint_every"),
         (120, 100, {"checkpoint_minutes": 30.0}, True, "12.0 s"),

@@ -66,7 +66,7 @@ def test_a_run_that_is_at_work_is_told_and_one_whose_process_is_gone_is_not(tmp_
             run = dg.DagsterRun("__ASSET_JOB", status=dg.DagsterRunStatus.STARTED, tags=tags)
             instance.add_run(run)
     first, second, *_ = world.cli("run", "irises", "--dry-run").splitlines()
-    note = r"note  run \w{8} \(command line, started\) is at work on irises: what it still makes"
+    note = r"note  run \w{8} \(command line, started\) is at work on irises: what it has yet"
     assert re.match(note, first)
     assert second == "make  irises/validated_table/flowers: never made"
 

@@ -84,7 +84,7 @@ def test_what_is_not_known_of_the_holdout_is_refused_and_of_older_models_said(re
     assert not only(budget(9), held(report), measured).passed
     known = only(budget(9), held(report), measured, holdout_use=use)
     assert known.passed and "model 3 that" in known.reason, "as if they were"
-    assert "of 2 of those before it is not known whether they were" in known.reason
+    assert "of 2 earlier ones it is not known which rows judged them" in known.reason
     past = only(budget(2), held(report), measured, holdout_use=use)
     assert not past.passed and past.reason.endswith(". Raise the budget and say why")
 

@@ -140,6 +140,6 @@ def test_the_page_shows_each_origin_and_what_it_cost() -> None:
     assert table
     assert [row[0] for row in table.rows] == ["day 2", "day 1", "day 0", "mean"]
     assert table.rows[0][1] == "a to b"
-    assert "take the worst of them. It took 2 trainings more, of 61 seconds in all." in table.words
+    assert "use the worst of them. It took 2 more trainings, 61 seconds in total." in table.words
     titles = [one.title for one in origin_pictures(rolled("mean", *MIXED))]
     assert titles == ["RMSE over the origins", "Skill against persistence over the origins"]

@@ -282,7 +282,7 @@ def test_the_model_in_production_is_told_to_stay_there_where_it_is_judged_again_
         time=datetime(2026, 1, 2, tzinfo=UTC),
     )
     page = render(report, slow, results, None, background(ledger=[moved]), spec)
-    assert f"✗ Judged again and refused: it stays in {spec.release.to} all the same" in page
+    assert f"✗ Judged again and refused, but it stays in {spec.release.to}" in page
     assert "may not be released" not in page
 
 

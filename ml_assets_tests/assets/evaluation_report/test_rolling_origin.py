@@ -138,7 +138,7 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
     page = file.read_text()
     assert "Rolling origin" in page
     assert "at the worst of 3 origins" in page
-    assert "It took 2 trainings more" in page
+    assert "It took 2 more trainings" in page
 
     edited(by_day, "evaluation", origins=9)
     assert main(["run", "tide"]) == 3

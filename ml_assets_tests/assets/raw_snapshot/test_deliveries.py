@@ -191,7 +191,7 @@ def test_no_partition_uses_a_version_from_after_its_beginning(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("2024-01-15", "leads out of"), ("2024-01-14\x1b", "signs that cannot be shown")],
+    [("2024-01-15", "leads out of"), ("2024-01-14\x1b", "characters that cannot be displayed")],
 )
 def test_a_version_that_is_not_read_holds_up_no_earlier_partition(
     tmp_path: Path, name: str, said: str

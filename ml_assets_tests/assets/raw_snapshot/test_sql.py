@@ -207,7 +207,7 @@ def test_rows_without_a_watermark_are_refused_with_their_number_unless_told_to_l
     tmp_path: Path,
 ):
     url = fill(tmp_path / "w.db", [*ROWS, (None, "EWR", 1), (None, "JFK", 2)])
-    said = "table weather: 2 rows without 'select': of no partition"
+    said = "table weather: 2 rows without 'select' would belong to no partition"
     assert said in refusal(url, source())
     with pytest.raises(SourceError, match=said):
         look("weather", source(), Path("/nowhere"), lambda _: url, WEEKS)

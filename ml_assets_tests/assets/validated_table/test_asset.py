@@ -219,7 +219,7 @@ def test_nothing_to_release_and_a_table_that_there_is_not_are_told(
     assert main(("data", "quarantine", "show", "deliveries", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["kept"] == []
     assert main((*RELEASE, *BY)) == 1
-    assert "No rows of deliveries/orders are kept back" in capsys.readouterr().err
+    assert "No rows of deliveries/orders are in quarantine" in capsys.readouterr().err
     assert main(("data", "quarantine", "show", "deliveries", "lorries")) == 1
     assert "'lorries'" in capsys.readouterr().err
 

@@ -91,7 +91,7 @@ def test_a_failed_contract_is_told_once_with_its_partition_and_is_gone_when_it_p
     world.settle()
     assert world.published("validated_table", "orders") == ["2024-01-01"]
     hook.faults.extend(("500", "500", "500"))
-    said = "could not tell all: 1 open; webhook 127.0.0.1: it answered 500 (3 attempts)."
+    said = "could not send all alerts: 1 open; webhook 127.0.0.1: it answered 500 (3 attempts)."
     assert look(world) == said
     look(world)
     (body,) = hook.bodies  # the run that failed by it is no second alert

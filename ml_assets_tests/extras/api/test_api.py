@@ -61,7 +61,7 @@ def test_nobody_is_let_in_without_a_token_and_a_reader_changes_nothing(api: Api)
     status, said = api.ask(RUNS, RUN, token=READER)
     assert (status, said["error"]) == (
         403,
-        "rita may only read: this takes the token of an operator.",
+        "rita may only read: this needs the token of an operator.",
     )
     body = {"stage": "production"}
     assert api.send("PUT", f"{V1}/models/irises/versions/abcdef/stage", body, READER)[0] == 403
@@ -182,7 +182,7 @@ def test_what_is_no_such_body_is_told_by_field(api: Api) -> None:
         assert (status, answer.keys()) == (400, {"error", "problems"})
         assert said in answer["error"]
     for method, path, code, said in (
-        ("DELETE", RUNS, 405, f"DELETE is not taken at {RUNS}: /docs has the routes."),
+        ("DELETE", RUNS, 405, f"DELETE is not allowed at {RUNS}: /docs has the routes."),
         ("GET", "/api/v2", 404, "There is no /api/v2 here: /docs has the routes."),
         ("GET", "/" + "n" * 60_000, 404, f"There is no /{'n' * 199} here: /docs has the routes."),
     ):

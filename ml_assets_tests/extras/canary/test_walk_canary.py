@@ -230,7 +230,7 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(
     assert line.decision and line.decision.canary and not line.decision.passed
     said = promoted_all_the_same(world, tmp_path).cli("release", "verify", "deliveries", code=3)
     assert "refused  canary gate: decided again on the same report" in said
-    assert "the outcome differs for champion" in said
+    assert "the gates of this code give another outcome for champion" in said
     assert line.decision.evidence.champion == before["production"]
     assert "remains refused" in world.cli("release", "promote", "deliveries", code=3)
     (request,) = landing(world).run_requests or ()

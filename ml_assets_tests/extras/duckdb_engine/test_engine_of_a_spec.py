@@ -76,7 +76,7 @@ def test_only_the_kind_of_an_engine_is_code_and_only_of_the_features(world: Worl
 def test_check_refuses_a_function_of_polars_alone(world: World) -> None:
     ask(world, ENGINE)
     said = world.cli("check", "deliveries", code=1)
-    assert "features.engine" in said and "is one of polars alone. Decorate it with portable" in said
+    assert "features.engine" in said and "is written for polars only. Rewrite it" in said
     write_portable(world)
     world.cli("check", "deliveries")
 

@@ -139,7 +139,7 @@ def test_an_hour_whose_run_failed_is_asked_for_again_after_a_wait_and_not_for_ev
 
     assert tick().run_requests
     assert f"predictions [{HOUR}] failed in run" in said()
-    assert "and is asked for again in 1 minute." in said()
+    assert "and is tried again in 1 minute." in said()
     monkeypatch.setattr(run_requests, "FIRST_WAIT", timedelta())
     again = [len(tick().run_requests or ()) for _ in range(run_retries.ATTEMPTS)]
     assert again == [1] * (run_retries.ATTEMPTS - 1) + [0]

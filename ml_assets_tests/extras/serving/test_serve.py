@@ -116,7 +116,7 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
         ("/v2/models/irises/versions/" + "z" * 60_000, None, 404, "There is no version 'zz"),
         ("/nothing/here", None, 404, "There is no /nothing/here here. The one model"),
         ("/" + "n" * 60_000, {}, 404, "There is no /nnn"),
-        ("/predict", None, 405, "GET is not taken at /predict. The one model"),
+        ("/predict", None, 405, "GET is not allowed at /predict. The one model"),
     ):
         answer = irises.ask(path, body)
         assert answer.status == status, (path, answer)
@@ -264,7 +264,7 @@ def test_a_model_that_answers_its_golden_vectors_otherwise_serves_nobody(
     there = replace(released, extra={**released.extra, "PYTHONPATH": str(tmp_path)})
     (port,) = free_ports(1)
     said = there.cli("serve", "irises", "--port", str(port), code=1)
-    assert "does not predict its golden vectors as the program that judged it did" in said
+    assert "gives other predictions for its golden vectors than when it was judged" in said
 
 
 def test_no_torch_is_in_the_server(irises: Serving) -> None:

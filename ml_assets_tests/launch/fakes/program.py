@@ -63,7 +63,7 @@ class Program:
             self.event("metrics", step=step, metrics={"train_loss": 1 / step})
             self.checkpoint(step)
             if self.told:
-                self.fail(75, f"a notice came: saved at step {step}", step)
+                self.fail(75, f"a stop notice came: saved at step {step}", step)
             self.misbehave(step)
         self.result(
             step=self.steps,
@@ -109,7 +109,7 @@ class Program:
         while self.fault.get("hang") and not (self.told and step != "end"):
             time.sleep(0.02)
         if self.told:
-            self.fail(75, f"a notice came: saved at step {step}", step)
+            self.fail(75, f"a stop notice came: saved at step {step}", step)
 
     def checkpoint(self, step):
         name = f"step-{step:06d}.a{self.request['attempt']}"

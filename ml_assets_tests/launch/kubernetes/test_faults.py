@@ -307,7 +307,7 @@ def test_ranks_that_stand_still_are_ended_and_the_next_attempt_goes_on(stage, mo
     with Saboteur(stage, signal_ranks(signal.SIGSTOP)):
         result = stage.launcher().train(job, stage.events.append)
     assert result.attempt == 2
-    assert "no sign of life for" in named(stage.events, "warning")[0].message
+    assert "no heartbeat or event for" in named(stage.events, "warning")[0].message
     assert stage.left() == []
 
 

@@ -136,7 +136,7 @@ def test_a_store_that_is_away_is_no_stall_nor_is_what_comes_late_after_it(follow
 
     over = followed.until_over(turns())
     assert "still followed" in followed.events
-    assert over.noticed is not None and "last heard of: rank 0 at step 2" in over.noticed
+    assert over.noticed is not None and "last heartbeats: rank 0 at step 2" in over.noticed
     (warning,) = [e.message for e in followed.events if "store" in str(e)]
     assert "The object store does not answer; the training continues" in warning
 

@@ -55,15 +55,15 @@ def test_what_the_commands_wrote_is_a_possible_story(story):
         (4, {"replaced": C}, "line 4: it replaces cccccccccccc in production"),
         (4, {"model": C}, "line 4: no decision on model cccccccccccc comes before it"),
         (4, {"model": A}, "line 4: model aaaaaaaaaaaa is moved to production, where it was"),
-        (4, {"decided_by": 1}, "line 4: it rests on line 1; what counted then was line 3"),
+        (4, {"decided_by": 1}, "line 4: it names decision line 1; the valid one then was line 3"),
         (5, {"model": C}, "line 5: it goes back to cccccccccccc, which never was released to"),
         (
             7,
             {"overrides": 3},
             "line 7: line 3, which it overrides, is not an earlier decision",
         ),
-        (8, {"decided_by": 6}, "line 8: it rests on line 6; what counted then was line 7"),
-        (4, {"seq": 9}, "line 9: it is the 4. line: a line is lost, or there twice"),
+        (8, {"decided_by": 6}, "line 8: it names decision line 6; the valid one then was line 7"),
+        (4, {"seq": 9}, "line 9: it is line number 4: a line is missing, or there twice"),
     ],
 )
 def test_a_planted_fault_is_named_with_its_line(story, line, change, said):

@@ -31,8 +31,8 @@ class Coded:
         wrong = int((~np.isfinite(nats) | (nats < 0)).sum())
         if wrong:
             raise EvidenceError(
-                f"{wrong} of {counted(len(nats), 'text')} take a number of nats that is not "
-                "valid; the model cannot be judged: train it again with a lower learning_rate"
+                f"the loss of {wrong} of {counted(len(nats), 'text')} is negative or not finite; "
+                "the model cannot be judged: train it again with a lower learning_rate"
             )
         return cls(nats / log(2), np.asarray(truth.labels, dtype=np.float64))
 

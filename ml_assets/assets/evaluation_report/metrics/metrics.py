@@ -89,8 +89,8 @@ def evaluate(
     if not found:
         raise EvidenceError(
             f"no metric of a {truth.task} model is defined on these"
-            f" {counted(len(truth.labels), 'row')}: no query has a relevant one. Hold out more,"
-            " or look for labels that have not arrived"
+            f" {counted(len(truth.labels), 'row')}: no query has a relevant row. Make the"
+            " holdout longer, or find out whether its labels have arrived"
         )
     return found
 

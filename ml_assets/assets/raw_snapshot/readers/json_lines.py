@@ -87,8 +87,8 @@ def _check_size(cells: int, where: str) -> None:
     """A line may leave out every key: its row takes more than it does."""
     if cells * _CELL > MOST_BYTES:
         raise SourceError(
-            f"{where} has more than {MOST_BYTES // _CELL:,} values, those that are left out"
-            " included: they are read at once. Write smaller partitions."
+            f"{where} has more than {MOST_BYTES // _CELL:,} values (absent keys count as well),"
+            " too many to read at once. Write smaller partitions."
         )
 
 

@@ -127,9 +127,9 @@ def _open(name: str, source: LakeSource, root: Path) -> tuple[LakeTable, str]:
             lost = table.count_unplaced()
     if lost:
         raise SourceError(
-            f"{where}: {counted(lost, 'row')} without {source.watermark!r}: of no partition, never"
-            " read. Fill the column in; or, to leave such rows out, set ignore_null_watermark:"
-            " true for this source in defs.yaml."
+            f"{where}: {counted(lost, 'row')} without {source.watermark!r} would belong to no"
+            " partition, and never be read. Fill the column in; or, to leave such rows out, set"
+            " ignore_null_watermark: true for this source in defs.yaml."
         )
     return table, where
 

@@ -194,8 +194,8 @@ def odd_text(name: str, path: str) -> str:
     if path.isprintable():
         return ""
     return (
-        f"{name}: the name {path!r} holds signs that cannot be shown. Rename the file at its"
-        " origin."
+        f"{name}: the name {path!r} holds characters that cannot be displayed. Rename the file at"
+        " its origin."
     )
 
 
@@ -203,8 +203,8 @@ def odd_key(name: str, key: str) -> str:
     """Return what is wrong with the name of an object that is no path below its prefix."""
     if any(part in ("", ".", "..") for part in key.split("/")) or "\\" in key:
         return (
-            f"{name}: the object {key!r} has a name that leads elsewhere as a path. Rename it at"
-            " its origin."
+            f"{name}: the name of the object {key!r} is not a safe path: it has an empty part, '.',"
+            " '..' or a backslash. Rename it at its origin."
         )
     return odd_text(name, key)
 

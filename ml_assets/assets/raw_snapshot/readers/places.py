@@ -192,8 +192,8 @@ def unpacked(content: bytes, path: str, where: str) -> bytes:
                 if size > bound:
                     raise SourceError(
                         f"{where}: {len(content):,} bytes of gzip unpack to more than {bound:,}"
-                        f" bytes. At most {RATIO} times as much is expected of rows; write the"
-                        " file uncompressed if it is meant."
+                        " bytes, the limit for a file of this size. If the content is right,"
+                        " deliver it uncompressed."
                     )
                 parts.append(part)
     except EOFError as error:

@@ -141,9 +141,9 @@ def _check_placed(database: Database, table: "sa.Table", source: SqlSource) -> N
     if lost:
         raise SourceError(
             f"{database.title}, table {source.table}: {counted(lost, 'row')} without"
-            f" {source.watermark!r}: of no partition, never read. Fill the column in and make it"
-            " NOT NULL; or, to leave such rows out, set ignore_null_watermark: true for this"
-            " source in defs.yaml."
+            f" {source.watermark!r} would belong to no partition, and never be read. Fill the"
+            " column in and make it NOT NULL; or, to leave such rows out, set"
+            " ignore_null_watermark: true for this source in defs.yaml."
         )
 
 

@@ -53,11 +53,11 @@ def holdout_budget(
     fine = number <= gate.at_most
     first, last = report.holdout
     span = f" ({first} to {last})" if first else ""
-    unknown = f"; of {use.unknown} of those before it is not known whether they were"
+    unknown = f"; of {use.unknown} earlier ones it is not known which rows judged them"
     said = "within" if fine else "past"
     reason = (
-        f"this is model {number} that is judged by rows of this holdout{span}, {said} the budget of"
-        f" {gate.at_most}{unknown if use.unknown else ''}"
+        f"this is model number {number} that is judged by rows of this holdout{span}, {said} the"
+        f" budget of {gate.at_most}{unknown if use.unknown else ''}"
     )
     if not fine:
         fresh = "Hold out rows that came since, or raise" if first and not use.unknown else "Raise"
@@ -86,7 +86,7 @@ def made_elsewhere(
         remedy = f"train without training.init_from and distill, {remedy}"
     learned = "" if itself else "it learned from a model that was made elsewhere, and "
     reason = f"{learned}it is not known which rows model {model[:12]} was trained on: " + (
-        "because it goes to canary, rows that came after that decide"
+        "it goes to canary, and rows that arrived after its training decide there"
         if fine
         else f"the holdout may be among them. Either {remedy}, or take responsibility: ml-assets"
         " release override"

@@ -85,9 +85,9 @@ def judge(
     if table.height > limit:
         types = ", ".join(sorted({e.type for e in expectations}))
         raise ContractError(
-            f"{counted(table.height, 'row', 'are')} to be judged by Great Expectations' engine"
-            f" ({types}), which is given at most {limit:,}: it is not sampled. Cut the source"
-            " into shorter partitions, or state it with compiled types."
+            f"{counted(table.height, 'row', 'are')} too many for Great Expectations' engine, which"
+            f" has to judge {types} and takes at most {limit:,}; they are never sampled. Cut"
+            " the source into shorter partitions, or use expectation types that ml_assets compiles."
         )
     groups: dict[bytes, list[Expectation]] = {}
     for expectation in expectations:
@@ -196,7 +196,7 @@ def require_engine() -> None:
     """
     if not is_installed():
         raise ContractError(
-            "This takes Great Expectations' own engine (a contract has expectations that only it"
+            "This needs Great Expectations' own engine (a contract has expectations that only it"
             f" judges, or its Data Docs were asked for), which is not installed here:"
             f" {install('expectations')}"
         )

@@ -28,7 +28,7 @@ def canary_report(declared: Pipeline) -> dg.AssetsDefinition:
         declared,
         CANARY_REPORT,
         description="The model in `canary` and the one in `production`, scored on the first"
-        " partitions behind the holdout, each with its own preprocessing.",
+        " partitions after the holdout, each with its own preprocessing.",
         kinds={"numpy"},
         deps=[asset_key(declared, "released_model"), asset_key(declared, "feature_set")],
     )

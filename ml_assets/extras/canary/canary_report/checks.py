@@ -49,7 +49,7 @@ def canary(declared: Pipeline) -> dg.AssetChecksDefinition:
                 CHECK,
                 asset=key,
                 blocking=True,
-                description=f"The gate `{gate.name}` on exactly the rows behind the holdout.",
+                description=f"The gate `{gate.name}` on exactly the rows after the holdout.",
             )
         ],
         pool=pool(declared),

@@ -22,8 +22,8 @@ def online_evaluation(declared: Pipeline) -> dg.AssetsDefinition:
     @stage_asset(
         declared,
         ONLINE_STAGE,
-        description="The loss of champion and canary on the rows that each was asked for, as their"
-        " labels have come, by slice.",
+        description="The loss of champion and canary on the rows that each served, as far as labels"
+        " have arrived, by slice.",
         kinds={"numpy"},
         deps=[
             asset_key(declared, "feature_set"),
