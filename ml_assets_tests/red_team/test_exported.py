@@ -86,7 +86,7 @@ ALTERED: list[tuple[str, Callable[[bytes], bytes] | None, str]] = [
     ("handover.sig", lambda _: b"{}", "handover.sig is not what was exported: key: Field"),
     ("handover.sig", lambda whole: whole + b"\n", "is not as it was exported"),
     ("certificate.json", lambda whole: whole + b" ", "is not as it was exported"),
-    ("certificate.json", with_a_stranger_in_front, "one key signs a release"),
+    ("certificate.json", with_a_stranger_in_front, "expected one signature"),
     ("signer.pub", lambda whole: whole + b"\n", "does not hold the key that signed"),
     ("overridden_line.json", lambda _: b"{}", "nothing was overridden"),
 ]

@@ -90,7 +90,7 @@ def test_a_query_without_a_relevant_row_is_left_out_and_counted():
 
 def test_a_holdout_without_any_relevant_row_is_refused():
     truth = truth_of(np.zeros((5, 3)))
-    with pytest.raises(EvidenceError, match="no query has a relevant one"):
+    with pytest.raises(EvidenceError, match="no query has a relevant row"):
         evaluate(truth, np.random.default_rng(0).random(15), np.arange(15), 10, 0)
 
 

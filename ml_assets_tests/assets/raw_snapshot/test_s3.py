@@ -140,9 +140,9 @@ def test_an_object_whose_name_leads_elsewhere_is_not_taken(server: S3Server):
     put_all(server, {"orders/2024-01-01/..\\x.csv": row, "orders/2024-01-08/x\\..\\y.csv": row})
     found = looked(NOWHERE, deep)
     assert found.keys == ("2024-01-08",)
-    with pytest.raises(SourceError, match="leads elsewhere"):
+    with pytest.raises(SourceError, match="is not a safe path"):
         found.receipt("2024-01-08")
-    assert "leads elsewhere" in refusal(NOWHERE, deep, WEEKS[1])
+    assert "is not a safe path" in refusal(NOWHERE, deep, WEEKS[1])
 
 
 def test_a_folder_that_a_console_made_is_no_object(server: S3Server):

@@ -86,7 +86,7 @@ def test_only_the_columns_that_are_named_are_handed_over(monkeypatch: pytest.Mon
 
 def test_a_table_over_the_limit_is_an_error_and_no_sample() -> None:
     by_date = said(DATES, column="day", strftime_format="%Y-%m-%d")
-    with pytest.raises(ContractError, match=r"4 rows .* at most 3: it is not sampled"):
+    with pytest.raises(ContractError, match=r"4 rows .* at most 3; they are never sampled"):
         expectations.judge(FRAME, [by_date], limit=3)
 
 

@@ -171,7 +171,7 @@ def test_a_bound_that_is_too_small_is_told(tmp_path: Path, many: pl.LazyFrame) -
 
 
 def test_a_function_of_polars_alone_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"f\.py:build is one of polars alone\. Decorate it with"):
+    with pytest.raises(SpecError, match=r"f\.py:build is written for polars only\. Rewrite it"):
         on_engine(lambda tables, _: tables["rows"], FEATURES, SMALL, tmp_path)
 
 

@@ -108,7 +108,7 @@ def test_each_mistake_has_its_status_and_a_sentence(irises: Serving) -> None:
         ("/predict", [MEASURES], 400, 'Send {"rows"'),
         ("/predict", b"{", 400, "not JSON"),
         ("/predict", {"entities": [{"flower": 1}]}, 400, "serves no features online"),
-        ("/predict", many, 413, "65 rows at once, 64 are taken"),
+        ("/predict", many, 413, "has 65 rows; at most 64 are accepted"),
         ("/predict", b" " * (5 << 20), 413, "more than 4,194,304 bytes"),
         ("/v2/models/irises/infer", {"inputs": []}, 400, "inputs is empty"),
         ("/v2/models/tulips/infer", {}, 404, "The one model is 'irises'"),
@@ -185,7 +185,7 @@ def test_what_waits_is_computed_together_and_who_finds_the_queue_full_is_told_wh
             model.resume()
         assert {one.result().status for one in asked} == {200}
     assert (full.status, full.headers["retry-after"]) == (429, "1")
-    assert "64 rows wait, 64 may, and this request has 1:" in full.body["error"]
+    assert "64 rows wait, at most 64 may, and this request has 1:" in full.body["error"]
     assert counted(irises, batches) - before == 2, "the one that came first, then all others"
 
 
