@@ -79,6 +79,12 @@ def named_files(what: str) -> NamedFiles:
     else:
         root, pattern = _pattern(path)
         found = tables_below(root, pattern) if pattern else []
+    if (root / "_delta_log").is_dir():
+        raise SpecError(
+            f"{what} is a table of Delta Lake: some of its files hold rows that were deleted. Make"
+            " the pipeline from a file of its rows, and then write the source as `kind: delta`"
+            " (docs/add-a-pipeline.md, Lakehouse tables)."
+        )
     if not found:
         raise SpecError(
             f"{what}: there is no such file, and no folder or pattern with files that end in"

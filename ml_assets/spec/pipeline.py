@@ -39,7 +39,7 @@ from ml_assets.spec.parallel_consistency import parallel_problems
 from ml_assets.spec.partitions import PartitionsSpec, clock_changes
 from ml_assets.spec.paths import partition_parts
 from ml_assets.spec.rollout import rollout_problems
-from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.sources import EventsSource, FilesSource, SourceSpec
 from ml_assets.spec.split import RandomSplit, SplitSpec, TimeSharesSplit, WindowSplit, groups_of
 from ml_assets.spec.stages import RAW_PREFIX, STAGES
 from ml_assets.spec.training import ModelSpec, Module, TrainingSpec, XGBoost, without_meaning
@@ -131,7 +131,7 @@ def _path_problems(spec: PipelineSpec) -> Iterator[Misfit]:
     """Paths of which two partitions would be the same file."""
     needed = _NAMED[spec.partitions.cadence]
     for name, source in spec.sources.items():
-        path = getattr(source, "path", "")
+        path = source.path if isinstance(source, FilesSource | EventsSource) else ""
         lost = "".join(part for part in needed if part not in partition_parts(path))
         if source.partitioned and not source.versioned and path and lost:
             said = (

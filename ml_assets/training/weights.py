@@ -295,9 +295,8 @@ def _same_inputs(init: Ref, was: Preprocessing, schema: ShardSchema) -> str:
     words = [[column.vocabulary for column in of.categorical] for of in (was, now)]
     if _names(was) != _names(now) or words[0] != words[1] or was.tokens != now.tokens:
         raise BadRequest(
-            f"training.init_from: {init.uri} was trained on other columns or categories, and a"
-            " network of your own does not say which of its weights belong to them. Remove"
-            " init_from."
+            f"training.init_from: {init.uri} has other columns or categories, and a network of"
+            " your own does not say which of its weights belong to them. Remove init_from."
         )
     return "its columns and categories are the same"
 
@@ -353,9 +352,8 @@ class _Match:
     def said(self) -> str:
         """A sentence on what is new and what is gone."""
         before, after = _names(self.was), _names(self.now)
-        new = [name for name in after if name not in before]
         parts = [
-            ("new inputs, with weights of zero at first", new),
+            ("new inputs, at first of weight 0", [name for name in after if name not in before]),
             ("inputs that are gone", [name for name in before if name not in after]),
             ("categories it never saw", [f"{n} of {c}" for c, n in self._new_words.items() if n]),
         ]

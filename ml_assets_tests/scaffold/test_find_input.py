@@ -56,6 +56,16 @@ def test_a_hidden_folder_is_not_read_as_no_source_reads_it(sources: Path) -> Non
     assert "cadence: monthly, start: 2024-01-01" in spec_text(sources)
 
 
+def test_a_table_of_delta_lake_is_refused_for_its_files_hold_deleted_rows(
+    sources: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sources / "lake" / "_delta_log").mkdir(parents=True)
+    pl.DataFrame({"at": [1], "late": [1]}).write_parquet(sources / "lake" / "part-0.parquet")
+    assert new(sources / "lake") == 1
+    said = capsys.readouterr().err
+    assert "is a table of Delta Lake" in said and "`kind: delta`" in said
+
+
 @pytest.mark.parametrize("place", ["growth_5%.csv", "a [raw].csv", "100%/rows.csv"])
 def test_one_file_whose_path_no_source_can_have_is_copied(sources: Path, place: str) -> None:
     write(sources / place, [START + timedelta(hours=3 * n) for n in range(80)])

@@ -139,6 +139,18 @@ def test_the_whole_spec_is_accepted() -> None:
     assert spec.release.to == "production"
 
 
+@pytest.mark.parametrize(
+    "place",
+    [{"kind": "delta", "path": "s3://lake/stock"}, {"kind": "iceberg", "catalog": "lake"}],
+)
+def test_a_lakehouse_table_is_parted_by_its_watermark(place: Raw) -> None:
+    table = {k: v for k, v in SQL.items() if k not in ("kind", "connection", "table")} | place
+    if place["kind"] == "iceberg":
+        table["table"] = "shop.stock"
+    spec = PipelineSpec.model_validate(changed(SPEC, "sources.stock", table))
+    assert spec.sources["stock"].partitioned
+
+
 def test_three_of_the_newest_and_three_of_the_best_checkpoints_are_kept_by_default() -> None:
     fields = TrainingSpec.model_fields
     assert (fields["keep_last"].default, fields["keep_best"].default) == (3, 3)

@@ -127,7 +127,7 @@ def test_words_and_columns_are_found_by_name_wherever_they_moved(
     values = rows(was)
     both = values | {"w": np.ones(ROWS), "w is null": np.zeros(ROWS)}
     assert np.allclose(answers(old, was, values), answers(new, now, both), atol=1e-6)
-    assert "new inputs, with weights of zero at first: w, w is null" in said
+    assert "new inputs, at first of weight 0: w, w is null" in said
     assert "categories it never saw: 5 of c" in said
 
 

@@ -74,6 +74,11 @@ class OnDuckDB:
                     f"{self._spec.function} uses an operation that DuckDB does not have. Write it"
                     f" in another way, or remove features.engine: {error}"
                 ) from error
+            except (duckdb.DataError, duckdb.ProgrammingError) as error:
+                raise SpecError(
+                    f"DuckDB cannot run {self._spec.function}: {str(error).splitlines()[0]}. Write"
+                    " it in another way, or remove features.engine."
+                ) from error
         return _rows_in(made)
 
     def _write(
@@ -87,6 +92,11 @@ class OnDuckDB:
                 rows = nw.to_native(self._build(frames, window))
             finally:
                 ENGINE.reset(running)
+            if not isinstance(rows, duckdb.DuckDBPyRelation):
+                raise SpecError(
+                    f"{self._spec.function} must return a lazy frame of the engine, but it returned"
+                    " rows in memory. Do not call collect in it; or remove features.engine."
+                )
             database.write(rows.sql_query(), self._spec.key, made)
 
 

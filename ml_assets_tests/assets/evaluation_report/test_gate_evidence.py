@@ -74,7 +74,7 @@ def test_a_holdout_judges_so_many_models_and_no_more(report, measured, before, f
     use = HoldoutUse(models=before, unknown=0)
     result = only(budget(3), held(report), measured, holdout_use=use)
     assert (result.passed, result.value, result.bound) == (fine, before + 1, 3)
-    assert f"model {before + 1} that is judged by rows of this holdout" in result.reason
+    assert f"model number {before + 1} that is judged by rows of this holdout" in result.reason
     assert "2013-11-04 to 2013-11-11" in result.reason
 
 
@@ -83,7 +83,7 @@ def test_what_is_not_known_of_the_holdout_is_refused_and_of_older_models_said(re
     assert not only(budget(9), report, measured, holdout_use=use).passed
     assert not only(budget(9), held(report), measured).passed
     known = only(budget(9), held(report), measured, holdout_use=use)
-    assert known.passed and "model 3 that" in known.reason, "as if they were"
+    assert known.passed and "number 3 that" in known.reason, "as if they were"
     assert "of 2 earlier ones it is not known which rows judged them" in known.reason
     past = only(budget(2), held(report), measured, holdout_use=use)
     assert not past.passed and past.reason.endswith(". Raise the budget and say why")

@@ -186,6 +186,26 @@ def test_what_duckdb_cannot_do_is_told(tmp_path: Path) -> None:
         on_engine(local, FEATURES, SMALL, tmp_path)({"rows": rows}, ALWAYS)
 
 
+def test_rows_that_the_function_collected_are_refused(tmp_path: Path) -> None:
+    @portable
+    def collected(tables: Mapping[str, Frame], _: Window) -> Frame:
+        return tables["rows"].collect().lazy()
+
+    rows = pl.LazyFrame({"id": [1], "n": [2]})
+    with pytest.raises(SpecError, match=r"f\.py:build must return a lazy frame.*not call collect"):
+        on_engine(collected, FEATURES, SMALL, tmp_path)({"rows": rows}, ALWAYS)
+
+
+def test_what_duckdb_finds_wrong_with_the_rows_is_told(tmp_path: Path) -> None:
+    @portable
+    def number(tables: Mapping[str, Frame], _: Window) -> Frame:
+        return tables["rows"].with_columns(nw.col("name").cast(nw.Float64).alias("n"))
+
+    rows = pl.LazyFrame({"id": [1], "name": ["north"]})
+    with pytest.raises(SpecError, match=r"DuckDB cannot run f\.py:build: .*north"):
+        on_engine(number, FEATURES, SMALL, tmp_path)({"rows": rows}, ALWAYS)
+
+
 @pytest.mark.parametrize("memory", ["16Mi", "much"])
 def test_a_bound_is_a_size_that_an_engine_can_begin_with(memory: str) -> None:
     with pytest.raises(ValueError, match="is not a memory size of an engine: write 32Mi or more"):
