@@ -336,6 +336,7 @@ def test_an_mlflow_alias_is_not_asked(refused: Scene) -> None:
     require_refused(refused, refused.materialize("released_model"))
 
 
+@pytest.mark.daemon
 def test_an_mlflow_alias_that_was_moved_is_told_and_put_right(refused: Scene) -> None:
     """The ledger decides; MLflow is a projection of it."""
     world, there = refused.world, refused.in_production
