@@ -133,7 +133,7 @@ def test_a_second_model_is_past_the_budget_and_the_spread_between_seeds_is_measu
     assert trainings(world) == 3, "the first model, the second, and that of another seed"
     refused = [gate for gate in decision(world).gates if not gate.passed]
     assert [gate.name for gate in refused] == ["holdout_budget"]
-    assert "model 2 that is judged by rows of this holdout, past the budget of 1" in said
+    assert "model number 2 that is judged by rows of this holdout, past the budget of 1" in said
 
     declare(world, OTHER.replace("holdout_budget, at_most: 1", "holdout_budget, at_most: 2"))
     again = world.cli("run", "irises")
@@ -167,7 +167,7 @@ def test_two_models_that_are_decided_on_at_the_same_moment_are_not_both_the_same
     monkeypatch.setenv("DAGSTER_HOME", "")  # the command sets its own
     assert main(["run", "irises"]) == 3
     said = capsys.readouterr().out
-    assert "model 4 that is judged by rows of this holdout, past the budget of 3" in said
+    assert "model number 4 that is judged by rows of this holdout, past the budget of 3" in said
     assert not decision(world).passed
     assert released(world) not in (decision(world).evidence.model, "f" * 64)
 

@@ -53,7 +53,7 @@ def test_code_that_fails_is_asked_for_once_and_again_when_it_was_mended(plant: P
     (request,) = world.asks_for(SENSOR)
     assert not world.execute(request)
     for _ in range(3):
-        assert "features [2024-01-15]" in (said := world.says(SENSOR))
+        assert "features [2024-01-08 .. 2024-01-15: 2 partitions]" in (said := world.says(SENSOR))
         assert "code to change; 'ml-assets run deliveries' tries again now" in said
     features.write_text(good.replace(*OTHER))
     (again,) = world.asks_for(SENSOR)
