@@ -81,8 +81,8 @@ def named_files(what: str) -> NamedFiles:
         found = tables_below(root, pattern) if pattern else []
     if (root / "_delta_log").is_dir():
         raise SpecError(
-            f"{what} is a table of Delta Lake: some of its files hold rows that were deleted. Make"
-            " the pipeline from a file of its rows, and then write the source as `kind: delta`"
+            f"{root} is a table of Delta Lake: its files may hold rows that were deleted. Make the"
+            " pipeline from a file of its present rows, and then write the source as `kind: delta`"
             " (docs/add-a-pipeline.md, Lakehouse tables)."
         )
     if not found:

@@ -39,7 +39,7 @@ def unset(value: object) -> bool:
 
 
 def none_or_keys(keys: type[BaseModel]) -> BeforeValidator:
-    """Of a field that is ``none`` or has keys, tell the mistakes of the form that is meant."""
+    """Let a field be ``none`` or have keys; a mistake is told of the form that is meant."""
 
     def of_one_form(raw: object) -> object:
         if isinstance(raw, dict):

@@ -111,7 +111,7 @@ def _devices(record: RunRecord) -> str:
 def _package(record: RunRecord, now: Environment) -> Iterator[str]:
     then = record.environment
     if then.code.sources != now.code.sources:
-        yield (f"the sources of ml_assets: {_code(now)}, {_code(then)} then. {_checkout(record)}")
+        yield f"the sources of ml_assets: {_code(now)}, {_code(then)} then. {_checkout(record)}"
     program = record.program
     said = difference(program, program_here(part_of("train", _family(record)))) if program else ""
     if said:
