@@ -187,6 +187,7 @@ def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> N
     assert points[0] < points[-1]
     ended = world.page("deliveries", "trained_model")
     assert ended["best_checkpoint"].startswith(f"step-{ended['best_step']:06d}."), "it is named"
+    assert ended["row_order"].startswith("rows: an epoch mixes all rows of the split")
 
 
 def test_the_page_says_what_its_processes_are_worth(world: World, walked: str) -> None:

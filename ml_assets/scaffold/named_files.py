@@ -86,8 +86,9 @@ def named_files(what: str) -> NamedFiles:
             " (docs/add-a-pipeline.md, Lakehouse tables)."
         )
     if not found:
+        below = "" if path.is_absolute() else f" below {Path.cwd()}"
         raise SpecError(
-            f"{what}: there is no such file, and no folder or pattern with files that end in"
+            f"{what}{below}: there is no such file, and no folder or pattern with files that end in"
             f" {', '.join(_FORMATS)} (or .csv.gz). A table of a database is sql:CONNECTION.table."
         )
     kinds = sorted({format_of(one) for one in found})

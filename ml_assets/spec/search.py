@@ -216,7 +216,7 @@ def _population_problems(search: SearchSpec) -> list[Misfit]:
         said = f"a population of {search.trials} has no worst quarter: write trials: 4 or more"
         found.append(Misfit(("trials",), said))
     if search.prune is not None:
-        said = "a population ends no trial early, its worst copy its best instead: remove 'prune'"
+        said = "a population ends no trial early: its worst go on from its best; remove 'prune'"
         found.append(Misfit(("prune",), said))
     if search.then is not None:
         found.append(Misfit(("then",), "a population is not followed by another: remove 'then'"))

@@ -341,10 +341,11 @@ class TrainingSpec(Spread):
 
     @model_validator(mode="after")
     def _batch_divides(self) -> Self:
-        if self.batch_size % self.microbatches:
+        parts = self.microbatches
+        if self.batch_size % parts:
             raise ValueError(
-                f"batch_size {self.batch_size} must be a multiple of microbatches"
-                f" {self.microbatches}"
+                f"batch_size {self.batch_size} must be a multiple of microbatches {parts}: write"
+                f" batch_size: {-(-self.batch_size // parts) * parts}, or fewer microbatches"
             )
         return self
 

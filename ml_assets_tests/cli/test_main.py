@@ -370,6 +370,35 @@ def test_check_warns_of_a_package_that_is_missing_here(
     assert "remedy: pip install -c requirements.lock -e '.[boosting]'" in said
 
 
+def test_check_warns_of_sources_that_are_not_on_this_machine(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    irises.plant(home, home / "sources")
+    assert main(["check", "irises"]) == 0
+    assert "warning: sources" not in capsys.readouterr().out
+    spec, file = home / "irises" / "defs.yaml", home / "sources" / "irises.csv"
+    file.rename(file.with_name("iris.csv"))
+    assert main(["check", "irises"]) == 0
+    said = capsys.readouterr().out
+    assert f"sources.flowers.path is 'irises.csv', and there is no {file} here" in said
+    assert f"it begins below ML_ASSETS_SOURCES, which is {home / 'sources'}" in said
+    delta = "kind: delta\n      path: lake/irises\n"
+    spec.write_text(re.sub(r"kind: files\n.*path: .*\n.*format: .*\n", delta, spec.read_text()))
+    assert main(["check", "irises"]) == 0
+    log = home / "sources" / "lake" / "irises" / "_delta_log"
+    assert f"sources.flowers.path is 'lake/irises', and there is no {log} here" in (
+        capsys.readouterr().out
+    )
+    log.mkdir(parents=True)
+    assert main(["check", "irises"]) == 0
+    assert "warning: sources" not in capsys.readouterr().out
+    monkeypatch.setenv("ML_ASSETS_SOURCES", str(home / "elsewhere"))
+    assert main(["check", "irises"]) == 0
+    assert f"ML_ASSETS_SOURCES is {home / 'elsewhere'}, and there is no such folder here" in (
+        capsys.readouterr().out
+    )
+
+
 def test_status_before_anything_is_made_says_what_to_do(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

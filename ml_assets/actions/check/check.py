@@ -11,6 +11,7 @@ from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
 from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function
+from ml_assets.assets.raw_snapshot.readers.pattern import pattern_of
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.assets.training_set.window import require_enough
@@ -43,7 +44,13 @@ from ml_assets.spec.memory_estimate import Room, machine_room, pod_room, require
 from ml_assets.spec.network_code import read_network
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import check_search
-from ml_assets.spec.sources import DeltaSource, IcebergSource, SqlSource
+from ml_assets.spec.sources import (
+    DeltaSource,
+    EventsSource,
+    FilesSource,
+    IcebergSource,
+    SqlSource,
+)
 from ml_assets.spec.training import COUNTED, Boosted, Module
 from ml_assets.spec.training_program import Ref, World, training_world
 from ml_assets.store.layout import Address, read_record
@@ -151,11 +158,42 @@ def _has_compiler() -> bool:
 
 
 def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
-    """Return what of a right spec may not be meant: texts for numbers, drift that cannot alarm."""
+    """Return what of a right spec may not be meant: places where nothing is, texts for numbers,
+    drift that cannot alarm."""
     spec, _ = check_spec(folder)
     if spec is None:
         return ()
-    return (*number_words(folder, spec), *blind_spots(Pipeline(spec, folder, settings)))
+    found = _absent_places(spec, settings)
+    return (*found, *number_words(folder, spec), *blind_spots(Pipeline(spec, folder, settings)))
+
+
+def _absent_places(spec: PipelineSpec, settings: Settings) -> tuple[str, ...]:
+    """The places of its sources that are not on this machine."""
+    root = settings.sources
+    places = {
+        name: (source.path, _place(source, root))
+        for name, source in spec.sources.items()
+        if isinstance(source, FilesSource | EventsSource | DeltaSource) and not is_s3(source.path)
+    }
+    if places and not root.is_dir():
+        return (
+            f"ML_ASSETS_SOURCES is {root}, and there is no such folder here: nothing can be read"
+            "\n    remedy: set it to the folder of the sources; ml-assets demo makes the demo's",
+        )
+    return tuple(
+        f"sources.{name}.path is {path!r}, and there is no {place} here: nothing can be read"
+        f"\n    remedy: correct it; it begins below ML_ASSETS_SOURCES, which is {root}"
+        for name, (path, place) in places.items()
+        if not place.exists()
+    )
+
+
+def _place(source: FilesSource | EventsSource | DeltaSource, root: Path) -> Path:
+    """What must be there before a partition is: the file that is named, a folder, a table's log."""
+    if isinstance(source, DeltaSource):
+        return root / source.path / "_delta_log"
+    pattern = pattern_of(source.path)
+    return root / (pattern.path if pattern.is_one_file else pattern.folder)
 
 
 def _window_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:

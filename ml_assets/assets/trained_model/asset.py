@@ -157,7 +157,7 @@ def _shown(training: "Training", trained: "Trained", alone: Alone | None) -> dic
     from ml_assets.assets.trained_model.cost.page import costs
 
     pipeline, sinks = training.pipeline, trained.sinks
-    won = training.asked.winner
+    won, order = training.asked.winner, training.row_order
     return {
         **sinks.pictures(),
         **sinks.measurements(trained.result, training.world, alone),
@@ -165,6 +165,7 @@ def _shown(training: "Training", trained: "Trained", alone: Alone | None) -> dic
         **tracking_link(pipeline, sinks.mlflow_run),
         **{key: f"{one.said} {one.ref.digest[:SHOWN]}" for key, one in training.given.items()},
         **({"search": f"trial {won.trial} of {won.study}"} if won else {}),
+        **({"row_order": order} if order else {}),
     }
 
 

@@ -12,10 +12,12 @@ from ml_assets.assets.trained_model.training_job import (
     begun_record,
     finished_record,
     remember_session,
+    row_order,
     search_origin,
     teller,
     train_job,
 )
+from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.errors import Recalled, TrainingFailed, counted
 from ml_assets.graph.code_version import trained_by
 from ml_assets.graph.inputs import require_record
@@ -90,6 +92,11 @@ class Training:
         whole = replace(self, job=replace(self.job, members=members)) if members else self
         return whole._older() or whole._train(whole.job)
 
+    @property
+    def row_order(self) -> str | None:
+        """How the rows of an epoch are mixed, in words."""
+        return row_order(self.job, load_schema(self.job.data))
+
     def _members(self) -> tuple[Ref, ...]:
         """The models by the other seeds of an ensemble; a session that ended is not run again."""
         training, found = self.job.training, list[Ref]()
@@ -109,6 +116,8 @@ class Training:
         tracking = Tracking.of(pipeline.settings)
         record = begun_record(self.asked, run, job, self.data, self.commit, self.given, self.world)
         begun = keep_run_record(pipeline.store, record)
+        if order := self.row_order:
+            self.context.log.info(f"order of the rows: {order}")
         with EventSinks.open(self.context, pipeline, tracking, job, outbox) as sinks:
             result = self.runner.train(job, sinks.receive)
         self.context.log.info(f"trained on {counted(self.world.processes, 'process')}")

@@ -72,7 +72,7 @@ class OnDuckDB:
             except NotImplementedError as error:
                 raise SpecError(
                     f"{self._spec.function} uses an operation that DuckDB does not have. Write it"
-                    f" in another way, or remove features.engine: {error}"
+                    f" in another way, or remove features.engine: {str(error).splitlines()[0]}"
                 ) from error
             except (duckdb.DataError, duckdb.ProgrammingError) as error:
                 raise SpecError(
