@@ -31,7 +31,7 @@ from urllib.parse import parse_qsl, urlsplit
 from figures import tell
 
 import ml_assets.pipelines
-from ml_assets.assets.raw_snapshot.readers.source_kinds import look, read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import look, read_source
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import FilesSource
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import AliasChoices, BaseModel
 from pydantic_core import PydanticUndefined
 
-from ml_assets.assets.feature_set import history
+from ml_assets.assets.feature_set import history_features
 from ml_assets.reports.wording import TITLES
 from ml_assets.spec import (
     augmentation,
@@ -203,11 +203,11 @@ _EVERYWHERE: Mapping[str, str] = {
 }
 """What a field means that has no text of its own below it."""
 _FUNCTIONS = (
-    history.add_history,
-    history.lag,
-    history.trailing,
-    history.latest,
-    history.trailing_mean,
+    history_features.add_history,
+    history_features.lag,
+    history_features.trailing,
+    history_features.latest,
+    history_features.trailing_mean,
 )
 
 

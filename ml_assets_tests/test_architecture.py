@@ -324,7 +324,7 @@ def test_the_command_line_may_print(tmp_path: Path) -> None:
 
 def test_a_pipeline_may_import_the_rooms_meant_for_it(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
-    lines = ["from ml_assets.assets.feature_set.history import as_of", "import polars"]
+    lines = ["from ml_assets.assets.feature_set.history_features import as_of", "import polars"]
     text = "\n".join([*lines, "from ml_assets import spec"])
     (tmp_path / "pipelines" / "a.py").write_text(text)
     assert guards.nosy_pipelines(tmp_path) == []

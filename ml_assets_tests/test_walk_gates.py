@@ -5,7 +5,7 @@ import os
 import dagster as dg
 import pytest
 
-from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.assets.released_model import gate_results
 from ml_assets.cli.main import main
 from ml_assets.records.ledger.chain import read, record_decision

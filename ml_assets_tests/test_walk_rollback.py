@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
+from ml_assets.assets.released_model.return_to_model import Way, roll_back, way_back
 from ml_assets.automation.schedules import refresh_tick
 from ml_assets.cli.main import main
 from ml_assets.definitions import build

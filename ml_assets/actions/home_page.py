@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ml_assets.actions.history import Happened, history
+from ml_assets.actions.model_history import Happened, history
 from ml_assets.assets.drift_report.last_report import find_report
 from ml_assets.errors import MlAssetsError, StorageError, counted, one_line, outside
 from ml_assets.load_extras import drawing_on

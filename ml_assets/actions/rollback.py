@@ -2,7 +2,12 @@
 
 from ml_assets.adapters.runs import open_instance
 from ml_assets.assets.released_model.page import rolled_back
-from ml_assets.assets.released_model.rollback import Returned, RollbackRequest, Tell, return_to
+from ml_assets.assets.released_model.return_to_model import (
+    Returned,
+    RollbackRequest,
+    Tell,
+    return_to,
+)
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import Settings
 from ml_assets.store.pipeline_context import open_pipeline

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from ml_assets.assets.released_model.bundle import AUTHORSHIP, UNSIGNED, Check, check_bundle
-from ml_assets.assets.released_model.gate_results import results_after
+from ml_assets.assets.released_model.gate_decision import results_after
 from ml_assets.assets.released_model.gates.decide import policy_digest
 from ml_assets.assets.released_model.made_from import (
     other_code,

@@ -1,19 +1,20 @@
 """The tick of the drift sensor: has each new period judged, and trains if drift stands; or
 searches, if the search says so, when the gates refuse the retrained models.
 
-``drift_report.verdict`` decides what it asks for. A training that would change nothing is never
-asked for, whatever the alarm.
+``decide`` is the rule. A cooldown or a daily budget delays a training, and loses no alarm. A
+training that would change nothing is never asked for, whatever the alarm.
 """
 
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 import dagster as dg
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.assets.drift_report.last_report import last_report
-from ml_assets.assets.drift_report.verdict import DAY, Wait, decide
+from ml_assets.assets.drift_report.verdict import summary
 from ml_assets.automation.data_sensors import at_work, skip
 from ml_assets.automation.jobs import PipelineJobs
 from ml_assets.automation.planner.candidate_runs import (
@@ -32,8 +33,11 @@ from ml_assets.errors import MlAssetsError
 from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
+from ml_assets.spec.automation import duration_text
 from ml_assets.spec.drift import RetrainSpec
 from ml_assets.store.pipeline_context import Pipeline
+
+DAY = timedelta(days=1)
 
 
 def drift_tick(
@@ -78,6 +82,62 @@ def drift_tick(
         return skip(_join(held, decided.reason, asked), cursor.text)
     except MlAssetsError as error:
         return skip(why_not(error), text)
+
+
+@dataclass(frozen=True)
+class Retrain:
+    """Train now, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Do not train now, for this reason."""
+
+    reason: str
+
+
+def decide(
+    report: DriftReport | None,
+    release: str | None,
+    spec: RetrainSpec,
+    begun: Sequence[datetime],
+    now: datetime,
+) -> Retrain | Wait:
+    """Decide whether the newest report asks for a training.
+
+    Args:
+        release: digest of the model that is released now.
+        begun: when the trainings of the last day (and of the cooldown) began that drift asked for.
+    """
+    if report is None:
+        return Wait("no period has been judged yet")
+    if report.model != release:
+        return Wait(
+            f"the last report is about model {report.model[:12]}, which is no longer the release"
+        )
+    alarm = report.alarm
+    if alarm is None:
+        return Wait(summary(report))
+    if not set(alarm.kinds) & set(spec.kinds):
+        kinds = ", ".join(alarm.kinds)
+        return Wait(f"an alarm in {kinds} asks for no training ({alarm.reason}): repair the source")
+    kept = f"the alarm of {alarm.period} is kept ({alarm.reason})"
+    ends = max(begun) + spec.cooldown if begun else now
+    if now < ends:
+        return Wait(
+            f"{kept}: drift asked for a training at {max(begun):%Y-%m-%d %H:%M} UTC, and the"
+            f" cooldown of {duration_text(spec.cooldown)} ends at {ends:%Y-%m-%d %H:%M} UTC"
+        )
+    today = [at for at in begun if at > now - DAY]
+    if len(today) >= spec.runs_per_day:
+        again = min(today) + DAY
+        return Wait(
+            f"{kept}: drift may ask for {spec.runs_per_day} in a day, and has; again at"
+            f" {again:%Y-%m-%d %H:%M} UTC"
+        )
+    return Retrain(f"drift in {', '.join(alarm.kinds)} since {alarm.period}: {alarm.reason}")
 
 
 def _join(*said: str) -> str:

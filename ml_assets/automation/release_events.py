@@ -30,7 +30,7 @@ from ml_assets.store.open import shared_snapshots
 from ml_assets.store.snapshots import SnapshotStore
 
 if TYPE_CHECKING:
-    from ml_assets.automation.alerts.recipients import Recipient
+    from ml_assets.automation.alerts.media import Recipient
     from ml_assets.automation.alerts.reported import KeyValues
 
 NAME = "release_events"
@@ -90,7 +90,7 @@ def definitions(settings: Settings) -> dg.Definitions:
     """
     if not settings.events:
         return dg.Definitions()
-    from ml_assets.automation.alerts.recipients import WEBHOOK, recipients
+    from ml_assets.automation.alerts.media import WEBHOOK, recipients
 
     to = recipients(settings.events)
     if any(one.medium != WEBHOOK for one in to):

@@ -139,7 +139,7 @@ def compare(pipeline: str, before: str | None, after: str | None, as_json: bool)
     """
     if (before is None) != (after is None):
         raise click.UsageError("Name both A and B, or neither.")
-    from ml_assets.actions.compare import compare, said
+    from ml_assets.actions.compare_runs import compare, said
 
     found = compare(opened(pipeline), before, after)
     if as_json:

@@ -140,8 +140,8 @@ def alerts_test() -> int:
     Exit code 1: one of them did not accept it.
     """
     from ml_assets.automation.alerts.delivery import deliver
+    from ml_assets.automation.alerts.media import recipients
     from ml_assets.automation.alerts.message import Cause, Message
-    from ml_assets.automation.alerts.recipients import recipients
     from ml_assets.errors import SettingsError
 
     settings = read_settings()
@@ -171,7 +171,7 @@ def alerts_list() -> None:
     """
     settings = watching_settings()
     from ml_assets.adapters.runs import open_instance
-    from ml_assets.automation.alerts.recipients import recipients
+    from ml_assets.automation.alerts.media import recipients
     from ml_assets.automation.alerts.reported import read_told
 
     known = {recipient.id: recipient.shown for recipient in recipients(settings.alerts)}

@@ -18,7 +18,7 @@ from ml_assets.errors import counted, one_line
 from ml_assets.settings import read_settings
 
 if TYPE_CHECKING:
-    from ml_assets.actions.history import Happened
+    from ml_assets.actions.model_history import Happened
     from ml_assets.actions.verify import Verification
     from ml_assets.records.ledger.replay import Replay, Replayed
     from ml_assets.spec.records import LedgerEntry
@@ -43,7 +43,7 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
     Shows the ledger of a pipeline, newest first: decisions, refusals, moves, overrides, rollbacks;
     for each one the model, the metric, the reason and the author.
     """
-    from ml_assets.actions.history import document, history
+    from ml_assets.actions.model_history import document, history
     from ml_assets.records.ledger.stages import stages
     from ml_assets.records.tracking.projection import repair_projection
 
@@ -104,7 +104,7 @@ def was_serving(pipeline: str, at: datetime, as_json: bool) -> None:
     Reads from the ledger which model was in the stage that the pipeline releases to, and on whose
     authority.
     """
-    from ml_assets.actions.history import was_serving
+    from ml_assets.actions.model_history import was_serving
 
     found = was_serving(opened(pipeline), at)
     if as_json:
@@ -250,7 +250,7 @@ def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: b
     settings = prepared_settings()
 
     from ml_assets.actions.rollback import roll_back
-    from ml_assets.assets.released_model.rollback import RollbackRequest
+    from ml_assets.assets.released_model.return_to_model import RollbackRequest
 
     def quiet(_line: str) -> None:
         """A program reads the JSON alone."""

@@ -182,7 +182,7 @@ class SessionFolder:
         return None
 
     def finished_scoring(self, keys: Keys) -> ScoreResult | None:
-        """The signed_result result of a session whose predictions are still what it says."""
+        """The signed result of a session whose predictions are still what it says."""
         for result in self._results(ScoreResult, keys):
             # an absolute path is itself, whatever folder it is joined to; a pod's is of its own
             if is_whole(self.root, result.predictions):
@@ -200,7 +200,7 @@ class SessionFolder:
         return next(self._results(SanityResult, keys), None)
 
     def _results(self, kind: type[ResultT], keys: Keys | None = None) -> Iterator[ResultT]:
-        """Whole results of this session, newest attempt first; with keys, only signed_result."""
+        """Whole results of this session, newest attempt first; with keys, only signed ones."""
         for number in reversed(attempt_numbers(self.root)):
             file = self.result(number)
             result = _read(kind, file) if keys is None else parsed(kind, signed_result(file, keys))

@@ -210,7 +210,7 @@ class SessionLauncher:
         cache = self._runner.room(job.cluster).data_cache
         if cache is None:
             return
-        from ml_assets.launch.row_cache import require_cached
+        from ml_assets.launch.row_cache_size import require_cached
 
         read = ShardSchema.model_validate_json(schema.read_bytes())
         require_cached(read, job.training, world, job.cluster, cache)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode
+from ml_assets.assets.raw_snapshot.readers.csv_format import csv_cells, csv_header, decode
 from ml_assets.assets.raw_snapshot.readers.listing import leads_out
 from ml_assets.assets.raw_snapshot.readers.places import unpacked
 from ml_assets.assets.raw_snapshot.readers.sql_database import first_rows

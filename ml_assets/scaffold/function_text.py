@@ -6,7 +6,8 @@ from typing import Literal
 
 import polars as pl
 
-from ml_assets.scaffold.history import (
+from ml_assets.scaffold.labelled_table import LabelledTable
+from ml_assets.scaffold.lag_features import (
     calendar_features,
     lags,
     past_name,
@@ -14,7 +15,9 @@ from ml_assets.scaffold.history import (
     spans,
     usual_name,
 )
-from ml_assets.scaffold.labelled_table import LabelledTable
+
+HISTORY = "ml_assets.assets.feature_set.history_features"
+"""The module that makes features of earlier rows."""
 
 
 def features_py(name: str, table: LabelledTable) -> str:
@@ -66,7 +69,7 @@ def _of_series(name: str, table: LabelledTable) -> str:
     if table.given.calendar:
         steps.append(_in_window(time))
     body = "".join(f"\n        {step}" for step in steps)
-    imports = "from ml_assets.assets.feature_set.history import add_history, lag, trailing\n"
+    imports = f"from {HISTORY} import add_history, lag, trailing\n"
     return (
         f"{_head(name, '', imports)}"
         f"PAST = (  # by time, never by rows: over a gap there is none\n{seen})\n\n\n"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from ml_assets.errors import counted
 from ml_assets.scaffold.find_input import ONE_TABLE, as_one_table
-from ml_assets.scaffold.history import first_partitions, partitions_ahead
 from ml_assets.scaffold.labelled_table import LabelledTable
+from ml_assets.scaffold.lag_features import first_partitions, partitions_ahead
 
 _SPLITS = 3
 """Train, validation and holdout: each takes a partition at least."""

@@ -5,13 +5,13 @@ from textwrap import wrap
 
 import yaml
 
-from ml_assets.scaffold.history import (
+from ml_assets.scaffold.labelled_table import LabelledTable
+from ml_assets.scaffold.lag_features import (
     categorical,
     first_partitions,
     numeric,
     season,
 )
-from ml_assets.scaffold.labelled_table import LabelledTable
 from ml_assets.scaffold.margin import champion_margin
 from ml_assets.scaffold.splits import partitions_of_splits
 from ml_assets.spec.automation import duration_text

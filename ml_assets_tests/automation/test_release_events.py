@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.automation import release_events
-from ml_assets.automation.alerts.recipients import recipients
+from ml_assets.automation.alerts.media import recipients
 from ml_assets.automation.release_events import NAME, definitions, tick
 from ml_assets.errors import SettingsError
 from ml_assets.records.ledger.chain import Head, append, register

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.cli.main import main
 from ml_assets.settings import read_settings
 from ml_assets.spec.gates import AgainstChampion

@@ -46,7 +46,7 @@ EDITS = [  # file, what its author changes, whose code that is
     ("assets/validated_table/contract/compiled.py", "if not result.passed", "if result.passed",
      {"validated_table"}),
     ("assets/derived_table/asset.py", "reads.tables(", "reads.all_tables(", {"derived_table"}),
-    ("assets/feature_set/reads.py", "spans(partition, self.look_back)",
+    ("assets/feature_set/function_inputs.py", "spans(partition, self.look_back)",
      "spans(partition)",
      {"derived_table", "feature_set"}),
     ("assets/feature_set/feature_function.py", "pl.col(name).cast(pl.Float64)",
@@ -95,7 +95,7 @@ DECIDES_NOTHING = [
     ("launch/local/launcher.py", "return ", "return 1 and "),
     ("assets/raw_snapshot/sources.py", "return ", "return 1 and "),
     ("spec/records.py", "rows: int", "rows: float"),
-    ("assets/raw_snapshot/readers/csv_text.py", "", NEVER_CALLED),
+    ("assets/raw_snapshot/readers/csv_format.py", "", NEVER_CALLED),
     ("assets/feature_set/parity.py", "", NEVER_CALLED),
     ("spec/consistency.py", "", NEVER_CALLED),
 ]

@@ -9,7 +9,7 @@ import pytest
 
 import ml_assets.pipelines
 from ml_assets.assets.feature_set.feature_function import check_features, load_function
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.component import build_pipeline
 from ml_assets.extras.demo.faults import LEAKING
 from ml_assets.extras.demo.outside_world import lay_out

@@ -8,7 +8,7 @@ import pytest
 
 from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.rollback import (
+from ml_assets.assets.released_model.return_to_model import (
     RollbackRequest,
     RolledBack,
     Way,

@@ -17,8 +17,8 @@ from jinja2 import UndefinedError
 
 from ml_assets.actions import experiments
 from ml_assets.actions.home_page import HomePageEntry, Tile, Verdict
-from ml_assets.assets.drift_report.compare import Comparison, NewPeriod
 from ml_assets.assets.drift_report.findings import DriftReport
+from ml_assets.assets.drift_report.period_comparison import Comparison, NewPeriod
 from ml_assets.assets.drift_report.pictures import drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline

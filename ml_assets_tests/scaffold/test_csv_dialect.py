@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.cli.main import main
 from ml_assets.spec.load import load_spec
 

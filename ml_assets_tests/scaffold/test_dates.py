@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.assets.raw_snapshot.text_values import TextFormat, parse_text
 from ml_assets.cli.main import main
 from ml_assets.spec.load import load_spec

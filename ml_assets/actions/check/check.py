@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ml_assets.actions.check.columns import column_mistakes, number_words, schema_of
-from ml_assets.actions.check.spot import StateSize, judge_spot, state_size
+from ml_assets.actions.check.spot_machines import StateSize, judge_spot, state_size
 from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function

@@ -9,7 +9,7 @@ from ml_assets.adapters.declare_asset import asset_deps, stage_asset, table_part
 from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
 from ml_assets.adapters.resources import StoresResource
-from ml_assets.assets.feature_set.reads import table_reads
+from ml_assets.assets.feature_set.function_inputs import table_reads
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work, input_version
 from ml_assets.store.layout import Address

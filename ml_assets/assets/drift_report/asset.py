@@ -50,8 +50,8 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
         stores: StoresResource,
         launcher: LauncherResource,
     ) -> Iterator[dg.MaterializeResult]:
-        from ml_assets.assets.drift_report.compare import compare
         from ml_assets.assets.drift_report.last_report import last_report
+        from ml_assets.assets.drift_report.period_comparison import compare
         from ml_assets.assets.drift_report.windows import drift_windows
         from ml_assets.assets.evaluation_report.scoring import Scorer
 

@@ -1,12 +1,10 @@
-"""Turns findings into a verdict: k of the last n periods, in words, and whether to train for it.
+"""Turns findings into a verdict: k of the last n periods, in words.
 
-An alarm stands in the report until another model is released. A cooldown or a daily budget delays a
-training, and loses no alarm.
+An alarm stands in the report until another model is released.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import get_args
 
 from ml_assets.assets.drift_report.findings import (
@@ -21,8 +19,7 @@ from ml_assets.assets.drift_report.findings import (
     Statistic,
 )
 from ml_assets.errors import counted
-from ml_assets.spec.automation import duration_text
-from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec, in_order
+from ml_assets.spec.drift import DriftKind, DriftSpec, in_order
 
 KINDS: tuple[DriftKind, ...] = get_args(DriftKind)
 HISTORY = 104
@@ -119,62 +116,6 @@ def not_judged(report: DriftReport) -> dict[str, list[DriftKind]]:
         if one.value is None and one.reason != _NOTHING:
             found.setdefault(one.reason, []).append(one.kind)
     return found
-
-
-@dataclass(frozen=True)
-class Retrain:
-    """Train now, for this reason."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Do not train now, for this reason."""
-
-    reason: str
-
-
-def decide(
-    report: DriftReport | None,
-    release: str | None,
-    spec: RetrainSpec,
-    begun: Sequence[datetime],
-    now: datetime,
-) -> Retrain | Wait:
-    """Decide whether the newest report asks for a training.
-
-    Args:
-        release: digest of the model that is released now.
-        begun: when the trainings of the last day (and of the cooldown) began that drift asked for.
-    """
-    if report is None:
-        return Wait("no period has been judged yet")
-    if report.model != release:
-        return Wait(
-            f"the last report is about model {report.model[:12]}, which is no longer the release"
-        )
-    alarm = report.alarm
-    if alarm is None:
-        return Wait(summary(report))
-    if not set(alarm.kinds) & set(spec.kinds):
-        kinds = ", ".join(alarm.kinds)
-        return Wait(f"an alarm in {kinds} asks for no training ({alarm.reason}): repair the source")
-    kept = f"the alarm of {alarm.period} is kept ({alarm.reason})"
-    ends = max(begun) + spec.cooldown if begun else now
-    if now < ends:
-        return Wait(
-            f"{kept}: drift asked for a training at {max(begun):%Y-%m-%d %H:%M} UTC, and the"
-            f" cooldown of {duration_text(spec.cooldown)} ends at {ends:%Y-%m-%d %H:%M} UTC"
-        )
-    today = [at for at in begun if at > now - DAY]
-    if len(today) >= spec.runs_per_day:
-        again = min(today) + DAY
-        return Wait(
-            f"{kept}: drift may ask for {spec.runs_per_day} in a day, and has; again at"
-            f" {again:%Y-%m-%d %H:%M} UTC"
-        )
-    return Retrain(f"drift in {', '.join(alarm.kinds)} since {alarm.period}: {alarm.reason}")
 
 
 def measured(measure: Measure) -> str:

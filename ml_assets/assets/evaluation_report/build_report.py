@@ -6,7 +6,7 @@ from typing import assert_never
 
 import numpy as np
 
-from ml_assets.assets.evaluation_report.compare import ChampionScores, Pair, compare
+from ml_assets.assets.evaluation_report.champion_comparison import ChampionScores, Pair, compare
 from ml_assets.assets.evaluation_report.gate_estimates import estimates
 from ml_assets.assets.evaluation_report.metrics.classification import (
     calibration,

@@ -7,10 +7,10 @@ import polars as pl
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline, make_baseline
 from ml_assets.assets.evaluation_report.evaluator import Evaluator, rival_of
-from ml_assets.assets.evaluation_report.last_release import changes_since
 from ml_assets.assets.evaluation_report.rolling_origin import RolledOrigins, RollingOrigin
 from ml_assets.assets.evaluation_report.scoring import Subject
 from ml_assets.assets.evaluation_report.seed_spread import Seeds, known_spread, spread_file
+from ml_assets.assets.evaluation_report.stored_report import changes_since
 from ml_assets.assets.evaluation_report.suspect_labels import SUSPECTS_FILE
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.graph.inputs import require_record

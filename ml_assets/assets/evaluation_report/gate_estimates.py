@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ml_assets.assets.evaluation_report.bootstrap import Resampler, student
-from ml_assets.assets.evaluation_report.compare import ChampionScores
+from ml_assets.assets.evaluation_report.champion_comparison import ChampionScores
 from ml_assets.assets.evaluation_report.metrics.calibration import reliability
 from ml_assets.assets.evaluation_report.metrics.metrics import judged
 from ml_assets.assets.evaluation_report.robustness import Perturbed, rises

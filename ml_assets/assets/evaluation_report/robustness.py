@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ml_assets.assets.evaluation_report.compare import Pair
+from ml_assets.assets.evaluation_report.champion_comparison import Pair
 from ml_assets.assets.evaluation_report.importance import sample
 from ml_assets.assets.evaluation_report.rows import Holdout
 from ml_assets.spec.gates import Robustness

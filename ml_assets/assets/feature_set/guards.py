@@ -7,9 +7,9 @@ import polars as pl
 
 from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.assets.feature_set.feature_function import FeatureFunction
+from ml_assets.assets.feature_set.function_inputs import Reads
 from ml_assets.assets.feature_set.hide_future import FutureGuard
 from ml_assets.assets.feature_set.parity import Replays, RowsOf
-from ml_assets.assets.feature_set.reads import Reads
 from ml_assets.errors import LeakError, MlAssetsError
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import PipelineState

@@ -13,6 +13,7 @@ from ml_assets.assets.feature_set.feature_function import (
     load_function,
     writes_a_file,
 )
+from ml_assets.assets.feature_set.function_inputs import Reads, table_reads
 from ml_assets.assets.feature_set.future_check import (
     Hidden,
     cannot_be_made,
@@ -22,7 +23,6 @@ from ml_assets.assets.feature_set.future_check import (
     side_by_side,
 )
 from ml_assets.assets.feature_set.leak_check_results import outcome, refusal
-from ml_assets.assets.feature_set.reads import Reads, table_reads
 from ml_assets.errors import DiskRefuses, LeakError, MlAssetsError, StorageError, StoreAway
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding

@@ -15,7 +15,7 @@ from ml_assets.assets.feature_set.feature_function import build_features, check_
 from ml_assets.assets.feature_set.labels import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
 from ml_assets.assets.validated_table.contract.compiled import audit
-from ml_assets.assets.validated_table.contract.kinds import COMPILED, about
+from ml_assets.assets.validated_table.contract.expectation_types import COMPILED, about
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, contract_of
 from ml_assets.errors import WindowError, counted, quoted
 from ml_assets.records.recalls import require_sound

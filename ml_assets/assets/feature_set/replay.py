@@ -81,7 +81,7 @@ class Parity:
             return (
                 f"of {what}, {self.counting}. The function counts rows, not time: across a gap it "
                 "takes the values of another hour. Use lag and trailing of "
-                "ml_assets.assets.feature_set.history, or polars' windows by time."
+                "ml_assets.assets.feature_set.history_features, or polars' windows by time."
             )
         same = f"{what}, replayed with what was known then: the same, bit for bit"
         return f"{same}; {self.untried}" if self.untried else same

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from ml_assets.assets.raw_snapshot.readers import source_kinds
+from ml_assets.assets.raw_snapshot.readers import read_source
 from ml_assets.settings import Settings
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SourceSpec
@@ -28,25 +28,25 @@ class Sources:
 
     def read(
         self, name: str, source: SourceSpec, window: PartitionWindow | None
-    ) -> source_kinds.Reading:
-        return source_kinds.read_source(
+    ) -> read_source.Reading:
+        return read_source.read_source(
             name, source, self.settings.sources, self.settings.sql_url, window
         )
 
     def receipt(
         self, name: str, source: SourceSpec, window: PartitionWindow | None
     ) -> dict[str, Any]:
-        return source_kinds.receipt_of(
+        return read_source.receipt_of(
             name, source, self.settings.sources, self.settings.sql_url, window
         )
 
     def look(
         self, name: str, source: SourceSpec, known: Sequence[PartitionWindow] | None
-    ) -> source_kinds.Looked:
+    ) -> read_source.Looked:
         """Return which partitions the source has, whole, and what each would be read as."""
-        seen = source_kinds.Seen(self.seen) if self.seen else None
+        seen = read_source.Seen(self.seen) if self.seen else None
         urls, now = self.settings.sql_url, self.now()
-        return source_kinds.look(name, source, self.settings.sources, urls, known, seen, now)
+        return read_source.look(name, source, self.settings.sources, urls, known, seen, now)
 
     @staticmethod
     def now() -> datetime:

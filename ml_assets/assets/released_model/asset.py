@@ -35,7 +35,7 @@ def released_model(declared: Pipeline) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext,
         stores: StoresResource,
     ) -> dg.MaterializeResult:
-        from ml_assets.assets.released_model.gate_results import evidence_to_release
+        from ml_assets.assets.released_model.gate_decision import evidence_to_release
         from ml_assets.assets.released_model.page import show_release
         from ml_assets.assets.released_model.promote import AlreadyReleased, Refused, release
         from ml_assets.records.tracking.mlflow import Tracking

@@ -38,7 +38,7 @@ def gates(declared: Pipeline) -> dg.AssetChecksDefinition:
         context: dg.AssetCheckExecutionContext,
         stores: StoresResource,
     ) -> Iterator[dg.AssetCheckResult]:
-        from ml_assets.assets.released_model.gate_results import decide_and_record
+        from ml_assets.assets.released_model.gate_decision import decide_and_record
         from ml_assets.assets.released_model.report_file import publish_report
         from ml_assets.records.ledger.chain import read
         from ml_assets.records.ledger.replay import what_now

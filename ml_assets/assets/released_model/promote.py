@@ -126,7 +126,8 @@ def release(
     """Move a model to ``release.entrance`` if its evidence holds at the head of the ledger.
 
     Of two releases at once one gets in; the other is decided again from the new head, where the
-    champion has moved. The champion of the evidence is always taken from that head.
+    champion has moved. The champion of the evidence is always taken from that head. ``append_move``
+    writes the line, and calls ``make`` for it at each head.
 
     Args:
         evidence_now: the evidence, or how to put it together for the lines of a head.

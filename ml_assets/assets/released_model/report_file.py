@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ml_assets.adapters.declare_asset import asset_key
-from ml_assets.assets.evaluation_report.last_release import read_changes, read_report
 from ml_assets.assets.evaluation_report.page import Background, render
+from ml_assets.assets.evaluation_report.stored_report import read_changes, read_report
 from ml_assets.assets.evaluation_report.suspect_labels import read_suspects
-from ml_assets.assets.released_model.gate_results import gate_results
+from ml_assets.assets.released_model.gate_decision import gate_results
 from ml_assets.assets.released_model.gates.decide import summary
 from ml_assets.assets.trained_model.cost.jobs import session_uses
 from ml_assets.assets.trained_model.cost.page import numbers

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import polars as pl
 
 from ml_assets.assets.raw_snapshot.python_values import JSON_VALUES
-from ml_assets.assets.raw_snapshot.readers.csv_text import csv_cells, csv_header, decode, line_of
-from ml_assets.assets.raw_snapshot.readers.parquet import read_parquet
+from ml_assets.assets.raw_snapshot.readers.csv_format import csv_cells, csv_header, decode, line_of
+from ml_assets.assets.raw_snapshot.readers.parquet_format import read_parquet
 from ml_assets.assets.raw_snapshot.schema import (
     TYPES,
     Columns,

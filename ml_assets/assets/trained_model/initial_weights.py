@@ -50,7 +50,7 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
 
     Raises:
         SpecError: it names a file that is not there, or holds something else.
-        EvidenceError: the release does not hold; see ``records.loading``.
+        EvidenceError: the release does not hold; see ``records.load_release``.
         StorageError: the file is no safetensors file, or the release is damaged.
         UnknownModel: the ledger has no such version, or several.
     """

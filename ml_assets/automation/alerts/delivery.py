@@ -20,8 +20,8 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from ml_assets.automation.alerts.media import WEBHOOK, Recipient
 from ml_assets.automation.alerts.message import Message
-from ml_assets.automation.alerts.recipients import WEBHOOK, Recipient
 from ml_assets.settings.access import secret_bytes
 
 if TYPE_CHECKING:

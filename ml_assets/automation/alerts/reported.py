@@ -9,8 +9,8 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ml_assets.automation.alerts.delivery import Deliver
+from ml_assets.automation.alerts.media import Recipient
 from ml_assets.automation.alerts.message import Cause, messages
-from ml_assets.automation.alerts.recipients import Recipient
 from ml_assets.errors import StorageError, counted
 
 KEY = "ml_assets/alerts"

@@ -12,7 +12,7 @@ from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings
 
 if TYPE_CHECKING:
-    from ml_assets.automation.alerts.recipients import Recipient
+    from ml_assets.automation.alerts.media import Recipient
 
 NAME = "alerts"
 SECONDS_BETWEEN_TICKS = 60
@@ -28,7 +28,7 @@ def definitions(settings: Settings) -> dg.Definitions:
     """
     if not settings.alerts:
         return dg.Definitions()
-    from ml_assets.automation.alerts.recipients import recipients
+    from ml_assets.automation.alerts.media import recipients
 
     return dg.Definitions(
         sensors=[_sensor(recipients(settings.alerts, settings.webhook_secret), Links.of(settings))]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ml_assets.assets.feature_set.reads import Reads, feature_reads, table_reads
+from ml_assets.assets.feature_set.function_inputs import Reads, feature_reads, table_reads
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
 from ml_assets.assets.raw_snapshot.receipt import receipt_version
 from ml_assets.assets.raw_snapshot.sources import Sources

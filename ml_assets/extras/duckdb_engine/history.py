@@ -10,7 +10,7 @@ from typing import Any
 
 import narwhals as nw
 
-from ml_assets.assets.feature_set.history import Lag, Trailing
+from ml_assets.assets.feature_set.history_features import Lag, Trailing
 from ml_assets.assets.feature_set.portable import Frame
 from ml_assets.extras.duckdb_engine.database import Database, listed, quoted
 
@@ -31,7 +31,7 @@ class _Numbered:
 
 
 class DuckDBHistory:
-    """``history.py`` on frames of DuckDB."""
+    """``history_features`` on frames of DuckDB."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from ml_assets.assets.released_model.handover import golden_vectors
-from ml_assets.assets.released_model.rollback import abort
+from ml_assets.assets.released_model.return_to_model import abort
 from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.metrics import Metrics

@@ -83,7 +83,7 @@ class JobOrder:
     avoid: tuple[str, ...] = ()
     """Nodes that failed an attempt before."""
     asked: str = ""
-    """See ``Work.asked``."""
+    """See ``SessionWork.asked``."""
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ def runs_on_spot(verb: str, cluster: ClusterSpec) -> bool:
 
 def save_seconds(training: TrainingSpec | None, state_bytes: int | None = None) -> int:
     """Return how long a program has to save after a notice: ``2 * write + 15`` seconds
-    (``spec.notice``).
+    (``spec.memory_estimate``).
 
     Args:
         training: None: a score or a sanity check, which has nothing to save.

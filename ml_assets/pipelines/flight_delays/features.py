@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import narwhals as nw
 
-from ml_assets.assets.feature_set.history import latest, trailing_mean
+from ml_assets.assets.feature_set.history_features import latest, trailing_mean
 from ml_assets.assets.feature_set.portable import Frame, portable
 from ml_assets.spec.window import Window
 

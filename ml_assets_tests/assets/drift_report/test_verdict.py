@@ -1,61 +1,18 @@
-"""k of the last n periods, in words; an alarm stands; and when it may train."""
-
-from datetime import UTC, datetime, timedelta
+"""k of the last n periods, in words; and an alarm stands."""
 
 from ml_assets.assets.drift_report.findings import (
-    Alarm,
-    DriftReport,
     Finding,
     JudgedPeriod,
     Measure,
 )
 from ml_assets.assets.drift_report.verdict import (
-    Retrain,
-    Wait,
     conclude,
-    decide,
     not_judged,
-    raise_alarm,
     remember,
     summary,
 )
-from ml_assets.spec.drift import DriftKind, DriftSpec, RetrainSpec
-
-MODEL, OTHER = "a" * 64, "b" * 64
-NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
-SPEC = DriftSpec(windows=3, alarm_at=2)
-RETRAIN = RetrainSpec(cooldown=timedelta(hours=6), runs_per_day=2)
-
-
-def window(
-    period: str, psi: float = 0.01, kind: DriftKind = "features", **more: float
-) -> JudgedPeriod:
-    values = {"x": psi, **more}
-    findings = [
-        Finding(
-            kind=kind,
-            column=column,
-            measures=(Measure(statistic="psi", value=value, bound=0.1),),
-        )
-        for column, value in values.items()
-    ]
-    return JudgedPeriod(period=period, rows=1000, findings=tuple(findings))
-
-
-def report(*windows: JudgedPeriod, alarm: Alarm | None = None, model: str = MODEL) -> DriftReport:
-    outcomes = conclude(windows, SPEC, {})
-    return DriftReport(
-        pipeline="p",
-        model=model,
-        trained_on=("a", "b"),
-        training_rows=1,
-        back_tested=8,
-        windows=windows,
-        outcomes=outcomes,
-        notes=(),
-        alarm=raise_alarm(outcomes, windows[-1].period, alarm),
-        time=NOW,
-    )
+from ml_assets.spec.drift import DriftKind
+from ml_assets_tests.assets.drift_report.reports import MODEL, OTHER, SPEC, report, window
 
 
 def test_one_period_of_three_is_no_alarm_and_two_are() -> None:
@@ -142,56 +99,3 @@ def test_a_period_judged_again_takes_its_old_place_in_the_history() -> None:
     assert [one.period for one in after] == ["1", "2", "3"]
     assert [one.model for one in after] == [MODEL, OTHER, OTHER]
     assert after[1].ratios == {"features": 5.0}
-
-
-# --- whether it trains ----------------------------------------------------------------------------
-
-LOUD = report(window("1", 0.3), window("2", 0.3))
-
-
-def test_an_alarm_asks_for_a_training_and_says_what_it_saw() -> None:
-    found = decide(LOUD, MODEL, RETRAIN, [], NOW)
-    assert isinstance(found, Retrain)
-    assert "drift in features since 2: x: PSI 0.3, bound 0.1" in found.reason
-
-
-def test_within_the_cooldown_the_alarm_is_kept_and_acted_on_after_it() -> None:
-    begun = [NOW - timedelta(hours=5)]
-    found = decide(LOUD, MODEL, RETRAIN, begun, NOW)
-    assert isinstance(found, Wait)
-    assert "the alarm of 2 is kept" in found.reason
-    assert "cooldown of 6 hours ends at 2024-05-01 13:00 UTC" in found.reason
-    assert isinstance(decide(LOUD, MODEL, RETRAIN, begun, NOW + timedelta(hours=1)), Retrain)
-
-
-def test_a_quiet_period_within_the_cooldown_does_not_lose_the_alarm() -> None:
-    quiet = report(window("3"), window("4"), window("5"), alarm=LOUD.alarm)
-    begun = [NOW - timedelta(hours=5)]
-    assert isinstance(decide(quiet, MODEL, RETRAIN, begun, NOW), Wait)
-    assert isinstance(decide(quiet, MODEL, RETRAIN, begun, NOW + timedelta(hours=2)), Retrain)
-
-
-def test_the_budget_of_a_day_holds_whatever_drifts() -> None:
-    begun = [NOW - timedelta(hours=20), NOW - timedelta(hours=10)]
-    found = decide(LOUD, MODEL, RETRAIN, begun, NOW)
-    assert isinstance(found, Wait)
-    assert "drift may ask for 2 in a day, and has; again at 2024-05-01 16:00 UTC" in found.reason
-    assert isinstance(decide(LOUD, MODEL, RETRAIN, begun, NOW + timedelta(hours=5)), Retrain)
-
-
-def test_lost_values_ask_for_no_training() -> None:
-    lost = report(window("1", 0.3, "nulls"), window("2", 0.3, "nulls"))
-    assert lost.alarm
-    found = decide(lost, MODEL, RETRAIN, [], NOW)
-    assert isinstance(found, Wait)
-    assert "repair the source" in found.reason
-
-
-def test_a_report_on_another_release_or_none_asks_for_nothing() -> None:
-    found = decide(LOUD, OTHER, RETRAIN, [], NOW)
-    assert isinstance(found, Wait)
-    assert "no longer the release" in found.reason
-    assert isinstance(decide(None, MODEL, RETRAIN, [], NOW), Wait)
-    quiet = decide(report(window("1")), MODEL, RETRAIN, [], NOW)
-    assert isinstance(quiet, Wait)
-    assert "within its bounds" in quiet.reason

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.evaluation_report.compare import ChampionScores
+from ml_assets.assets.evaluation_report.champion_comparison import ChampionScores
 from ml_assets.assets.evaluation_report.gate_estimates import (
     against_champion,
     estimates,

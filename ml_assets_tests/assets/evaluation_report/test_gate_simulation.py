@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from ml_assets.assets.evaluation_report.compare import ChampionScores, compare
+from ml_assets.assets.evaluation_report.champion_comparison import ChampionScores, compare
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.assets.released_model.gates.decide import decide, passed
 from ml_assets.spec.gates import AgainstChampion

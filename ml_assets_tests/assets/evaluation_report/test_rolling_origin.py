@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import yaml
 
-from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.assets.released_model.predict import open_release
 from ml_assets.cli.main import main
 from ml_assets.settings import read_settings

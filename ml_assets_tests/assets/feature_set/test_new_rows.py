@@ -17,7 +17,7 @@ import ml_assets.pipelines
 from ml_assets.assets.feature_set.feature_function import check_features, load_function
 from ml_assets.assets.feature_set.new_rows import make_feature_rows
 from ml_assets.assets.feature_set.replay import MOST_ROWS, difference, replay
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.errors import WindowError
 from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.settings import read_settings

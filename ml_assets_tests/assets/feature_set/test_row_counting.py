@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 import pytest
 
-from ml_assets.assets.feature_set.history import Lag, Trailing, add_history, lag, trailing
+from ml_assets.assets.feature_set.history_features import Lag, Trailing, add_history, lag, trailing
 from ml_assets.assets.feature_set.replay import Series, counted_rows, empty_rows
 from ml_assets.spec.features import FeaturesSpec
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import Looked, Seen, look, read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import Looked, Seen, look, read_source
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import receipt_of
+from ml_assets.assets.raw_snapshot.readers.read_source import receipt_of
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (
     FIRST,

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import Seen, look, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read_source import Seen, look, read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets.spec.sources import SqlSource
 from ml_assets_tests.assets.raw_snapshot.delivering import WEEKS

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ml_assets.assets.raw_snapshot.readers.json_lines import Batch, consume
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.json_lines_format import Batch, consume
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (
     FIRST,

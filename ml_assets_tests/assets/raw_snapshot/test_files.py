@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import look, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read_source import look, read_source, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ml_assets.assets.raw_snapshot.readers import json_lines as events
-from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.json_lines import parse_lines
-from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
+from ml_assets.assets.raw_snapshot.readers.csv_format import parse_csv
+from ml_assets.assets.raw_snapshot.readers.json_lines_format import parse_lines
+from ml_assets.assets.raw_snapshot.readers.parquet_format import parse_parquet
 from ml_assets.assets.raw_snapshot.schema import TYPES, Columns
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import deliver, files, looked, refusal, rows

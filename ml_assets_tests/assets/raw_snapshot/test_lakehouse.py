@@ -13,7 +13,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
-from ml_assets.assets.raw_snapshot.readers.source_kinds import look, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read_source import look, read_source, receipt_of
 from ml_assets.assets.raw_snapshot.receipt import receipt_version
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow

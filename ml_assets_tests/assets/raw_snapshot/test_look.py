@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.raw_snapshot.readers.places import Folder
-from ml_assets.assets.raw_snapshot.readers.source_kinds import Seen, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read_source import Seen, receipt_of
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import (
     NOW,

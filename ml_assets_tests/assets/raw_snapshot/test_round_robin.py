@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.raw_snapshot.readers import arrived_files as turns
-from ml_assets.assets.raw_snapshot.readers.source_kinds import Looked, Seen, look
+from ml_assets.assets.raw_snapshot.readers.read_source import Looked, Seen, look
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource

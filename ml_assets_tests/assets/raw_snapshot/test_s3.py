@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import (
+from ml_assets.assets.raw_snapshot.readers.read_source import (
     Seen,
     origin_of,
     read_source,

@@ -10,10 +10,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.json_lines import parse_lines
-from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source
+from ml_assets.assets.raw_snapshot.readers.csv_format import parse_csv
+from ml_assets.assets.raw_snapshot.readers.json_lines_format import parse_lines
+from ml_assets.assets.raw_snapshot.readers.parquet_format import parse_parquet
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.assets.raw_snapshot.schema import Columns
 from ml_assets.errors import SourceError, outside
 from ml_assets.spec.sources import SqlSource

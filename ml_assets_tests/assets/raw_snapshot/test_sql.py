@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ml_assets.assets.raw_snapshot.python_values import SQL_VALUES
-from ml_assets.assets.raw_snapshot.readers.source_kinds import look, read_source, receipt_of
+from ml_assets.assets.raw_snapshot.readers.read_source import look, read_source, receipt_of
 from ml_assets.assets.raw_snapshot.schema import type_values
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import Seen, look, read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import Seen, look, read_source
 from ml_assets.errors import SourceError
 from ml_assets.spec.sources import SqlSource
 from ml_assets_tests.assets.raw_snapshot.delivering import NOW, WEEKS

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ml_assets.assets.released_model.gate_results import ancestors
+from ml_assets.assets.released_model.gate_decision import ancestors
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.spec.records import Ancestor, Decision, HoldoutRows, StageRecord
 from ml_assets.spec.registered import MADE_ELSEWHERE

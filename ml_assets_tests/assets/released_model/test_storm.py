@@ -16,7 +16,7 @@ import pytest
 
 from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import Released, release
-from ml_assets.assets.released_model.rollback import RolledBack, Way, roll_back
+from ml_assets.assets.released_model.return_to_model import RolledBack, Way, roll_back
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, moves

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.assets.validated_table.contract.kinds import about
+from ml_assets.assets.validated_table.contract.expectation_types import about
 
 Statement = tuple[str, dict[str, Any]]
 Answer = tuple[bool, int]

@@ -12,7 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ml_assets.assets.validated_table.contract.compiled import audit
-from ml_assets.assets.validated_table.contract.kinds import BY_ENGINE, COMPILED, SUPPORTED
+from ml_assets.assets.validated_table.contract.expectation_types import (
+    BY_ENGINE,
+    COMPILED,
+    SUPPORTED,
+)
 from ml_assets.assets.validated_table.contract.row_rules import row_rule, translated
 from ml_assets.assets.validated_table.contract.suite import Contract, Expectation
 from ml_assets.assets.validated_table.contract.whole_rules import whole_rule

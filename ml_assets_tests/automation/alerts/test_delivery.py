@@ -19,8 +19,8 @@ from apprise.plugins.slack import NotifySlack
 from ml_assets.automation.alerts import delivery
 from ml_assets.automation.alerts import reported as told
 from ml_assets.automation.alerts.delivery import ATTEMPT_SECONDS, ATTEMPTS, deliver
+from ml_assets.automation.alerts.media import Recipient, recipients
 from ml_assets.automation.alerts.message import LINE, SHOWN, Cause, Kind, Message, messages
-from ml_assets.automation.alerts.recipients import Recipient, recipients
 from ml_assets.automation.alerts.reported import KEY, read_told, tell
 from ml_assets.cli.main import main
 from ml_assets.errors import SettingsError, StorageError
@@ -407,7 +407,7 @@ def test_no_secret_of_an_address_is_in_record_words_repr_or_log(
 def test_apprise_is_loaded_when_an_alert_goes_out_and_not_before() -> None:
     program = (
         "import sys; from ml_assets.automation.alerts import sensor; from"
-        " ml_assets.automation.alerts.recipients import recipients;"
+        " ml_assets.automation.alerts.media import recipients;"
         " assert recipients(['mailtos://a:b@host']); print('apprise' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

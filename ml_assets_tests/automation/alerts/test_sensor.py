@@ -12,7 +12,7 @@ from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import read_contract
 from ml_assets.assets.validated_table.quarantine import HELD_BACK, REASON
 from ml_assets.automation.alerts.causes import causes_now
-from ml_assets.automation.alerts.recipients import recipients
+from ml_assets.automation.alerts.media import recipients
 from ml_assets.automation.alerts.reported import KEY
 from ml_assets.automation.alerts.sensor import alerts_tick
 from ml_assets.automation.freshness import CHECK as FRESHNESS

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ml_assets.assets.released_model.rollback import RolledBack, Way, roll_back, way_back
+from ml_assets.assets.released_model.return_to_model import RolledBack, Way, roll_back, way_back
 from ml_assets.assets.released_model.tags import release_name
 from ml_assets.automation.housekeeping.reach import passed_sets
 from ml_assets.errors import StateInUse, StorageError

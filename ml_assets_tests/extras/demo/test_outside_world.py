@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import look, read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import look, read_source
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.errors import SourceError

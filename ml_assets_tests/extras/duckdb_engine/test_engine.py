@@ -14,9 +14,15 @@ import pytest
 import ml_assets.pipelines
 from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.feature_function import build_features, load_function
-from ml_assets.assets.feature_set.history import add_history, lag, latest, trailing, trailing_mean
+from ml_assets.assets.feature_set.history_features import (
+    add_history,
+    lag,
+    latest,
+    trailing,
+    trailing_mean,
+)
 from ml_assets.assets.feature_set.portable import Frame, portable
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.errors import SpecError
 from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.settings import read_settings

@@ -9,7 +9,7 @@ import pytest
 
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
 from ml_assets.assets.evaluation_report.seed_spread import known_spread, spread_file, trained_alike
-from ml_assets.assets.released_model.gate_results import current_evidence
+from ml_assets.assets.released_model.gate_decision import current_evidence
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.assets.trained_model.train_and_publish import Training
 from ml_assets.automation.planner.selection import gate_is_due

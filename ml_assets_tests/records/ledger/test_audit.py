@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Refused, promote, release
-from ml_assets.assets.released_model.rollback import Way, roll_back, way_back
+from ml_assets.assets.released_model.return_to_model import Way, roll_back, way_back
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import append, read, read_head, record_decision
 from ml_assets.records.ledger.stages import champion, stages

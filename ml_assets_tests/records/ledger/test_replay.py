@@ -4,7 +4,7 @@ import pytest
 
 from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Released, release
-from ml_assets.assets.released_model.rollback import Way, roll_back
+from ml_assets.assets.released_model.return_to_model import Way, roll_back
 from ml_assets.errors import EvidenceError
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.replay import what_if

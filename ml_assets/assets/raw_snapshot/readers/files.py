@@ -11,15 +11,15 @@ from typing import Any
 
 import polars as pl
 
-from ml_assets.assets.raw_snapshot.readers.csv_text import parse_csv
-from ml_assets.assets.raw_snapshot.readers.json_lines import (
+from ml_assets.assets.raw_snapshot.readers.csv_format import parse_csv
+from ml_assets.assets.raw_snapshot.readers.json_lines_format import (
     Batch,
     consume,
     parse_batches,
     parse_lines,
 )
 from ml_assets.assets.raw_snapshot.readers.listing import KEPT, ListedFile, Listing
-from ml_assets.assets.raw_snapshot.readers.parquet import parse_parquet
+from ml_assets.assets.raw_snapshot.readers.parquet_format import parse_parquet
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
 from ml_assets.assets.raw_snapshot.readers.places import (
     Place,

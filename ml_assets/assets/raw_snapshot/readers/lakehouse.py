@@ -21,7 +21,7 @@ from ml_assets.assets.raw_snapshot.readers.arrived_files import (
     rows_receipt,
 )
 from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
-from ml_assets.assets.raw_snapshot.readers.parquet import frame_of
+from ml_assets.assets.raw_snapshot.readers.parquet_format import frame_of
 from ml_assets.assets.raw_snapshot.schema import Reading, check_names, from_typed
 from ml_assets.errors import MlAssetsError, SourceError, counted, install, quoted
 from ml_assets.spec.base import digest_of

@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
+from ml_assets.assets.validated_table.contract.expectation_types import COMPILED
 from ml_assets.assets.validated_table.contract.expectations import (
     EngineFinding,
     check_expectations,
     judge,
 )
-from ml_assets.assets.validated_table.contract.kinds import COMPILED
 from ml_assets.assets.validated_table.contract.results import (
     ExpectationResult,
     share_result,

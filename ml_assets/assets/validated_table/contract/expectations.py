@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from ml_assets.assets.validated_table.contract.conditions import where
-from ml_assets.assets.validated_table.contract.kinds import COMPILED
+from ml_assets.assets.validated_table.contract.expectation_types import COMPILED
 from ml_assets.assets.validated_table.contract.results import (
     ExpectationResult,
     WholeFinding,

@@ -15,7 +15,7 @@ from ml_assets.assets.validated_table.contract.conditions import (
     condition_columns,
     condition_mistakes,
 )
-from ml_assets.assets.validated_table.contract.kinds import (
+from ml_assets.assets.validated_table.contract.expectation_types import (
     BY_ENGINE,
     COMPILED,
     IGNORE_ROW_IF,

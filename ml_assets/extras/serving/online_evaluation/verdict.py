@@ -4,8 +4,8 @@ release does worse than at its evaluation."""
 from collections.abc import Sequence
 from math import sqrt
 
-from ml_assets.assets.drift_report.compare import judge_loss
 from ml_assets.assets.drift_report.findings import Alarm
+from ml_assets.assets.drift_report.period_comparison import judge_loss
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss, read_baseline
 from ml_assets.errors import counted
 from ml_assets.extras.serving.known_records import known_records

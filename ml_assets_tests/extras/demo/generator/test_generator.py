@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from ml_assets.assets.raw_snapshot.readers.source_kinds import read_source
+from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import load_contract
 from ml_assets.cli.main import main

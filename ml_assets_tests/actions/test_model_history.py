@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from ml_assets.actions.history import history, was_serving
+from ml_assets.actions.model_history import history, was_serving
 from ml_assets.cli.main import main
 from ml_assets.errors import NothingReleased
 from ml_assets.records.ledger.chain import Appended, Head, append

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ml_assets.assets.feature_set.history import add_history, lag, latest, trailing, trailing_mean
+from ml_assets.assets.feature_set.history_features import (
+    add_history,
+    lag,
+    latest,
+    trailing,
+    trailing_mean,
+)
 from ml_assets.errors import SpecError
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -4,7 +4,7 @@ import pytest
 
 from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Refused, Released, release
-from ml_assets.assets.released_model.rollback import (
+from ml_assets.assets.released_model.return_to_model import (
     AlreadyBack,
     RolledBack,
     Way,

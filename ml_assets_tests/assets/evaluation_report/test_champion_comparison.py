@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ml_assets.assets.evaluation_report.compare import ChampionScores, Pair, compare
+from ml_assets.assets.evaluation_report.champion_comparison import ChampionScores, Pair, compare
 from ml_assets.assets.evaluation_report.metrics.metrics import point_metrics
 from ml_assets.assets.evaluation_report.rows import Holdout, Truth
 from ml_assets.assets.evaluation_report.seed_spread import spread_of

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ml_assets.errors import DoesNotFit
-from ml_assets.launch.row_cache import require_cached
+from ml_assets.launch.row_cache_size import require_cached
 from ml_assets.spec.cluster import ClusterSpec
 from ml_assets.spec.training import TrainingSpec
 from ml_assets.spec.training_program import (

@@ -3,7 +3,12 @@
 import pytest
 from torch.nn import Parameter
 
-from ml_assets.actions.check.spot import StateSize, judge_spot, state_size, words_from_limit
+from ml_assets.actions.check.spot_machines import (
+    StateSize,
+    judge_spot,
+    state_size,
+    words_from_limit,
+)
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.training import Mlp, ModelSpec, Spot, TabM, TrainingSpec
 from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing

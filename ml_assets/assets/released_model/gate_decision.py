@@ -1,4 +1,4 @@
-"""The inputs of the gates besides the report, and the evidence that their decision is about.
+"""Decides on a model by its gates: the evidence, the gates' other inputs, the line of the ledger.
 
 The inputs are the champion, the audits, and the uses of the holdout.
 """
@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 
-from ml_assets.assets.evaluation_report.last_release import read_report
+from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.assets.released_model.gates.data_and_holdout import (
     knows_holdout,
     made_elsewhere,
     may_know,
 )
 from ml_assets.assets.released_model.gates.decide import decide, passed, policy_digest, summary
-from ml_assets.assets.released_model.made_from import require_made_here
+from ml_assets.assets.released_model.made_from import provenance_of, require_made_here
 from ml_assets.assets.validated_table.audits import audits
 from ml_assets.errors import DecidedMeanwhile, EvidenceError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read, record_decision, register
 from ml_assets.records.ledger.stages import decision_line, holdout_use, registration
 from ml_assets.records.load_release import open_files
-from ml_assets.records.provenance import provenance_of
 from ml_assets.records.recalls import recalled_champion, sound_champion
 from ml_assets.spec.gates import DataEvidence
 from ml_assets.spec.records import (

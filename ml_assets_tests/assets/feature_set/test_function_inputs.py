@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ml_assets.assets.feature_set.reads import feature_reads
+from ml_assets.assets.feature_set.function_inputs import feature_reads
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.settings import DEMO_PIPELINES
 from ml_assets_tests.worlds.opened import pipeline_of

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from ml_assets.actions.compare import RunComparison, said
+from ml_assets.actions.compare_runs import RunComparison, said
 from ml_assets.records.experiments import Begun, Note, RunFolder, RunStory, Words
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.drift_report.compare import Comparison, NewPeriod, judge_loss
 from ml_assets.assets.drift_report.findings import DriftReport, JudgedPeriod
+from ml_assets.assets.drift_report.period_comparison import Comparison, NewPeriod, judge_loss
 from ml_assets.assets.drift_report.pictures import at_a_glance, drift_pictures
 from ml_assets.assets.drift_report.verdict import conclude, raise_alarm, remember
 from ml_assets.assets.evaluation_report.drift_baseline import Baseline, PeriodLoss, period_loss

@@ -1,4 +1,7 @@
-"""The recipients: the addresses of ML_ASSETS_ALERTS. They hold secrets, so none is shown whole."""
+"""The recipients of alerts, and the medium of each, from the addresses of ML_ASSETS_ALERTS.
+
+The addresses hold secrets, so none is shown whole.
+"""
 
 import hashlib
 import importlib.util
