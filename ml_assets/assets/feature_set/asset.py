@@ -14,7 +14,7 @@ from ml_assets.adapters.metadata import carded_partition, history, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.feature_set.function_inputs import Reads, feature_reads
-from ml_assets.assets.feature_set.leak_check_results import ROWS_CHECKS, leak_specs
+from ml_assets.assets.feature_set.leak_checks import ROWS_CHECKS, leak_specs
 from ml_assets.assets.feature_set.parity import parity_spec
 from ml_assets.errors import counted
 from ml_assets.graph.code_version import code_version_of

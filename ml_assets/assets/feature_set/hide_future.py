@@ -22,7 +22,7 @@ from ml_assets.assets.feature_set.future_check import (
     nothing_to_hide,
     side_by_side,
 )
-from ml_assets.assets.feature_set.leak_check_results import outcome, refusal
+from ml_assets.assets.feature_set.leak_checks import outcome, refusal
 from ml_assets.errors import DiskRefuses, LeakError, MlAssetsError, StorageError, StoreAway
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.leaks import LeakFinding

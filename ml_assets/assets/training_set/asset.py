@@ -12,7 +12,7 @@ from ml_assets.adapters.declare_asset import asset_key, journaled, stage_asset
 from ml_assets.adapters.metadata import card_link, data_card, glance, numbers, record_metadata
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.run_config import RunConfig
-from ml_assets.assets.feature_set.leak_check_results import leak_specs, outcome, refusal, set_checks
+from ml_assets.assets.feature_set.leak_checks import leak_specs, outcome, refusal, set_checks
 from ml_assets.errors import LeakError
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.publish import Draft, Work

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ml_assets.assets.feature_set.leak_check_results import refusal
+from ml_assets.assets.feature_set.leak_checks import refusal
 from ml_assets.assets.training_set import label_leaks, row_hashes, shards, split_leaks
 from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.assets.training_set.shards import load_schema
