@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.assets.evaluation_report.stored_report import read_report
-from ml_assets.assets.released_model import gate_results
+from ml_assets.assets.released_model import gate_decision
 from ml_assets.cli.main import main
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion
@@ -151,7 +151,7 @@ def test_two_models_that_are_decided_on_at_the_same_moment_are_not_both_the_same
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Another home with the same store decides while our gates look."""
-    judge, theirs = gate_results.decide_now, [decision(world)]
+    judge, theirs = gate_decision.decide_now, [decision(world)]
 
     def decide_beside_another(state: PipelineState, run: str) -> Decision:
         ours = judge(state, run)
@@ -161,7 +161,7 @@ def test_two_models_that_are_decided_on_at_the_same_moment_are_not_both_the_same
             record_decision(state.store, other.model_copy(update={"evidence": model}), "they")
         return ours
 
-    monkeypatch.setattr(gate_results, "decide_now", decide_beside_another)
+    monkeypatch.setattr(gate_decision, "decide_now", decide_beside_another)
     declare(world, SPEC.replace("epochs: 30", "epochs: 34").replace("at_most: 1", "at_most: 3"))
     world.enter(monkeypatch)
     monkeypatch.setenv("DAGSTER_HOME", "")  # the command sets its own

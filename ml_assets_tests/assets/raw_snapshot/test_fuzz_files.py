@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ml_assets.assets.raw_snapshot.readers import json_lines as events
+from ml_assets.assets.raw_snapshot.readers import json_lines_format as events
 from ml_assets.assets.raw_snapshot.readers.csv_format import parse_csv
 from ml_assets.assets.raw_snapshot.readers.json_lines_format import parse_lines
 from ml_assets.assets.raw_snapshot.readers.parquet_format import parse_parquet
