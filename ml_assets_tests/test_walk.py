@@ -187,14 +187,14 @@ def test_each_checkpoint_shows_the_curves_so_far(world: World, walked: str) -> N
     assert points[0] < points[-1]
     ended = world.page("deliveries", "trained_model")
     assert ended["best_checkpoint"].startswith(f"step-{ended['best_step']:06d}."), "it is named"
-    assert ended["row_order"].startswith("rows: an epoch mixes all rows of the split")
+    assert ended["row_order"].startswith("rows, all of the split mixed with each other")
 
 
 def test_the_page_says_what_its_processes_are_worth(world: World, walked: str) -> None:
     page = world.page("deliveries", "trained_model")
     together, alone = page["training_throughput_samples_per_sec"], page["rows_per_second_alone"]
     assert page["processes"] == 2
-    assert page["efficiency"] == pytest.approx(together / (2 * alone))
+    assert page["efficiency"] == pytest.approx(together / (2 * alone), rel=1e-3)
     assert 0 < page["communication_share"] < 1
     assert page["idle_share"] == 0
     said = f"2 processes train {together:,.0f} rows/s, {page['efficiency']:.0%} of 2 times the"

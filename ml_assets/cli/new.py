@@ -328,13 +328,13 @@ def check(pipeline: str | None, deep: bool, steps: int | None) -> int:
     """Report every mistake in a pipeline's folder.
 
     Without PIPELINE it checks the folders of all pipelines. Each mistake has its file, line, key,
-    value, rule and remedy. No data is read: the functions are called on tables without rows. The
-    command also warns of drift that could never alarm and of numbers that the model would treat as
-    categories, and checks whether the configured cluster permits a training. --deep builds the
-    network and tries it on made-up rows in two processes, which takes a minute: shapes, state,
-    determinism, independent rows, shards, resumes. --steps starts a short training and deletes its
-    session; a loss that is not a number, losses that do not converge and an incomplete model are
-    then mistakes, too. Exit code 1: there are mistakes.
+    value, rule and remedy. The functions are called on tables without rows; one that needs rows is
+    called on those of the newest partition. The command also warns of sources that are not here,
+    of drift that could never alarm and of numbers that the model would treat as categories, and
+    checks whether the configured cluster permits a training. --deep builds the network and tries it
+    on made-up rows in two processes, for a minute: shapes, state, determinism, independent rows,
+    shards, resumes. --steps starts a short training and deletes its session; a loss that is NaN or
+    does not fall and an incomplete model are mistakes. Exit code 1: there are mistakes.
     """
     from ml_assets.actions.check.check import (
         all_mistakes,

@@ -3,10 +3,17 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from ml_assets.settings.cluster import bytes_of
-from ml_assets.spec.base import Frozen, Misfit, Name, Positive, unset
+from ml_assets.spec.base import Frozen, Misfit, Name, unset
 from ml_assets.spec.paths import inside
 from ml_assets.spec.texts import TokensSpec
 
@@ -22,6 +29,12 @@ LEAST_MEMORY = 32 << 20
 """Bytes with which an engine can begin."""
 
 
+def _with_unit(value: Any) -> Any:
+    if isinstance(value, int | float):
+        raise ValueError(f"{value} has no unit: write {value}Mi or {value}Gi")
+    return value
+
+
 def _enough(value: str) -> str:
     if (bytes_of(value) or 0) < LEAST_MEMORY:
         raise ValueError(
@@ -30,7 +43,7 @@ def _enough(value: str) -> str:
     return value
 
 
-EngineMemory = Annotated[str, AfterValidator(_enough)]
+EngineMemory = Annotated[str, BeforeValidator(_with_unit), AfterValidator(_enough)]
 
 
 class TableSpec(Frozen):
@@ -79,7 +92,7 @@ class DecodeSpec(Frozen):
     """(list of n files as bytes) -> [n, width] numbers."""
     name: Name
     """The features are called ``name_0``, ``name_1``, ...; they follow the other numeric ones."""
-    width: Positive
+    width: Annotated[int, Field(gt=0, le=4096)]
     """How many there are."""
     path: str = "path"
     """The column that says where the file is."""

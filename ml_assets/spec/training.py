@@ -340,18 +340,17 @@ class TrainingSpec(Spread):
         )
 
     @model_validator(mode="after")
-    def _batch_divides(self) -> Self:
-        parts = self.microbatches
-        if self.batch_size % parts:
-            raise ValueError(
+    def _goes_together(self) -> Self:
+        problems: list[str] = []
+        if self.batch_size % (parts := self.microbatches):
+            problems.append(
                 f"batch_size {self.batch_size} must be a multiple of microbatches {parts}: write"
                 f" batch_size: {-(-self.batch_size // parts) * parts}, or fewer microbatches"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _goes_together(self) -> Self:
-        problems: list[str] = []
+        if self.order == "rows" and (self.block_rows, self.block_window) != (4096, 16):
+            problems.append(
+                "block_rows and block_window are for order: blocks: set it, or remove them"
+            )
         if self.momentum is not None and self.optimizer != "sgd":
             problems.append(
                 f"momentum {self.momentum} is for optimizer sgd, this one is {self.optimizer}:"

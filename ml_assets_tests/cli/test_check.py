@@ -175,7 +175,29 @@ def test_a_column_that_the_function_does_not_return_is_a_mistake(tmp_path):
     told = world.cli("check", "irises", code=1)
     assert "features.function is 'features.py:build'" in told and "hight" in told
     function.write_text(good.replace('tables["flowers"]', 'tables["flowers"].collect()[0].lazy()'))
-    assert "good" in world.cli("check", "irises"), "a function that needs rows is not judged"
+    told = world.cli("check", "irises")
+    assert "irises: good" in told, "a function that needs rows is not judged"
+    assert "warning: features.py:build was called on tables without rows, and raised" in told
+    assert "in features.py, line " in told
+
+
+def test_an_edited_function_is_judged_whatever_is_published(tmp_path):
+    """By its own rows, where it needs some; as it is now, and not as it was when they were made."""
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    world.cli("run", "irises", "--through", "feature_set")
+    function = world.pipelines / "irises" / "features.py"
+    good, read = function.read_text(), 'tables["flowers"]'
+    function.write_text(good.replace(read, f'{read}.drop("petal_width")'))
+    assert "features.numeric is 'petal_width'" in world.cli("check", "irises", code=1)
+    function.write_text(good.replace(read, f'{read}.sort("hight")'))
+    assert "hight" in world.cli("check", "irises", code=1)
+    function.write_text(good.replace(read, f"{read}.collect()[0].lazy()"))
+    assert world.cli("check", "irises").strip() == "irises: good", "it has rows now"
+    function.write_text(good.replace(read, 'tables["flower"]'))
+    told = world.cli("check", "irises", code=1)
+    assert "the function runs: it was tried on the newest partition" in told
+    assert "it raised KeyError ('flower') in features.py, line " in told
 
 
 def test_a_column_that_slices_or_groups_and_is_not_returned_is_a_mistake(tmp_path):

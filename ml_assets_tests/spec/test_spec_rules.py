@@ -264,6 +264,12 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("features.key", [], "at least 1 item"),
         ("features.look_back", -1, "greater than or equal to 0"),
         ("features.look_back", "2", "valid integer"),
+        ("features.engine", {"kind": "duckdb", "memory": 64}, "64 has no unit: write 64Mi or 64Gi"),
+        (
+            "features.decode",
+            {"function": "a.py:b", "name": "p", "width": 4097},
+            "less than or equal to 4096",
+        ),
         ("features.categorical", ["price"], "features ['price'] are declared twice"),
         ("features.numeric", ["price", "price"], "features ['price'] are declared twice"),
         # label
@@ -297,6 +303,7 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("model.width", 0, "greater than 0"),
         ("model.dropout", 1.0, "less than 1"),
         ("training.batch_size", 250, "batch_size 250 must be a multiple of microbatches 24"),
+        ("training.block_rows", 64, "block_rows and block_window are for order: blocks"),
         ("training.seed", -1, "greater than or equal to 0"),
         ("training.learning_rate", 0.0, "greater than 0"),
         ("training.learning_rate", float("nan"), "finite number"),

@@ -6,7 +6,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ml_assets.actions.check.columns import column_mistakes, number_words, schema_of
+from ml_assets.actions.check.columns import (
+    column_mistakes,
+    not_judged,
+    number_words,
+    schema_of,
+)
 from ml_assets.actions.check.spot_machines import StateSize, judge_spot, state_size
 from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.decode import on_engine
@@ -163,8 +168,12 @@ def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
     spec, _ = check_spec(folder)
     if spec is None:
         return ()
-    found = _absent_places(spec, settings)
-    return (*found, *number_words(folder, spec), *blind_spots(Pipeline(spec, folder, settings)))
+    return (
+        *_absent_places(spec, settings),
+        *not_judged(folder, spec, settings),
+        *number_words(folder, spec),
+        *blind_spots(Pipeline(spec, folder, settings)),
+    )
 
 
 def _absent_places(spec: PipelineSpec, settings: Settings) -> tuple[str, ...]:
@@ -349,6 +358,6 @@ def _functions(spec: PipelineSpec) -> dict[str, str]:
 
 
 def _named(folder: Path, key: str, value: str, error: MlAssetsError) -> Mistake:
-    rule = "a file in the pipeline's folder that can be read"
+    rule = "a file in the pipeline's folder that holds what is expected of it"
     file = folder / SPEC_FILE
     return Mistake(file, line_of(file, key), key, repr(value), rule, str(error))

@@ -1,7 +1,8 @@
-"""Checks a spec's columns without data: the team's functions are called on empty tables."""
+"""Checks a spec's columns: the team's functions are called, on tables without rows if they can."""
 
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import polars as pl
 
 from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.feature_function import load_function
+from ml_assets.assets.feature_set.function_inputs import feature_reads
 from ml_assets.assets.raw_snapshot.text_values import TYPES
 from ml_assets.assets.validated_table.contract.suite import Expectation, contract_of
 from ml_assets.errors import MlAssetsError, did_you_mean, one_line
@@ -19,12 +21,15 @@ from ml_assets.spec.partitions import first_window, windows
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import FilesSource
 from ml_assets.spec.split import groups_of
+from ml_assets.spec.team_modules import line_in
 from ml_assets.spec.window import Window
 from ml_assets.store.open import has_snapshots
 from ml_assets.store.pipeline_context import Pipeline
 
 _SHOWN = 12
 """Columns that a message lists."""
+_Tables = tuple[dict[str, pl.LazyFrame], Window]
+"""What a feature function is called with."""
 
 
 def schema_of(columns: Mapping[str, str]) -> pl.Schema:
@@ -32,44 +37,107 @@ def schema_of(columns: Mapping[str, str]) -> pl.Schema:
     return pl.Schema({name: TYPES[dtype] for name, dtype in columns.items()})  # pyright: ignore[reportArgumentType]
 
 
+@dataclass(frozen=True)
+class _Tried:
+    """What the feature function made of some tables."""
+
+    returned: pl.Schema
+    """Empty: it raised."""
+    error: Exception | None
+    tables: _Tables | None
+    """Those that it was called on."""
+    with_rows: bool = False
+
+
 def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> list[Mistake]:
     """A mistake for each column that the spec names and the feature function does not return.
 
-    A function that needs rows to say what it returns is not judged. Nor is a column of the feature
-    set that is published: it may be made from the values themselves, as a pivot makes it.
+    A function that needs rows to say what it returns is judged by those of the newest partition;
+    where none is published, it is not judged.
     """
     file, function = folder / SPEC_FILE, spec.features.function
-    published = _published(folder, spec, settings)
-    try:
-        returned = _returned(folder, spec)
-    except pl.exceptions.ColumnNotFoundError as error:
-        if set(spec.features.columns) <= {*published}:
-            return []
-        rule = "the functions read columns that their tables have"
-        said = (
-            f"{one_line(str(error).splitlines()[0])}: correct the function, or declare the column"
-        )
-        key = "features.function"
-        return [Mistake(file, line_of(file, key), key, repr(function), rule, said)]
-    except (Exception, pl.exceptions.PanicException):  # whatever a team's function does
-        return []
-    if refused := _refused_by_engine(folder, spec):
-        rule = f"{function} runs on its engine: it was tried on tables without rows"
+    tried = _tried(folder, spec, settings)
+    if tried.error is not None:
+        return [
+            Mistake(file, line_of(file, key), key, repr(function), rule, remedy)
+            for key, rule, remedy in _why_it_fails(folder, tried.error, with_rows=tried.with_rows)
+        ]
+    if refused := _refused_by_engine(folder, spec, tried.tables):
+        rule = f"{function} runs on its engine: it was tried on {_rows(tried)}"
         key = "features.engine"
         kind = spec.features.engine.kind if spec.features.engine else ""
         return [Mistake(file, line_of(file, key), key, repr(kind), rule, refused)]
-    there = {*returned, *published}
+    returned = tried.returned
     rule = f"every column that the spec names is one that {function} returns"
     found: list[Mistake] = []
-    for key, names in _named(spec).items():
-        missing = [name for name in names if name not in there]
-        if missing:
-            near = did_you_mean(missing[0], returned).strip()
-            few = ", ".join([*returned][:_SHOWN]) + (", …" if len(returned) > _SHOWN else "")
-            remedy = f"{near} It returns {few}".strip()
-            shown = ", ".join(map(repr, missing))
-            found.append(Mistake(file, line_of(file, key), key, shown, rule, remedy))
+    for key, missing in _missing(spec, returned).items():
+        near = did_you_mean(missing[0], returned).strip()
+        few = ", ".join([*returned][:_SHOWN]) + (", …" if len(returned) > _SHOWN else "")
+        remedy = f"{near} It returns {few}".strip()
+        shown = ", ".join(map(repr, missing))
+        found.append(Mistake(file, line_of(file, key), key, shown, rule, remedy))
     return [*found, *_text_as_numbers(folder, spec, returned)]
+
+
+def not_judged(folder: Path, spec: PipelineSpec, settings: Settings) -> Iterator[str]:
+    """A warning of a function that raises on tables without rows, where no others are there yet."""
+    tried = _tried(folder, spec, settings)
+    if tried.error is None or tried.with_rows or _is_column_not_found(tried.error):
+        return
+    yield (
+        f"{spec.features.function} was called on tables without rows, and raised"
+        f" {_told(folder, tried.error)}: unless it needs rows, a run would fail\n"
+        f"    remedy: correct it; or run ml-assets run {spec.name} --through feature_set, and check"
+        " calls it on rows"
+    )
+
+
+def _tried(folder: Path, spec: PipelineSpec, settings: Settings) -> _Tried:
+    """The function called without rows; where it raises, or lacks columns, with published ones."""
+    first = _call(folder, spec, lambda: _empty(folder, spec))
+    if first.error is None and not _missing(spec, first.returned):
+        return first
+    rows = _published(folder, spec, settings)
+    return first if rows is None else replace(_call(folder, spec, lambda: rows), with_rows=True)
+
+
+def _call(folder: Path, spec: PipelineSpec, tables: Callable[[], _Tables]) -> _Tried:
+    given = None
+    try:
+        given = tables()
+        build = load_function(folder, spec.features.function, spec.name)
+        return _Tried(build(*given).lazy().collect_schema(), None, given)
+    except (Exception, pl.exceptions.PanicException) as error:  # whatever a team's function does
+        return _Tried(pl.Schema(), error, given)
+
+
+def _why_it_fails(
+    folder: Path, error: Exception, *, with_rows: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Key, rule and remedy; nothing where it may be that the function needs rows."""
+    if _is_column_not_found(error):
+        said = one_line(str(error).strip().splitlines()[0])
+        rule = "the functions read columns that their tables have"
+        yield "features.function", rule, f"{said}: correct the function, or declare the column"
+    elif with_rows:
+        rule = "the function runs: it was tried on the newest partition"
+        yield "features.function", rule, f"it raised {_told(folder, error)}: correct it"
+
+
+def _is_column_not_found(error: Exception) -> bool:
+    """Of polars, or of narwhals, which is not loaded for it."""
+    return type(error).__name__ == "ColumnNotFoundError"
+
+
+def _told(folder: Path, error: Exception) -> str:
+    """Type, words and line of what a team's function raised."""
+    said = (str(error).strip().splitlines() or [""])[0]
+    at = line_in(folder, error)
+    return f"{type(error).__name__} ({one_line(said)}){f' in {at}' if at else ''}"
+
+
+def _rows(tried: _Tried) -> str:
+    return "the newest partition" if tried.with_rows else "tables without rows"
 
 
 def number_words(folder: Path, spec: PipelineSpec) -> Iterator[str]:
@@ -92,27 +160,21 @@ def number_words(folder: Path, spec: PipelineSpec) -> Iterator[str]:
                 )
 
 
-def _returned(folder: Path, spec: PipelineSpec) -> pl.Schema:
-    """What the feature function returns for tables without rows."""
-    build = load_function(folder, spec.features.function, spec.name)
-    return build(*_empty(folder, spec)).lazy().collect_schema()
-
-
-def _refused_by_engine(folder: Path, spec: PipelineSpec) -> str:
+def _refused_by_engine(folder: Path, spec: PipelineSpec, tables: _Tables | None) -> str:
     """Why the engine cannot run the function, which polars can; empty: it can, or there is none."""
     features = spec.features
-    if features.engine is None:
+    if features.engine is None or tables is None:
         return ""
     build = load_function(folder, features.function, spec.name)
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            on_engine(build, features, features.engine, Path(scratch))(*_empty(folder, spec))
+            on_engine(build, features, features.engine, Path(scratch))(*tables)
         except MlAssetsError as error:
             return str(error)
         except Exception as error:  # whatever a team's function asks of frames of the engine
             return (
-                f"{type(error).__name__}: {one_line(str(error))}. Write it with what narwhals'"
-                " lazy frames can do, or remove features.engine."
+                f"{_told(folder, error)}. Write it with what narwhals' lazy frames can do, or"
+                " remove features.engine."
             )
     return ""
 
@@ -135,6 +197,14 @@ def _empty(folder: Path, spec: PipelineSpec) -> tuple[dict[str, pl.LazyFrame], W
         made = load_function(folder, table.function, spec.name)
         tables[name] = made({read: tables[read] for read in table.reads}, window).collect().lazy()
     return tables, window
+
+
+def _missing(spec: PipelineSpec, returned: pl.Schema) -> dict[str, list[str]]:
+    """Key of the spec -> the columns that it names and that the function does not return."""
+    found = {
+        key: [name for name in names if name not in returned] for key, names in _named(spec).items()
+    }
+    return {key: names for key, names in found.items() if names}
 
 
 def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
@@ -203,18 +273,21 @@ def _is_of(expectation: Expectation, column: str) -> bool:
     return expectation.kwargs.get("column") == column
 
 
-def _published(folder: Path, spec: PipelineSpec, settings: Settings) -> tuple[str, ...]:
-    """The columns of the newest feature set; none where none is published."""
+def _published(folder: Path, spec: PipelineSpec, settings: Settings) -> _Tables | None:
+    """What the function read for the newest feature set; None: something of it is not there."""
     if not has_snapshots(settings.snapshots):
-        return ()
+        return None
     pipeline = Pipeline(spec, folder, settings)
+    reads = feature_reads(pipeline)
     try:
-        state, address = pipeline.now(), pipeline.address("feature_set")
-        records = state.recent(address)
-        newest = address.at(records[-1].partition) if records else None
-        return tuple(state.scan(newest).collect_schema().names()) if newest else ()
-    except MlAssetsError:  # damaged or recalled, which is told where it is read
-        return ()
+        state = pipeline.now()
+        records = state.recent(pipeline.address("feature_set"))
+        if not records:
+            return None
+        partition = records[-1].partition
+        return dict(reads.tables(state, partition)), reads.window(partition)
+    except (MlAssetsError, KeyError):  # recalled, damaged, or of another calendar than the spec's
+        return None
 
 
 def _are_numbers(values: object) -> bool:

@@ -61,9 +61,8 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
             published = publish_reading(pipeline, work, reading, source)
             checks = (as_declared(found, source),)
             where = (pipeline.store, published, address)
-            return Made(
-                published, partition_metadata(*where), checks, page=partial(table_page, *where)
-            )
+            shown = {**partition_metadata(*where), "receipt": reading.receipt}
+            return Made(published, shown, checks, page=partial(table_page, *where))
 
         whole = Address(pipeline.name, STAGE, source_name)
         yield from make_partitions(

@@ -145,7 +145,7 @@ def _engine(model: ModelSpec) -> str:
 def _weights(model: ModelSpec) -> str:
     if isinstance(model, Boosted):
         return f"Boosted trees by {model.family}"
-    return f"A {model.family} network: safetensors"
+    return f"The weights of a network ({model.family}) as safetensors"
 
 
 def _listed(advice: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """Forwards a running session's events to Dagster (live checkpoints), MLflow and the run's log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -202,15 +202,8 @@ class EventSinks:
         spread = scaling(pace, alone, self.job.training, worlds, gpu=gpu)
         said = self.story.rows_counted(self.pipeline.spec.label.task)
         counted = {"rows_counted": said} if said else {}
-        return {
-            "seconds": result.seconds,
-            **best,
-            **counted,
-            **pace,
-            **spread,
-            **recovered,
-            **there,
-        }
+        measured = {"seconds": result.seconds, **pace, **spread}
+        return {**best, **counted, **_readable(measured), **recovered, **there}
 
     def _entry(self, status: Literal["FINISHED", "FAILED"]) -> OutboxEntry:
         left_out = set(without_meaning(self.job.model))
@@ -250,3 +243,11 @@ class EventSinks:
                 },
             )
         )
+
+
+def _readable(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """Five digits of each measurement: no clock tells more."""
+    return {
+        name: float(f"{value:.5g}") if isinstance(value, float) else value
+        for name, value in measured.items()
+    }

@@ -5,7 +5,7 @@ Files without any row of a partition, by the table's own statistics, are not ope
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -194,12 +194,18 @@ class DeltaLake:
             self.version = table.version()
             self._rows: ds.Dataset = table.to_pyarrow_dataset()
         except (DeltaError, OSError, ValueError) as error:
+            if source.version is not None:
+                with suppress(DeltaError, OSError, ValueError):
+                    newest = DeltaTable(place, storage_options=_options(place)).version()
+                    raise SourceError(
+                        f"{name}: the Delta table {place} has no version {source.version} that can"
+                        f" be read; its newest is {newest}. Correct 'version' of this source in"
+                        " defs.yaml, or remove it to read the newest."
+                    ) from error
             said = quoted((str(error).splitlines() or [type(error).__name__])[0])
-            at = "" if source.version is None else f" at version {source.version}"
             raise SourceError(
-                f"{name}: the Delta table {place} cannot be read{at}: {said}. Correct 'path' or"
-                " 'version' of this source in defs.yaml; a folder with _delta_log is expected"
-                " there."
+                f"{name}: the Delta table {place} cannot be read: {said}. Correct 'path' of this"
+                " source in defs.yaml; a folder with _delta_log is expected there."
             ) from error
 
     @property
