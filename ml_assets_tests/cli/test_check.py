@@ -179,6 +179,8 @@ def test_a_column_that_the_function_does_not_return_is_a_mistake(tmp_path):
     assert "irises: good" in told, "a function that needs rows is not judged"
     assert "warning: features.py:build was called on tables without rows, and raised" in told
     assert "in features.py, line " in told
+    function.write_text(good.replace("def build", "def built"))
+    assert "was called on" not in world.cli("check", "irises", code=1), "it is no function yet"
 
 
 def test_an_edited_function_is_judged_whatever_is_published(tmp_path):

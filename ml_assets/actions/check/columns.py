@@ -84,6 +84,8 @@ def not_judged(folder: Path, spec: PipelineSpec, settings: Settings) -> Iterator
     tried = _tried(folder, spec, settings)
     if tried.error is None or tried.with_rows or _is_column_not_found(tried.error):
         return
+    if tried.tables is None and isinstance(tried.error, MlAssetsError):
+        return  # it could not be loaded, which is told as a mistake
     yield (
         f"{spec.features.function} was called on tables without rows, and raised"
         f" {_told(folder, tried.error)}: unless it needs rows, a run would fail\n"
@@ -104,8 +106,8 @@ def _tried(folder: Path, spec: PipelineSpec, settings: Settings) -> _Tried:
 def _call(folder: Path, spec: PipelineSpec, tables: Callable[[], _Tables]) -> _Tried:
     given = None
     try:
-        given = tables()
         build = load_function(folder, spec.features.function, spec.name)
+        given = tables()
         return _Tried(build(*given).lazy().collect_schema(), None, given)
     except (Exception, pl.exceptions.PanicException) as error:  # whatever a team's function does
         return _Tried(pl.Schema(), error, given)
