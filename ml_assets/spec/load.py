@@ -371,6 +371,7 @@ def _without_tags(place: _Place, location: Sequence[str | int]) -> list[str | in
         keys = {key.value: value.value for key, value in pairs}
         tags = [tag for tag in (keys.get("kind"), keys.get("family")) if isinstance(tag, str)]
         own = keys.keys() - {*tags}  # a key may be called like a tag, and a source "kind"
-        if number == last or isinstance(part, int) or part in own:
+        missing = number == last and part not in tags
+        if missing or isinstance(part, int) or part in own:
             path.append(part)
     return path

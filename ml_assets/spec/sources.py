@@ -235,7 +235,10 @@ class _TableSource(_Source):
                 " read; remove it"
             )
         if self.partitioned and self.watermark is None:
-            raise ValueError("a partitioned table needs 'watermark', the column to range over")
+            raise ValueError(
+                "a partitioned table needs 'watermark', the datetime column to range over: add it,"
+                " or set partitioned: false"
+            )
         if self.watermark is not None and self.columns.get(self.watermark) != "datetime":
             raise ValueError(f"watermark {self.watermark!r} must be a declared 'datetime' column")
         return self

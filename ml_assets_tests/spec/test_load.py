@@ -156,6 +156,15 @@ def test_two_fields_of_a_part_that_do_not_fit_name_the_part(folder: Path) -> Non
     assert "must be a multiple of microbatches" in mistake.rule
 
 
+def test_two_fields_of_a_source_that_do_not_fit_name_the_source_and_not_its_kind(
+    folder: Path,
+) -> None:
+    edit(folder, ("partitioned: false", "partitioned: true"))
+    _, mistakes = check_spec(folder)
+    assert "sources.flowers" in {mistake.key for mistake in mistakes}
+    assert not any(".files" in mistake.key for mistake in mistakes)
+
+
 def test_a_file_that_is_not_yaml_gives_its_line(folder: Path) -> None:
     (folder / "defs.yaml").write_text("type: [\nattributes: }")
     _, mistakes = check_spec(folder)

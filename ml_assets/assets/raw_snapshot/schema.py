@@ -220,7 +220,7 @@ def from_typed(frame: pl.DataFrame, declared: Columns, where: str) -> pl.DataFra
         wrong = [name for name, dtype in declared.items() if not _fits(frame.schema[name], dtype)]
         raise SchemaChanged(
             f"{where} does not have the types that its source declares:{listed(problems)}\n"
-            "Write the file with those types, or change 'columns' of this source in defs.yaml.",
+            "Deliver those types, or change 'columns' of this source in defs.yaml.",
             {"retyped": [f"{name} ({frame.schema[name]})" for name in wrong]},
         )
     return typed

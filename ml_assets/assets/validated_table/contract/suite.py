@@ -171,8 +171,8 @@ def read_suite(path: Path) -> dict[str, Any]:
         suite = read_json(path.read_bytes())
     except OSError as error:
         raise ContractError(
-            f"The contract {path} cannot be read: {error.strerror}. Every source names its contract"
-            " in defs.yaml, relative to the pipeline's folder."
+            f"The contract {path} cannot be read: {error.strerror}. A source names its contract in"
+            " defs.yaml, relative to the pipeline's folder."
         ) from error
     except ValueError as error:
         raise ContractError(f"The contract {path} is not valid JSON: {error}.") from error
