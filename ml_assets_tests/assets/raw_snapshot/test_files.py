@@ -209,6 +209,9 @@ def test_a_missing_landing_folder_names_the_setting_and_the_remedy(tmp_path: Pat
         message = refusal(root, csv_source())
         assert "ML_ASSETS_SOURCES" in message
         assert "ml-assets demo" in message
+    (tmp_path / "landings").mkdir()
+    message = refusal(tmp_path, csv_source())
+    assert "Did you mean 'landings'? Correct 'path' of this source in defs.yaml" in message
 
 
 def test_json_lines_are_typed_and_a_key_left_out_is_no_value(tmp_path: Path):

@@ -22,7 +22,7 @@ from ml_assets.assets.raw_snapshot.readers.listing import (
     list_local,
 )
 from ml_assets.assets.raw_snapshot.readers.pattern import Pattern, pattern_of
-from ml_assets.errors import SourceError, quoted
+from ml_assets.errors import SourceError, did_you_mean, quoted
 from ml_assets.spec.paths import VERSION_FIELD
 
 CHUNK = 1 << 20
@@ -118,19 +118,20 @@ def check_folder(name: str, pattern: Pattern, root: Path) -> None:
     Raises:
         SourceError: there is no root, or no such folder in it.
     """
-    remedy = (
-        "Set ML_ASSETS_SOURCES to the folder that holds the sources, or lay out the demo's:"
-        " ml-assets demo"
-    )
     if not root.is_dir():
         raise SourceError(
-            f"{name}: ML_ASSETS_SOURCES is {root}, and there is no such folder. {remedy}"
+            f"{name}: ML_ASSETS_SOURCES is {root}, and there is no such folder. Set it to the"
+            " folder that holds the sources, or lay out the demo's: ml-assets demo"
         )
     folder = root / pattern_of(pattern.declared).folder
     if not folder.is_dir():
+        there = folder.parent
+        near = [one.name for one in there.iterdir() if one.is_dir()] if there.is_dir() else []
         raise SourceError(
             f"{name}: there is no landing folder {folder} (path {pattern.declared!r} below"
-            f" ML_ASSETS_SOURCES, which is {root}). {remedy}"
+            f" ML_ASSETS_SOURCES, which is {root}).{did_you_mean(folder.name, near)} Correct 'path'"
+            " of this source in defs.yaml, or set ML_ASSETS_SOURCES; ml-assets demo lays out the"
+            " demo's."
         )
 
 
