@@ -169,7 +169,11 @@ def _bins(
 def _place(value: pl.Expr, level: int) -> pl.Expr:
     """The bin of a value; the power of two is taken in two steps, for one may be no float."""
     half = level // 2
-    return (value / 2.0**half / 2.0 ** (level - half)).floor().cast(pl.Int64)
+    place = (value / 2.0**half / 2.0 ** (level - half)).floor().cast(pl.Int64)
+    if level <= 0:
+        return place
+    lost = (value < 0) & (place == 0)  # less than the smallest float remained of it
+    return pl.when(lost).then(-1).otherwise(place)
 
 
 def _counted(value: pl.Expr, name: str) -> pl.Expr:
