@@ -58,10 +58,8 @@ def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> lis
     file, function = folder / SPEC_FILE, spec.features.function
     tried = _tried(folder, spec, settings)
     if tried.error is not None:
-        return [
-            Mistake(file, line_of(file, key), key, repr(function), rule, remedy)
-            for key, rule, remedy in _why_it_fails(folder, tried.error, with_rows=tried.with_rows)
-        ]
+        key, why = "features.function", _why_it_fails(folder, tried.error, had_rows=tried.with_rows)
+        return [Mistake(file, line_of(file, key), key, repr(function), *why)] if why else []
     if refused := _refused_by_engine(folder, spec, tried.tables):
         rule = f"{function} runs on its engine: it was tried on {_rows(tried)}"
         key = "features.engine"
@@ -81,11 +79,13 @@ def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> lis
 
 def not_judged(folder: Path, spec: PipelineSpec, settings: Settings) -> Iterator[str]:
     """A warning of a function that raises on tables without rows, where no others are there yet."""
-    tried = _tried(folder, spec, settings)
-    if tried.error is None or tried.with_rows or _is_column_not_found(tried.error):
+    tried = _call(folder, spec, lambda: _empty(folder, spec))
+    if tried.error is None or _is_column_not_found(tried.error):
         return
     if tried.tables is None and isinstance(tried.error, MlAssetsError):
         return  # it could not be loaded, which is told as a mistake
+    if _published(folder, spec, settings) is not None:
+        return  # it was judged by those
     yield (
         f"{spec.features.function} was called on tables without rows, and raised"
         f" {_told(folder, tried.error)}: unless it needs rows, a run would fail\n"
@@ -113,17 +113,16 @@ def _call(folder: Path, spec: PipelineSpec, tables: Callable[[], _Tables]) -> _T
         return _Tried(pl.Schema(), error, given)
 
 
-def _why_it_fails(
-    folder: Path, error: Exception, *, with_rows: bool
-) -> Iterator[tuple[str, str, str]]:
-    """Key, rule and remedy; nothing where it may be that the function needs rows."""
+def _why_it_fails(folder: Path, error: Exception, *, had_rows: bool) -> tuple[str, str] | None:
+    """Rule and remedy; None: it may be that the function needs rows."""
     if _is_column_not_found(error):
         said = one_line(str(error).strip().splitlines()[0])
         rule = "the functions read columns that their tables have"
-        yield "features.function", rule, f"{said}: correct the function, or declare the column"
-    elif with_rows:
+        return rule, f"{said}: correct the function, or declare the column"
+    if had_rows:
         rule = "the function runs: it was tried on the newest partition"
-        yield "features.function", rule, f"it raised {_told(folder, error)}: correct it"
+        return rule, f"it raised {_told(folder, error)}: correct it"
+    return None
 
 
 def _is_column_not_found(error: Exception) -> bool:

@@ -4,7 +4,6 @@ An alarm stands in the report until another model is released.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import get_args
 
 from ml_assets.assets.drift_report.findings import (
@@ -42,7 +41,6 @@ STATISTICS: dict[Statistic, str] = {
     "auc": "AUC of new against training rows",
     "loss_rise": "rise of the mean loss",
 }
-DAY = timedelta(days=1)
 _NOTHING = "there is nothing of this kind to judge"
 _SHARES: tuple[Statistic, ...] = ("null_share", "new_share", "loss_rise")
 

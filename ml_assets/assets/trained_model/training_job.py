@@ -114,16 +114,14 @@ def row_order(job: TrainJob, schema: ShardSchema) -> str | None:
         return None
     if training.order == "rows":
         return "rows, all of the split mixed with each other: it lies whole on the machine's disk"
+    said = "blocks, as training.order says, so that a step reads few places: its rows come from"
+    together = training.microbatches * training.block_window
+    if schema.task == "ranking" or schema.preprocessing.tokens:  # a block is of queries or windows
+        return f"{said} {counted(together, 'block')} at most"
     shards, size = schema.splits["train"], training.block_rows
     there = sum(-(-shard.rows // size) for shard in shards)
-    together = min(training.microbatches * training.block_window, there)
-    said = (
-        "blocks, as training.order says, so that a step reads few places: its rows come from"
-        f" {counted(together, 'block')}"
-    )
-    if schema.task == "ranking" or schema.preprocessing.tokens:  # a block is of queries or windows
-        return said
-    split = sum(shard.rows for shard in shards)
+    together, split = min(together, there), sum(shard.rows for shard in shards)
+    said = f"{said} {counted(together, 'block')}"
     if together == there:
         return f"{said}, all of the {counted(split, 'row')}: order: rows would mix them as well"
     return (

@@ -64,7 +64,7 @@ def test_blocks_of_queries_are_no_share_of_the_rows() -> None:
         block_window=2,
     )
     assert text is not None
-    assert text.endswith("its rows come from 8 blocks")
+    assert text.endswith("its rows come from 8 blocks at most")
 
 
 def test_trees_take_all_rows_at_once() -> None:
