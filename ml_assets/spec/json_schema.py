@@ -1,6 +1,7 @@
 """Looks up what a place of a document may hold, in the JSON schema of its model."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,6 +14,11 @@ def fields_at(location: Sequence[str | int], model: type[BaseModel]) -> set[str]
     return {name for one in _schemas_at(location, model) for name in one.get("properties", {})}
 
 
+def sections_with(name: str, model: type[BaseModel]) -> list[str]:
+    """The sections at the top of a spec that may hold a key."""
+    return sorted(top for top in fields_at((), model) if name in fields_at((top,), model))
+
+
 def default_at(location: Sequence[str | int], model: type[BaseModel]) -> object:
     """What a field is that is left out; None: it is needed, or nothing."""
     defaults = (one["default"] for one in _schemas_at(location, model) if "default" in one)
@@ -20,11 +26,16 @@ def default_at(location: Sequence[str | int], model: type[BaseModel]) -> object:
 
 
 def _schemas_at(location: Sequence[str | int], model: type[BaseModel]) -> _Schemas:
-    schema = model.model_json_schema(by_alias=True)
+    schema = _schema(model)
     here: _Schemas = [schema]
     for part in location:
         here = [below for one in here for below in _below(one, part, schema.get("$defs", {}))]
     return here
+
+
+@cache
+def _schema(model: type[BaseModel]) -> Mapping[str, Any]:
+    return model.model_json_schema(by_alias=True)
 
 
 def _below(one: Mapping[str, Any], part: str | int, defs: Mapping[str, Any]) -> _Schemas:

@@ -16,7 +16,7 @@ from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.settings import Settings
 from ml_assets.spec.base import NAME, Misfit, Misfits
 from ml_assets.spec.documents import YAML_LOADER, DocumentError, line_and_node, read_yaml
-from ml_assets.spec.json_schema import default_at, fields_at
+from ml_assets.spec.json_schema import default_at, fields_at, sections_with
 from ml_assets.spec.pipeline import PipelineSpec
 
 COMPONENT_TYPE = "ml_assets.component.TrainingPipeline"
@@ -299,6 +299,8 @@ def _bound_remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
     return said if default is None else f"{said}; without the key it is {default}"
 
 
+_MANY_SECTIONS = 3
+"""So many may hold a key: to name them all is no help."""
 _OTHER_FORM = "'time_shares'"
 """The name that ``kind: time`` with shares has in the program; nobody writes it."""
 _WHOLE = ("a whole number", "write it in digits, such as 20")
@@ -338,6 +340,11 @@ def _unknown_remedy(location: Sequence[str | int], model: type[BaseModel]) -> st
         close += [one for one in known if name in one.split("_") and one not in close]
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
+    if name in fields_at((), model):
+        return f"write {name!r} at the top of the spec, not under {location[0]!r}"
+    sections = sections_with(name, model) if len(location) == 1 else []
+    if 0 < len(sections) < _MANY_SECTIONS:
+        return f"write it under {' or '.join(map(repr, sections))}"
     return f"remove it: no such field; there are {', '.join(known)}"
 
 

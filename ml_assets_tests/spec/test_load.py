@@ -104,6 +104,21 @@ def test_a_suggestion_is_of_the_place_that_it_is_made_for(
     assert not any(mistake.key.split(".")[-1] in mistake.remedy for mistake in mistakes)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("  label:", "  look_back: 2\n  label:", "write it under 'features'"),
+        ("width: 32", "width: 32, gates: []", "write 'gates' at the top of the spec, not under"),
+    ],
+)
+def test_a_key_of_another_place_is_led_there(
+    folder: Path, right: str, wrong: str, said: str
+) -> None:
+    edit(folder, (right, wrong))
+    _, mistakes = check_spec(folder)
+    assert any(mistake.remedy.startswith(said) for mistake in mistakes), mistakes
+
+
 def test_a_source_may_be_called_like_a_tag(folder: Path) -> None:
     edit(folder, ("    flowers:", "    kind:"), ("format: csv", "format: cvs"))
     _, mistakes = check_spec(folder)

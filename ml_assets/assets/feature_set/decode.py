@@ -91,6 +91,11 @@ class WithDecoded:
             SourceError: a file is gone, or has other content now.
         """
         rows = self._build(tables, window).collect()
+        if twice := [name for name in self._spec.columns if name in rows.columns]:
+            raise SpecError(
+                f"The feature function returns {twice[0]!r}, a name that features.decode gives to"
+                " what it decodes: rename that column, or set another features.decode.name."
+            )
         began = time.perf_counter()
         numbers = self._numbers(rows)
         self._seconds += time.perf_counter() - began

@@ -79,6 +79,13 @@ def test_what_a_function_returns_is_held_to_the_spec(
         decoded(tmp_path, table, decode)
 
 
+def test_a_column_of_the_function_does_not_take_a_decoded_ones_name(
+    table: pl.LazyFrame, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=r"returns 'n_1', a name that features\.decode gives"):
+        decoded(tmp_path, table.with_columns(n_1=0.5))
+
+
 def test_rows_that_refer_to_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"reads the columns \['etag'\], which the feature"):
         decoded(tmp_path, pl.LazyFrame({"path": ["a"]}))
