@@ -3,10 +3,12 @@
 import logging
 import os
 import signal
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -255,7 +257,22 @@ def _reason(event: dg.DagsterEvent) -> str:
     text = error.message.strip()
     if is_ours(error.cls_name):
         return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
-    return f"{text}\n{''.join(error.stack[-3:])}"
+    return f"{text}\n{''.join(_telling(error.stack))}"
+
+
+def _telling(stack: Sequence[str]) -> Sequence[str]:
+    """The end of a stack; where it went through a team's code, that alone, and not a library's."""
+    own = [frame for frame in stack if not any(place in frame for place in _NOT_OF_A_TEAM)]
+    return (own or stack)[-3:]
+
+
+_NOT_OF_A_TEAM = (
+    f'"{Path(__file__).parents[1]}{os.sep}',
+    f'"{sysconfig.get_path("stdlib")}{os.sep}',
+    f"{os.sep}site-packages{os.sep}",
+    'File "<',
+)
+"""What the place of a frame has in it, in a stack as Dagster writes it."""
 
 
 class _Progress:

@@ -53,6 +53,11 @@ def broken() -> None:
     raise ValueError("the reason")
 
 
+@dg.asset
+def broken_in_a_library() -> None:
+    pl.DataFrame({"x": [1]}).select("delay")
+
+
 @pytest.fixture
 def instance(interruptible: None) -> Iterator[dg.DagsterInstance]:
     with dg.DagsterInstance.ephemeral() as instance:
@@ -102,6 +107,16 @@ def test_an_interrupted_step_is_no_fault_of_its_function(
 def test_a_step_that_failed_by_itself_is_not_interrupted(instance: dg.DagsterInstance) -> None:
     with pytest.raises(RunFailed, match="the reason"):
         run(instance, broken)
+
+
+def test_of_an_error_in_a_library_the_line_of_the_team_is_told(
+    instance: dg.DagsterInstance,
+) -> None:
+    with pytest.raises(RunFailed, match="unable to find column") as caught:
+        run(instance, broken_in_a_library)
+    assert f'File "{__file__}"' in str(caught.value)
+    assert '.select("delay")' in str(caught.value)
+    assert "site-packages" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["gates", "sanity", "canary"])
