@@ -303,7 +303,7 @@ def _certificates(
 ) -> Iterator[Check]:
     """One check for all that hold, and one for each that does not."""
     decisions = [entry for entry in entries if entry.kind in ("decision", "override")]
-    held = 0
+    held, refused = 0, False
     for line in decisions:
         missing = not store.exists(commit, certificate_path(pipeline, line.seq))
         if missing and line.model not in in_stages:
@@ -314,10 +314,10 @@ def _certificates(
             certificate_of(store, pipeline, line, commit)
             held += 1
         except MlAssetsError as error:
+            refused = True
             yield Check("certificate", "refused", str(error))
-    yield Check(
-        "certificates", "ok", f"{held} of {len(decisions)} certified (decisions and overrides)"
-    )
+    said = f"{held} of {len(decisions)} certified (decisions and overrides)"
+    yield Check("certificates", "note" if refused else "ok", said)
 
 
 def _held_to(noted: tuple[int, str], digests: list[str]) -> Check:

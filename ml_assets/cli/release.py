@@ -45,6 +45,7 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
     """
     from ml_assets.actions.model_history import document, history
     from ml_assets.records.ledger.stages import stages
+    from ml_assets.records.load_release import unusable
     from ml_assets.records.tracking.projection import repair_projection
 
     of = opened(pipeline)
@@ -63,6 +64,8 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
         print(line)
     for stage, model in stages([one.entry for one in reversed(lines)]).items():
         print(f"in {stage} now: {model[:12]}")
+    if why := unusable(of):
+        print(f"the released model cannot be used: {why}")
     return DONE
 
 

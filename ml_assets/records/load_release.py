@@ -31,6 +31,8 @@ from ml_assets.store.safetensors_file import check_safetensors
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 MANIFEST = "model.json"
+_AGAIN = " Make it again."
+"""The end of what is said of any damaged file; here it is said how."""
 _RUN_AGAIN = "Make it again: ml-assets run {} --fresh"
 
 
@@ -180,7 +182,8 @@ def open_files(objects: LocalObjects, pipeline: str, model: str) -> tuple[Ref, M
         held_weights(folder, manifest)
     except StorageError as error:
         raise StorageError(
-            f"The model {model[:12]} of {pipeline} is lost or damaged: {error} {remedy}"
+            f"The model {model[:12]} of {pipeline} is lost or damaged:"
+            f" {str(error).removesuffix(_AGAIN)} {remedy}"
         ) from error
     return Ref(uri=str(folder), digest=model), manifest
 

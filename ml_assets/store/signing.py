@@ -79,8 +79,8 @@ class Keys:
         if self.trusted:
             raise SettingsError(
                 "ML_ASSETS_TRUSTED_KEYS lists the trusted keys, but ML_ASSETS_SIGNING_KEY is not "
-                "set: nothing would read what this process writes. Set the key, or write from a "
-                "process that has it."
+                "set: what this process writes, an export too, nobody could verify. Set the key, "
+                "or write from a process that has it."
             )
         return None
 
@@ -93,7 +93,8 @@ class Keys:
         named = f"key {key_name(signature.key)} ({signature.key})"
         if not self.trusted:
             return f"{named} signed, and no key is set here to verify it with"
-        return f"names {named} as its signer: the key is not trusted, or signed something else"
+        why = "signed something else" if signature.key in self.trusted else "is not trusted here"
+        return f"names {named} as its signer: that key {why}"
 
 
 def is_of_its_key(kind: str, content: bytes, signature: Signature) -> bool:
@@ -136,7 +137,7 @@ def _public(private: "Ed25519PrivateKey") -> str:
 
 def _checked(text: str, where: str, what: str) -> bytes:
     try:
-        raw = _bytes(text)
+        raw = _bytes(text.strip())  # a mounted secret often ends with a line break
     except ValueError:
         raw = b""
     if len(raw) != _KEY_BYTES:  # what was found is not shown: it may be a secret

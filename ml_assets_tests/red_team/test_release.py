@@ -409,14 +409,28 @@ def test_a_deleted_file_of_the_store_is_lost(refused: Scene, what: str) -> None:
         assert REFUSED in said
         [verified] = verify_pipelines(refused.world.settings, NAME, None)
         assert any("is lost" in check.reason for check in verified.checks)
+        assert {c.outcome for c in verified.checks if c.name == "certificates"} == {"note"}
     else:
         assert f"{path} is lost" in said
 
 
+def test_the_history_says_that_what_is_in_production_is_damaged(released: Scene) -> None:
+    model = str(released.in_production)
+    assert "cannot be used" not in released.world.cli("release", "history", NAME)
+    weights = released.objects.path("models", model) / "weights.safetensors"
+    weights.chmod(0o644)
+    weights.write_bytes(weights.read_bytes()[:-8])
+    told = released.world.cli("release", "history", NAME).splitlines()[-2:]
+    assert told[0] == f"in production now: {model[:12]}"
+    said = f"the released model cannot be used: The model {model[:12]} of {NAME} is lost or damaged"
+    assert told[1].startswith(said)
+    assert told[1].count("Make it again") == 1
+
+
 SIGNED = {
     "nobody": "which nobody signed",
-    "somebody else": "the key is not trusted, or signed something else",
-    "an older commit": "the key is not trusted, or signed something else",
+    "somebody else": "that key is not trusted here",
+    "an older commit": "that key signed something else",
 }
 
 

@@ -79,7 +79,7 @@ def open_envelope(data: bytes, trusted: Collection[str]) -> Certificate:
         named = ", ".join(f"{key_name(s.key)} ({s.key})" for s in signatures)
         raise CertificateRefused(
             f"The certificate is foreign: it is signed by the key {named}, which is not trusted. If"
-            " that key is to count, add it to ML_ASSETS_TRUSTED_KEYS."
+            " that key is to count, or was the one here before, add it to ML_ASSETS_TRUSTED_KEYS."
         )
     if ours and not any(is_of_its_key(PAYLOAD_TYPE, payload, signature) for signature in ours):
         raise CertificateRefused(

@@ -17,8 +17,7 @@ _COMMIT = "application/vnd.ml_assets.commit"
 _GRAFT = "application/vnd.ml_assets.graft"
 _REMEDY = (
     "Nothing is read from it, and nothing is built on it. Put the store back from a backup, or find"
-    " out who wrote it. If a key that is named here is to count, add it to ML_ASSETS_TRUSTED_KEYS;"
-    " what was begun without a key stays without: start clean with one (ml-assets ops reset)."
+    " out who wrote it."
 )
 
 
@@ -46,8 +45,17 @@ def require_vouched(
     """
     refused = keys.refusal(keys.of_store(kind), content, signature)
     if refused:
-        named = f" The store is to be {keys.store!r} (ML_ASSETS_STORE)." if keys.store else ""
-        raise UntrustedState(f"{what}, which {refused}.{named} {_REMEDY}")
+        raise UntrustedState(f"{what}, which {refused}. {_REMEDY} {_way_out(keys, signature)}")
+
+
+def _way_out(keys: Keys, signature: Signature | None) -> str:
+    """What else may be the reason, and what to do then."""
+    if signature is None:
+        return "What was begun without a key has none: start clean with one (ml-assets ops reset)."
+    if signature.key not in keys.trusted:
+        return "If that key is to count, add it to ML_ASSETS_TRUSTED_KEYS."
+    named = f"is {keys.store!r}" if keys.store else "is not set"
+    return f"If the store was begun under another name, set that: ML_ASSETS_STORE {named}."
 
 
 class Trust:
