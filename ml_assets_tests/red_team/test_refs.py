@@ -284,5 +284,5 @@ def test_what_is_brought_into_a_clean_home_is_signed_with_a_key_that_is_gone(
         home.bring_ledger(NAME, commit)
         assert read(home.store, NAME) == read(home.real, NAME) != ()
         place = home.settings.snapshots
-    with pytest.raises(UntrustedState, match="the key is not trusted"):
+    with pytest.raises(UntrustedState, match="that key is not trusted"):
         open_snapshots(place).resolve()
