@@ -1,7 +1,7 @@
 """Time partitions: how a spec declares them, their keys, and the span of time each one covers."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Annotated, Literal, Self
@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import Field, model_validator
 
+from ml_assets.errors import visible
 from ml_assets.spec.base import Frozen, Timezone
 
 
@@ -72,6 +73,47 @@ def first_window(spec: PartitionsSpec) -> PartitionWindow:
     """The partition that comes first, whether or not it is over; the cadence is not ``none``."""
     start, end, *_ = itertools.islice(_edges(spec, ZoneInfo(spec.timezone)), 2)
     return PartitionWindow(_key(spec, start), start.astimezone(UTC), end.astimezone(UTC))
+
+
+def why_in_no_partition(spec: PartitionsSpec, keys: Sequence[str]) -> tuple[str, ...]:
+    """Why files belong to no partition that has ended, in sentences.
+
+    Args:
+        keys: what the names of the files say, in order.
+    """
+    if not keys:
+        return ()
+    begins = {key: _begin(spec, key) for key in keys}
+    days = {key: begin for key, begin in begins.items() if begin and spec.start}
+    strange = [key for key in keys if key not in days]
+    early = [key for key, begin in days.items() if spec.start and begin < spec.start]
+    late = [key for key, begin in days.items() if spec.end and begin >= spec.end]
+    coming = [key for key in days if key not in (*early, *late)]
+    example = first_window(spec).key
+    told = (
+        (strange, f"read: no {spec.cadence} partition has this name; the first one is {example}"),
+        (early, f"read: partitions.start is {spec.start}"),
+        (late, f"read: partitions.end is {spec.end}"),
+        (coming, f"read yet: it is not over (partitions.timezone is {spec.timezone})"),
+    )
+    return tuple(f"[{_named(found)}] is not {why}" for found, why in told if found)
+
+
+def _begin(spec: PartitionsSpec, key: str) -> date | None:
+    """The day on which the partition of a key begins; None where no partition can have it."""
+    form = "%Y-%m-%d-%H:%M" if spec.cadence == "hourly" else "%Y-%m-%d"
+    try:
+        begin = datetime.strptime(key[:16], form).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    day = begin.date()
+    on_edge = begin.minute == 0 if spec.cadence == "hourly" else _first_day(spec, day) == day
+    return day if on_edge else None
+
+
+def _named(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
+    return f"{visible(keys[0])}{more}"
 
 
 def _key(spec: PartitionsSpec, start: datetime) -> str:

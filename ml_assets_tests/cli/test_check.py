@@ -265,3 +265,21 @@ def test_every_mistake_of_a_contract_is_told_at_once(tmp_path):
     assert "names the columns ['sepal_widht'], which the table does not have. Did you mean" in told
     assert "'low'" in told
     assert "mostly is 3; a share from 0 to 1 is expected" in told
+
+
+def test_files_of_no_partition_are_warned_of_and_told_by_a_run(tmp_path):
+    world = World(tmp_path)
+    deliveries.plant(world.pipelines, world.sources, weeks=2)
+    orders = world.sources / "orders"
+    for name in ("2024-01-09", "2099-01-05"):
+        (orders / f"{name}.csv").write_bytes((orders / "2024-01-08.csv").read_bytes())
+    said = (
+        "orders [2024-01-09] is not read: no weekly partition has this name; the first one is"
+        " 2024-01-01"
+    )
+    later = "orders [2099-01-05] is not read: partitions.end is 2024-03-25"
+    checked = world.cli("check", "deliveries")
+    planned = world.cli("run", "deliveries", "--dry-run")
+    for one in (said, later):
+        assert f"warning: sources.{one}" in checked
+        assert f"wait  {one}" in planned

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets.spec.partitions import PartitionsSpec, PartitionWindow, windows
+from ml_assets.spec.partitions import (
+    PartitionsSpec,
+    PartitionWindow,
+    why_in_no_partition,
+    windows,
+)
 
 # Northern, southern and no daylight saving; midnight that does not exist (Sao Paulo, Beirut) or
 # comes twice (Havana); offsets that are not whole hours (Kathmandu).
@@ -127,3 +132,38 @@ def test_a_week_of_new_york_has_an_hour_less_in_spring_and_one_more_in_autumn() 
     assert len(found) == 53
     assert found["2013-03-04"] == timedelta(days=7, hours=-1)
     assert found["2013-10-28"] == timedelta(days=7, hours=1)
+
+
+@pytest.mark.parametrize("cadence", CADENCES)
+@pytest.mark.parametrize("zone", ZONES)
+def test_no_partition_of_a_calendar_has_a_strange_name(cadence: str, zone: str) -> None:
+    spec = PartitionsSpec.model_validate(
+        {"cadence": cadence, "start": "2017-09-20", "timezone": zone, "day_offset": 3}
+    )
+    keys = [window.key for window in windows(spec, datetime(2018, 11, 20, tzinfo=UTC))]
+    (said,) = why_in_no_partition(spec, keys)
+    assert said == (
+        f"[{keys[0]} and {len(keys) - 1:,} more] is not read yet: it is not over"
+        f" (partitions.timezone is {zone})"
+    )
+
+
+def test_files_of_no_partition_are_told_by_the_reason() -> None:
+    spec = PartitionsSpec(
+        cadence="weekly", start=date(2024, 1, 1), end=date(2024, 3, 4), day_offset=1
+    )
+    keys = ["2023-12-25", "2024-01-02", "2024-02-30", "2024-02-26", "2024-03-04", "x\x1b"]
+    assert why_in_no_partition(spec, keys) == (
+        "[2024-01-02 and 2 more] is not read: no weekly partition has this name; the first one is"
+        " 2024-01-01",
+        "[2023-12-25] is not read: partitions.start is 2024-01-01",
+        "[2024-03-04] is not read: partitions.end is 2024-03-04",
+        "[2024-02-26] is not read yet: it is not over (partitions.timezone is UTC)",
+    )
+    assert why_in_no_partition(spec, []) == ()
+
+
+def test_an_hour_that_no_clock_shows_is_no_name_of_a_partition() -> None:
+    spec = PartitionsSpec(cadence="hourly", start=date(2024, 1, 1))
+    (said,) = why_in_no_partition(spec, ["2024-01-02-25:00", "2024-01-02-03:30"])
+    assert "no hourly partition has this name; the first one is 2024-01-01-00:00" in said

@@ -16,7 +16,9 @@ from ml_assets.actions.check.spot_machines import StateSize, judge_spot, state_s
 from ml_assets.assets.drift_report.blind_spots import blind_spots
 from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function
+from ml_assets.assets.raw_snapshot.readers.arrived_files import look_at_files
 from ml_assets.assets.raw_snapshot.readers.pattern import pattern_of
+from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.trained_model.initial_weights import initial_file
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.assets.training_set.window import require_enough
@@ -47,6 +49,7 @@ from ml_assets.spec.load import (
 )
 from ml_assets.spec.memory_estimate import Room, machine_room, pod_room, require_fits
 from ml_assets.spec.network_code import read_network
+from ml_assets.spec.partitions import why_in_no_partition, windows
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.search import check_search
 from ml_assets.spec.sources import (
@@ -170,6 +173,7 @@ def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
         return ()
     return (
         *_absent_places(spec, settings),
+        *_unread_files(spec, settings),
         *not_judged(folder, spec, settings),
         *number_words(folder, spec),
         *blind_spots(Pipeline(spec, folder, settings)),
@@ -195,6 +199,19 @@ def _absent_places(spec: PipelineSpec, settings: Settings) -> tuple[str, ...]:
         for name, (path, place) in places.items()
         if not place.exists()
     )
+
+
+def _unread_files(spec: PipelineSpec, settings: Settings) -> Iterator[str]:
+    """The files on this machine that are of no partition that has ended."""
+    known = windows(spec.partitions, Sources.now())
+    for name, source in spec.sources.items():
+        if not isinstance(source, FilesSource | EventsSource) or not source.partitioned:
+            continue
+        if is_s3(source.path) or not _place(source, settings.sources).exists():
+            continue
+        looked = look_at_files(name, source, settings.sources, known, None, Sources.now())
+        for said in why_in_no_partition(spec.partitions, looked.unasked):
+            yield f"sources.{name} {said}"
 
 
 def _place(source: FilesSource | EventsSource | DeltaSource, root: Path) -> Path:

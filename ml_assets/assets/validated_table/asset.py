@@ -47,7 +47,7 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
         kinds={"polars", "greatexpectations"},
         deps=[asset_key(declared, "raw_snapshot", source_name)],
         partitions_def=source_partitions(declared, source),
-        check_specs=contract_checks(key, contract, source),
+        check_specs=contract_checks(key, contract, declared.spec, source_name),
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:
         from ml_assets.assets.validated_table.snapshot_audit import audit_snapshot, releases

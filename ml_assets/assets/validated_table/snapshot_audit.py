@@ -1,4 +1,4 @@
-"""The audit of one raw snapshot: its contract, its volume, and its columns as declared now."""
+"""The audit of one raw snapshot: its contract, volume, placement, and columns as declared now."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import polars as pl
 from ml_assets.assets.raw_snapshot.schema import from_typed
 from ml_assets.assets.validated_table.contract.compiled import Audit, audit
 from ml_assets.assets.validated_table.contract.suite import NO_CONTRACT, Contract
+from ml_assets.assets.validated_table.placement import judge_placement, placing_column
 from ml_assets.assets.validated_table.quarantine import check_balance
 from ml_assets.assets.validated_table.volume import (
     compared_with,
@@ -16,7 +17,8 @@ from ml_assets.assets.validated_table.volume import (
 )
 from ml_assets.errors import ContractError, EvidenceError, SchemaChanged, says
 from ml_assets.graph.inputs import require_record
-from ml_assets.spec.partitions import windows
+from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.recalls import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
@@ -41,7 +43,7 @@ class Audited:
 
 
 def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Audited:
-    """Hold a raw snapshot to its contract and volume; nothing is written.
+    """Hold a raw snapshot to its contract, volume and partition; nothing is written.
 
     Raises:
         StorageError: there is no such snapshot.
@@ -57,8 +59,17 @@ def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Au
     if volume:
         rows = {key: delivered_rows(one) for key, one in before.items()}
         found = found.with_result(judge_volume(record.rows or 0, rows, volume))
+    time = placing_column(state.spec, raw.source or "")
+    if time and raw.partition:
+        window, zone = _window(state.spec, raw.partition), state.spec.partitions.timezone
+        found = found.with_result(judge_placement(found.clean.lazy(), time, window, zone))
     check_balance(record.rows or 0, found.clean, found.quarantined)
     return Audited(record, tuple(before.values()), found)
+
+
+def _window(spec: PipelineSpec, partition: str) -> PartitionWindow:
+    known = windows(spec.partitions, datetime.now(UTC))
+    return next(window for window in known if window.key == partition)
 
 
 def _no_contract(state: PipelineState, raw: Address) -> str:

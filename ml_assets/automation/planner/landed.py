@@ -1,6 +1,6 @@
 """Finds what a pipeline's sources hold now: partitions that can be read, and those that wait."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -9,7 +9,8 @@ from ml_assets.assets.raw_snapshot.readers.arrived_files import Looked
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation.planner.plan import RECALLED
 from ml_assets.errors import SourceError, counted
-from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.spec.partitions import PartitionWindow, why_in_no_partition, windows
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -27,6 +28,8 @@ class Landed:
     """Source -> what it holds at this moment."""
     recalled: tuple[str, ...] = ()
     """Partitions that were bad and are in a source no more: nothing is made of them."""
+    unread: tuple[str, ...] = ()
+    """Files that are of no partition that has ended, in sentences."""
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -68,7 +71,7 @@ class Landed:
         if self.recalled:
             said = "recalled and not complete in all sources: deliver again, or lift the recall"
             found.append(f"{', '.join(self.recalled)} is skipped: {said}")
-        return found
+        return [*found, *self.unread]
 
     @property
     def is_all(self) -> bool:
@@ -87,7 +90,7 @@ def landed(pipeline: Pipeline, sources: Sources, records: Mapping[Address, Stage
         name: sources.look(name, source, _asked(pipeline, name, known, records))
         for name, source in pipeline.spec.sources.items()
     }
-    every = Landed(known, looks)
+    every = Landed(known, looks, unread=tuple(_unread(pipeline.spec, known, looks)))
     cut = [name for name, source in pipeline.spec.sources.items() if source.partitioned]
 
     def gone(window: PartitionWindow) -> list[Address]:
@@ -111,6 +114,16 @@ def landed(pipeline: Pipeline, sources: Sources, records: Mapping[Address, Stage
             " ML_ASSETS_SOURCES, or lay out the demo's world: ml-assets demo"
         )
     return found
+
+
+def _unread(
+    spec: PipelineSpec, known: Sequence[PartitionWindow], looks: Mapping[str, Looked]
+) -> Iterator[str]:
+    """Of each source, the files that wait for the end of their partition, or that have none."""
+    ended = {window.key for window in known}
+    for name, looked in looks.items():
+        keys = [key for key in looked.unasked if key not in ended]
+        yield from (f"{name} {said}" for said in why_in_no_partition(spec.partitions, keys))
 
 
 def _asked(

@@ -330,3 +330,17 @@ def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
     found = records_before(graph.at(store.resolve()), raw.at(weeks[-1]))
     assert {key: record.rows for key, record in found.items()} == {weeks[-2]: 3}
     assert read == [table.at(weeks[-2]).record]
+
+
+def test_rows_of_another_week_are_published_and_warned_of(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rewrite(
+        world, NEXT, lambda n, row: {**row, "ordered_at": "2023-01-01T00:00:00Z"} if n < 3 else row
+    )
+    assert main(RUN) == 0
+    assert "[warn] rows_in_partition" in (said := capsys.readouterr().out)
+    assert "[2024-01-08] 3 of " in said
+    assert rows("validated_table", NEXT).height == record(NEXT).rows
+    assert "rows_in_partition" in record(NEXT).attributes["audit"]["warned"]
+    assert "rows_in_partition" not in record(WEEK).attributes["audit"]["warned"]

@@ -59,6 +59,8 @@ class Looked:
     """The receipt of one partition, as reading it would give it; SourceError if refused."""
     later: tuple[Key, ...] = ()
     """Partitions of which nothing is known before their turn to be looked at has come."""
+    unasked: tuple[str, ...] = ()
+    """What the names of the files say, in order, that are of no partition that was asked about."""
 
 
 def look_at_files(
@@ -79,7 +81,8 @@ def look_at_files(
         SourceError: the landing folder is missing, or the bucket does not answer.
     """
     pattern = pattern_of(source.path)
-    parts = _parts(name, source, root, pattern, partitions)
+    listings = _listings(name, source, root, pattern, partitions)
+    parts = _parts(source, pattern, partitions, listings)
     stamps = {_place(source, root, part.pattern): part.listing.stamp for part in parts.values()}
     since = seen.look(stamps, now) if seen else {}
     waiting: dict[Key, str] = {}
@@ -104,7 +107,9 @@ def look_at_files(
             seen.keep(place, stamp, kept)
         return kept
 
-    return Looked(tuple(key for key in parts if key not in waiting), waiting, receipt)
+    whole = tuple(key for key in parts if key not in waiting)
+    others = () if source.versioned else sorted(key for key in listings if key and key not in parts)
+    return Looked(whole, waiting, receipt, unasked=tuple(others))
 
 
 @dataclass(frozen=True)
@@ -113,18 +118,28 @@ class _Part:
     listing: Listing
 
 
-def _parts(
+def _listings(
     name: str,
     source: PathSource,
     root: Path,
     pattern: Pattern,
     partitions: Sequence[PartitionWindow] | None,
-) -> dict[Key, _Part]:
-    """The partitions of which there are files, in the order they were asked for."""
+) -> dict[Key, Listing]:
+    """The files by what their names say: a partition, or a version."""
     listings: dict[Key, Listing] = {}
     for found in place_of(name, pattern, root).list(pattern):
         key = None if partitions is None else _cut(name, source, pattern, found)
         listings.setdefault(key, Listing()).add(found)
+    return listings
+
+
+def _parts(
+    source: PathSource,
+    pattern: Pattern,
+    partitions: Sequence[PartitionWindow] | None,
+    listings: Mapping[Key, Listing],
+) -> dict[Key, _Part]:
+    """The partitions of which there are files, in the order they were asked for."""
     if partitions is None:
         return {None: _Part(pattern, listings.get(None, Listing()))}
     if source.versioned:
