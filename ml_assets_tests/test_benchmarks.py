@@ -82,6 +82,7 @@ def test_a_benchmark_is_a_module_too() -> None:
     assert done.stdout == "figures\n", done.stderr
 
 
+@pytest.mark.daemon
 def test_each_benchmark_that_lacks_nothing_finds_what_it_imports() -> None:
     whole = [one.name for one in benchmarks() if not one.lacks]
     code = (

@@ -99,11 +99,10 @@ def reliability(pipeline: str | None, days: int, as_json: bool) -> int:
 
 def _tell_reliability(found: "Reliability", days: int) -> None:
     if found.share is None:
-        waiting = f" {found.under_way} under way." if found.under_way else ""
-        print(
-            f"{found.pipeline}: nothing has run automatically in the last"
-            f" {counted(days, 'day')}.{waiting}"
-        )
+        last = f"in the last {counted(days, 'day')}"
+        waiting = f"; {found.under_way} under way" if found.under_way else ""
+        what = "no automatic run has ended" if waiting else "nothing has run automatically"
+        print(f"{found.pipeline}: {what} {last}{waiting}")
         return
     print(
         f"{found.pipeline}: {found.well} of {len(found.work)} ended well ({found.share:.1%}) in the"

@@ -14,7 +14,7 @@ from ml_assets.spec.leaks import SharedRows
 from ml_assets.spec.schema_change import noted
 from ml_assets.spec.sources import DType
 
-_NO_VALUE = (
+NO_VALUE = (
     "NA",
     "N/A",
     "n/a",
@@ -40,6 +40,14 @@ _COUNT = re.compile(
 )
 """Names of whole numbers that stay whole: counts, codes, and parts of dates."""
 _LEADING_ZERO = re.compile(r"^[+-]?0\d")
+
+_LIKE_TIME = re.compile(
+    r"^\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(\D|$)|^\d{4}-?W\d{2}|^\d{8}[T ]?\d{4}|^\d{1,2}:\d{2}(\D|$)"
+)
+_EPOCH = (1e9, 2.2e9)
+"""Seconds since 1970, of the years 2001 to 2039."""
+_EPOCH_UNITS = {"seconds": 1, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
+EXPECTED_TIMES = "Days such as 2024-01-31 or times such as 2024-01-31T12:00:00Z are expected."
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ def typed_text(raw: pl.DataFrame, written: TextFormat, nulls: Sequence[str] = ()
     notes: list[str] = []
     stand_ins = _stand_ins(raw, written)
     for column in raw:
-        told = [text for text in (*_NO_VALUE, *nulls, *stand_ins) if (column == text).any()]
+        told = [text for text in (*NO_VALUE, *nulls, *stand_ins) if (column == text).any()]
         rest = column.set(column.is_in(told).fill_null(False), None) if nulls else column
         if lone := _lone_text(rest, written):
             told.append(lone)
@@ -97,7 +105,7 @@ def typed_text(raw: pl.DataFrame, written: TextFormat, nulls: Sequence[str] = ()
 def _lone_text(column: pl.Series, written: TextFormat) -> str:
     """The one text that comes again and again among numbers; empty: there is none, or several."""
     odd = column.filter(parse_text(column, "float64", written).is_null() & column.is_not_null())
-    odd = odd.filter(~odd.is_in(list(_NO_VALUE)))
+    odd = odd.filter(~odd.is_in(list(NO_VALUE)))
     is_one = len(odd) > 1 and odd.n_unique() == 1 and len(odd) <= _LONE * len(column)
     return str(odd[0]) if is_one else ""
 
@@ -108,7 +116,7 @@ def _stand_ins(raw: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
     kept: set[str] = set()
     for column in raw:
         numbers = parse_text(column, "float64", written)
-        if numbers.null_count() > column.null_count() + column.is_in(list(_NO_VALUE)).sum():
+        if numbers.null_count() > column.null_count() + column.is_in(list(NO_VALUE)).sum():
             continue
         odd = numbers.is_in([float(one) for one in _STAND_INS]).fill_null(False)
         told = dict(zip(column.filter(odd), numbers.filter(odd), strict=True))
@@ -150,6 +158,7 @@ def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
     said: list[str] = []
     for column in frame.select(pl.col(pl.String)):
         text = column.drop_nulls()
+        before = len(said)
         readings = {
             "number": parse_text(text, "float64", written),
             "day": parse_text(text.str.head(10), "date", written),
@@ -161,6 +170,65 @@ def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
                     f"{column.name} is read as text: {quoted(odd[0])} is not a valid {kind}, and"
                     f" {len(text) - len(odd):,} of its {counted(len(text), 'value')} are. If it"
                     f" means no value, make the folder again with --null {quoted(odd[0])}"
+                )
+        if len(said) == before and (like := _like_times(text, written)):
+            said.append(like)
+    return tuple(said)
+
+
+def almost_numbers(values: pl.Series) -> str:
+    """What is to be said of a column of text whose values, or most of them, are numbers."""
+    text = values.drop_nulls()
+    numbers = text.cast(pl.Float64, strict=False).is_not_null()
+    count = int(numbers.sum())
+    if count == len(text):
+        return f"its numbers are text, {text[0]!r} for one: cast them in features.py if size counts"
+    if count <= len(text) / 2:
+        return ""
+    first = text.filter(~numbers)[0]
+    return f"{count:,} of {len(text):,} are numbers, the first other is {first!r}"
+
+
+def unread_time(text: pl.Series, written: TextFormat) -> str:
+    """The first text that is neither a time nor a day, and how many are not; empty: each is one."""
+    read = replace(written, zone=written.zone or "UTC")
+    odd = text.filter(
+        parse_text(text, "datetime", read).is_null() & parse_text(text, "date", read).is_null()
+    )
+    if odd.is_empty():
+        return ""
+    return (
+        f"{len(odd):,} of {counted(len(text), 'value')} cannot be read as times,"
+        f" {quoted(odd[0])} for one"
+    )
+
+
+def _like_times(text: pl.Series, written: TextFormat) -> str:
+    """What is said of a text column whose values look like times, most of them; else nothing."""
+    alike = text.str.contains(_LIKE_TIME.pattern)
+    odd = (
+        unread_time(text, written) or f"{quoted(text[0])} beside {quoted(text[-1])}"
+        if len(text)
+        else ""
+    )
+    if not odd or alike.sum() <= len(text) / 2:
+        return ""
+    return f"{text.name} looks like times, and is read as text: {odd}. {EXPECTED_TIMES}"
+
+
+def epochs(frame: pl.DataFrame) -> tuple[str, ...]:
+    """What is said of columns of numbers that may be times: seconds since 1970, or parts of one."""
+    said: list[str] = []
+    for column in frame.select(pl.col(pl.Int64, pl.Float64)):
+        known = column.drop_nulls()
+        low, high = known.min(), known.max()
+        for unit, scale in _EPOCH_UNITS.items():
+            if low is None or len(known) < 2 or known.n_unique() < len(known) / 2:
+                continue
+            if scale * _EPOCH[0] <= low and high < scale * _EPOCH[1] and (known % 1 == 0).all():
+                said.append(
+                    f"{column.name} may be times, as {unit} since 1970, and is read as numbers."
+                    f" {EXPECTED_TIMES}"
                 )
     return tuple(said)
 

@@ -296,8 +296,13 @@ def _csv(files: Sequence[Path]) -> tuple[list[pl.DataFrame], Dialect]:
 
 
 def _cells(file: Path, text: str, dialect: Dialect) -> pl.DataFrame:
+    header = csv_header(text, str(file), dialect)
+    if twice := next((name for name in header if header.count(name) > 1), None):
+        raise SourceError(
+            f"{file} has {header.count(twice)} columns {twice!r}. Give each a name of its own."
+        )
     cells = csv_cells(text, ("",), str(file), dialect)
-    cells.columns = csv_header(text, str(file), dialect)
+    cells.columns = header
     return cells.filter(~pl.all_horizontal(pl.all().is_null())) if cells.width > 1 else cells
 
 

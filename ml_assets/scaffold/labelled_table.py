@@ -12,10 +12,17 @@ from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.assets.validated_table.contract.proposal import RARE
 from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.scaffold.column_types import DTYPES, typed_columns
-from ml_assets.scaffold.columns import count_copies, odd_texts
+from ml_assets.scaffold.columns import (
+    NO_VALUE,
+    almost_numbers,
+    count_copies,
+    epochs,
+    odd_texts,
+)
 from ml_assets.scaffold.find_input import Given
 from ml_assets.scaffold.time_columns import (
     Moments,
+    check_time,
     find_key,
     find_time,
     in_their_partitions,
@@ -31,6 +38,10 @@ _FEW = 20
 """A text label with more values than this is taken for free text, not for classes."""
 _WORDS = 1000
 """A text feature with more values than this is taken for an identifier and left out."""
+
+_NO_TIME = (
+    "no column of times was found: rows are split at random. If one says when, name it by --time"
+)
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,7 @@ def describe(
         typed = _with_classes(typed, label, given)
     time = time or find_time(typed, given, label)
     if time:
-        _check_time(typed[time])
+        check_time(typed[time], _written(given))
         given, more = in_their_partitions(typed, time, given)
         notes += more
     keys = tuple(key) or find_key(typed, label, time, ahead)
@@ -164,7 +175,8 @@ def describe(
     said = (
         *notes,
         *given.notes,
-        *odd_texts(typed, TextFormat(None, given.dialect.decimal, given.dialect.dates)),
+        *odd_texts(typed, _written(given)),
+        *(() if time else (*epochs(typed), _NO_TIME)),
         *repeated,
         *_unlabelled(typed[label]),
         *(() if asked else _like_classes(typed[label], task)),
@@ -278,17 +290,8 @@ def _plain(value: object) -> str:
     return repr(value) if isinstance(value, str) else str(value)
 
 
-def _check_time(values: pl.Series) -> None:
-    if values.dtype not in (pl.Date(), pl.Datetime("us", "UTC")):
-        raise SpecError(
-            f"The times {values.name!r} are read as {DTYPES[values.dtype]}, {values[0]!r} for one;"
-            " dates such as 2024-01-31 or times such as 2024-01-31T12:00:00Z are expected."
-        )
-    if unknown := values.null_count():
-        raise SpecError(
-            f"The time {values.name!r} is empty in {unknown} of {counted(len(values), 'row')}:"
-            " when is the prediction made there? Fill it, or leave these rows out."
-        )
+def _written(given: Given) -> TextFormat:
+    return TextFormat(None, given.dialect.decimal, given.dialect.dates)
 
 
 def _columns(
@@ -314,22 +317,11 @@ def _use(values: pl.Series) -> tuple[str, str]:
         return "numeric", ""
     if values.dtype != pl.String():
         return "left out", "make numbers of it in features.py"
+    if different == 1 and (only := values.drop_nulls()[0]) in NO_VALUE:
+        return "left out", f"it holds nothing but {only!r}"
     if different <= min(_WORDS, len(values) / 2):
-        return "categorical", _almost_numbers(values)
-    return "left out", _almost_numbers(values) or counted(different, "different value")
-
-
-def _almost_numbers(values: pl.Series) -> str:
-    """What is to be said of a column of text whose values, or most of them, are numbers."""
-    text = values.drop_nulls()
-    numbers = text.cast(pl.Float64, strict=False).is_not_null()
-    count = int(numbers.sum())
-    if count == len(text):
-        return f"its numbers are text, {text[0]!r} for one: cast them in features.py if size counts"
-    if count <= len(text) / 2:
-        return ""
-    first = text.filter(~numbers)[0]
-    return f"{count:,} of {len(text):,} are numbers, the first other is {first!r}"
+        return "categorical", almost_numbers(values)
+    return "left out", almost_numbers(values) or counted(different, "different value")
 
 
 def _like_classes(label: pl.Series, task: Task) -> tuple[str, ...]:
@@ -389,7 +381,7 @@ def _task_of(label: pl.Series, values: pl.Series) -> tuple[Task, tuple[str, ...]
         return "binary", ()
     if label.dtype == pl.String():
         if len(values) > _CLASSES:
-            almost = _almost_numbers(label)
+            almost = almost_numbers(label)
             raise SpecError(
                 f"The label {label.name!r} is text with {counted(len(values), 'value')}; up to"
                 f" {_CLASSES} classes are expected. Name another column by --label"

@@ -69,7 +69,10 @@ def _blocked(table: LabelledTable) -> pl.DataFrame:
     frame = _with_outcome(table)
     if table.moments is None:
         return frame.with_row_index("__block")
-    return frame.with_columns(pl.col(table.moments.time).cast(pl.Date).alias("__block"))
+    day = pl.col(table.moments.time)
+    if table.given.calendar and frame.schema[table.moments.time] != pl.Date():
+        day = day.dt.convert_time_zone(table.given.calendar.zone)
+    return frame.with_columns(day.cast(pl.Date).alias("__block"))
 
 
 def _held_out(table: LabelledTable, blocked: pl.DataFrame, partitions: int) -> pl.DataFrame:
@@ -77,6 +80,9 @@ def _held_out(table: LabelledTable, blocked: pl.DataFrame, partitions: int) -> p
     moments, calendar = table.moments, table.given.calendar
     if moments is None:
         return blocked.gather_every(round(1 / _SHARE))
+    if calendar and calendar.cadence == "daily" and partitions:
+        days = blocked["__block"].unique().sort()[-partitions:]
+        return blocked.filter(pl.col("__block").is_in(days.implode()))
     share = partitions / len(calendar.keys) if calendar and partitions else _SHARE
     ordered = blocked[moments.time].sort()
     first = ordered[min(len(ordered) - 1, round(len(ordered) * (1 - share)))]

@@ -8,8 +8,11 @@ from datetime import timedelta
 
 import polars as pl
 
+from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.assets.validated_table.contract.proposal import RARE
-from ml_assets.errors import SpecError, counted
+from ml_assets.errors import SpecError, counted, quoted
+from ml_assets.scaffold.column_types import DTYPES
+from ml_assets.scaffold.columns import EXPECTED_TIMES, unread_time
 from ml_assets.scaffold.find_input import ONE_TABLE, Given, as_one_table
 
 _TIME_NAME = re.compile(r"(^|_)(time|timestamp|date|datetime|day|at|ts|when)($|_)", re.IGNORECASE)
@@ -60,6 +63,25 @@ def find_time(frame: pl.DataFrame, given: Given, label: str) -> str | None:
         if len(found) == 1:
             return found[0]
     return None
+
+
+def check_time(values: pl.Series, written: TextFormat) -> None:
+    """Hold the column that was named or found to times, one in each row.
+
+    Raises:
+        SpecError: it holds something else.
+    """
+    if values.dtype not in (pl.Date(), pl.Datetime("us", "UTC")):
+        text = values.drop_nulls().cast(pl.String)
+        odd = unread_time(text, written) or f"{quoted(next(iter(text), ''))} for one"
+        raise SpecError(
+            f"The times {values.name!r} are read as {DTYPES[values.dtype]}: {odd}. {EXPECTED_TIMES}"
+        )
+    if unknown := values.null_count():
+        raise SpecError(
+            f"The time {values.name!r} is empty in {unknown} of {counted(len(values), 'row')}:"
+            " when is the prediction made there? Fill it, or leave these rows out."
+        )
 
 
 def in_their_partitions(

@@ -81,7 +81,8 @@ def cron_expression(every: Every | None, at: str | None, cron: str | None) -> st
     pattern, example, default = _AT[every]
     found = re.fullmatch(pattern, (at or default).lower())
     if not found:
-        raise ValueError(f"at {at!r} is not a time of {_a(every)}: write it as {example!r}")
+        days = ", with a day from 1 to 28" if every == "month" else ""
+        raise ValueError(f"at {at!r} is not a time of {_a(every)}: write it as {example!r}{days}")
     part = found.groupdict()
     hour = int(part["hour"]) if "hour" in part else "*"
     day_of_month = part.get("day") or "*"

@@ -283,3 +283,5 @@ def test_files_of_no_partition_are_warned_of_and_told_by_a_run(tmp_path):
     for one in (said, later):
         assert f"warning: sources.{one}" in checked
         assert f"wait  {one}" in planned
+    near = world.streams("run", "deliveries", "--as-of", "2024-1-8", code=1).stderr
+    assert "Did you mean '2024-01-08'?" in near

@@ -408,7 +408,10 @@ def test_an_index_without_a_name_gets_one(
         ),
         (["--label", "garden", "--key", "area"], "empty in 1 of 60 rows"),
         (["--label", "street"], "up to 50 classes"),
-        (["--label", "garden", "--time", "rooms"], "read as float64, 0.0 for one"),
+        (
+            ["--label", "garden", "--time", "rooms"],
+            "read as float64: 60 of 60 values cannot be read as times, «0.0» for one",
+        ),
         (["--label", "garden", "--key", "garden"], "it cannot be a key"),
         (["--label", "garden", "--key", "rooms,rooms"], "The key ['rooms'] is there more than"),
         ([], "Add --label COLUMN"),
@@ -564,3 +567,33 @@ def test_texts_that_mean_no_value_may_be_named(
     assert spec.sources["rows"].columns["x"] == "float64"
     assert "x" in spec.features.numeric
     assert main(["run", "numbers", "--through", "feature_set"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "rows.csv is empty: the names of the columns are expected in the first line"),
+        ("\ufeff\n", "rows.csv is empty: the names of the columns are expected in the first line"),
+        ("a,b,a\n1,2,3\n", "rows.csv has 2 columns 'a'. Give each a name of its own."),
+    ],
+)
+def test_a_file_without_names_is_told_by_its_name(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(content, encoding="utf-8")
+    assert main(["new", "rows", "--from", str(file), "--label", "a"]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_column_of_nothing_is_left_out_and_a_table_without_times_says_how_it_is_split(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "rows.csv"
+    lines = [f"k{n},NA,{1_704_067_200 + n * 60},{n % 7},{n % 2}" for n in range(60)]
+    file.write_text("\n".join(["id,empty,t,x,late", *lines]) + "\n")
+    assert main(["new", "rows", "--from", str(file), "--label", "late"]) == 0
+    told = capsys.readouterr().out
+    assert "left out: it holds nothing but 'NA'" in told
+    assert "note: t may be times, as seconds since 1970" in told
+    assert "note: no column of times was found: rows are split at random" in told

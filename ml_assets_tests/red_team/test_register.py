@@ -104,6 +104,7 @@ def hold_to_golden(scene: Scene, told: Handover) -> None:
             np.testing.assert_allclose(said[name].to_numpy(), expected, *near)
 
 
+@pytest.mark.daemon
 def test_a_registered_model_is_judged_by_the_gates_and_a_person_has_to_answer_for_it(
     eve: TestClient, released: Scene, handover: Path
 ) -> None:

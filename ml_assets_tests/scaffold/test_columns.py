@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.raw_snapshot.text_values import TextFormat
-from ml_assets.scaffold.columns import odd_texts, typed_text
+from ml_assets.scaffold.columns import epochs, odd_texts, typed_text
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,45 @@ def test_a_column_that_a_few_values_make_text_is_told_with_one_of_them() -> None
         "day is read as text: «2024-02-30» is not a valid day, and 2 of its 3 values are. If it"
         " means no value, make the folder again with --null «2024-02-30»",
     )
+
+
+@pytest.mark.parametrize(
+    ("texts", "odd"),
+    [
+        (["2024-03-01 24:00", "2024-03-02 01:00", "2024-03-03 02:00"], "1 of 3 values"),
+        (["2024-W10-1", "2024-W10-2"], "2 of 2 values"),
+        (["2024-03-01 10:00 EST", "2024-03-02 10:00 EST"], "2 of 2 values"),
+        (["20/02/24 00:00", "21/02/24 00:00"], "2 of 2 values"),
+        (["31.12.2023", "2024-01-01"], "1 of 2 values"),
+    ],
+)
+def test_a_column_that_looks_like_times_and_is_not_read_as_one_is_told(
+    texts: list[str], odd: str
+) -> None:
+    (said,) = odd_texts(pl.DataFrame({"at": texts}), TextFormat())
+    assert said == (
+        f"at looks like times, and is read as text: {odd} cannot be read as times, «{texts[0]}»"
+        " for one. Days such as 2024-01-31 or times such as 2024-01-31T12:00:00Z are expected."
+    )
+
+
+@pytest.mark.parametrize("texts", [[], ["A-1-2", "B-2-3"], ["192.168.0.1", "10.0.0.1"], ["x"]])
+def test_words_do_not_look_like_times(texts: list[str]) -> None:
+    assert odd_texts(pl.DataFrame({"at": texts}, schema={"at": pl.String}), TextFormat()) == ()
+
+
+@pytest.mark.parametrize(
+    ("scale", "unit"),
+    [(1, "seconds"), (10**3, "milliseconds"), (10**6, "microseconds"), (10**9, "nanoseconds")],
+)
+def test_numbers_that_may_be_times_are_told(scale: int, unit: str) -> None:
+    times = [(1_704_067_200 + hour * 3600) * scale for hour in range(30)]
+    (said,) = epochs(pl.DataFrame({"t": times, "n": range(30)}))
+    assert said.startswith(f"t may be times, as {unit} since 1970, and is read as numbers.")
+
+
+@pytest.mark.parametrize(
+    "values", [[1.7e9 + n / 3 for n in range(30)], [17 * 10**8] * 30, [None] * 30, [5, 10**9] * 15]
+)
+def test_other_numbers_are_not_times(values: list[float | None]) -> None:
+    assert epochs(pl.DataFrame({"t": values}, schema={"t": pl.Float64}, strict=False)) == ()

@@ -39,7 +39,7 @@ def test_a_declared_time_is_cron_that_dagster_takes(declared: dict[str, Any], cr
         ({"cron": "0 6 * * *", "at": "06:00"}, "'at' belongs to 'every'"),
         ({"every": "day", "at": "25:00"}, "write it as '06:00'"),
         ({"every": "day", "at": 630}, "write it in quotes"),
-        ({"every": "month", "at": "31 06:00"}, "write it as '1 06:00'"),
+        ({"every": "month", "at": "31 06:00"}, "as '1 06:00', with a day from 1 to 28"),
         ({"cron": "0 6 * *"}, "has 4 fields"),
         ({"cron": "0 24 * * *"}, "'24' is not a hour"),
         ({"cron": "0 0 31 2 *"}, "cron '0 0 31 2 *' names a day that never comes: 31 of"),

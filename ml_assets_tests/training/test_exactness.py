@@ -193,6 +193,7 @@ def test_an_order_of_blocks_and_other_betas_resume_to_the_same_bits(sessions: Se
     assert again.weights() == weights
 
 
+@pytest.mark.daemon
 def test_a_notice_saves_one_step_on_all_ranks_and_exits_75(
     sessions: Sessions, whole: Attempt
 ) -> None:

@@ -159,6 +159,7 @@ def test_a_round_of_less_than_one_row_is_refused(sessions: Sessions, family: str
     assert "is less than one row" in told(attempt).reason
 
 
+@pytest.mark.daemon
 def test_new_checkpoints_are_kept_though_damaged_ones_are_further_on(
     sessions: Sessions, trees: Attempt
 ) -> None:

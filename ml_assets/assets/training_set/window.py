@@ -128,9 +128,11 @@ def require_as_of(pipeline: Pipeline, as_of: str) -> None:
         )
     order = feature_order(pipeline)
     if as_of not in order:
+        padded = "-".join(part.zfill(2) for part in as_of.split("-"))
+        near = f" Did you mean {padded!r}?" if padded in order else did_you_mean(as_of, order)
         raise WindowError(
             f"--as-of {as_of!r} is not a partition of {pipeline.name}/feature_set, which has"
-            f" {order[0]} to {order[-1]}.{did_you_mean(as_of, order)}"
+            f" {order[0]} to {order[-1]}.{near}"
         )
 
 

@@ -62,6 +62,7 @@ def test_a_file_of_an_hour_ago_is_taken_at_the_first_look(tmp_path: Path, seen: 
     ("name", "content", "said"),
     [
         ("orders/2024-01-01.csv", "order,shop\n1,nor", "does not end with a line break"),
+        ("orders/2024-01-01.csv", "", "is empty"),
         ("orders/2024-01-01.parquet", b"PAR1 and so on", "has no footer"),
         ("orders/2024-01-01.csv.gz", b"\x1f\x8b\x08\0\0\0\0\0\0\xff", "gzip that does not end"),
     ],

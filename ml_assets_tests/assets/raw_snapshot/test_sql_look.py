@@ -165,7 +165,7 @@ def test_what_sqlite_does_not_count_is_seen_within_a_day(lite: str, tmp_path: Pa
     assert looks[-1][0]["2024-01-15"] == first["2024-01-15"]
 
 
-@pytest.mark.parametrize("database", ["big", "duck"])
+@pytest.mark.parametrize("database", [pytest.param("big", marks=pytest.mark.daemon), "duck"])
 def test_a_look_at_one_that_hashes_reads_only_what_changed(
     database: str, tmp_path: Path, request: pytest.FixtureRequest
 ):

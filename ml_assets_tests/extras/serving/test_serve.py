@@ -189,6 +189,7 @@ def test_what_waits_is_computed_together_and_who_finds_the_queue_full_is_told_wh
     assert counted(irises, batches) - before == 2, "the one that came first, then all others"
 
 
+@pytest.mark.daemon
 def test_a_model_that_dies_is_started_again_and_no_request_fails(released: World) -> None:
     with serving(released, "irises") as server:
         model = model_of(server)

@@ -141,6 +141,7 @@ def test_a_store_that_is_away_is_no_stall_nor_is_what_comes_late_after_it(follow
     assert "The object store does not answer; the training continues" in warning
 
 
+@pytest.mark.daemon
 def test_a_registry_that_is_away_is_told_of_every_minute(tmp_path, cluster, monkeypatch):
     cluster.server.images.failing[IMAGE] = "dial tcp 10.0.0.1:443: i/o timeout"
     with s3_server(monkeypatch) as store:

@@ -106,6 +106,7 @@ def test_pods_without_room_for_the_set_train_the_same_weights_also_after_a_kill(
     assert all("fetch_wait_share" in told for told in waits)
 
 
+@pytest.mark.daemon
 def test_attempts_that_end_early_leave_what_they_saved_and_nothing_else_that_counts(home, data):
     """A notice, a kill, and a pod that comes after a newer attempt began."""
     job = train_job(data, processes=1, **LONG)

@@ -210,6 +210,8 @@ def _unfinished(folder: Folder, source: FilesSource | EventsSource, found: Liste
         return ""
     if found.path.endswith(".gz"):
         return _cut_gzip(folder, found)
+    if not found.bytes:
+        return f"{found.path} is empty"
     end = _tail(folder, found, len(_PARQUET_END))
     if kind == "parquet" and end != _PARQUET_END:
         return f"{found.path} has no footer yet"

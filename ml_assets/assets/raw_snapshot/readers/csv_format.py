@@ -46,6 +46,10 @@ def csv_header(text: str, where: str, dialect: Dialect) -> list[str]:
     Raises:
         SourceError: it has no header of a sensible size.
     """
+    if not text.strip():
+        raise SourceError(
+            f"{where} is empty: the names of the columns are expected in the first line."
+        )
     begin = text[:_HEADER_MOST]
     try:
         header = next(csv.reader(io.StringIO(begin, newline=""), delimiter=dialect.separator), [])

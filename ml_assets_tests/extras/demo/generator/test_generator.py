@@ -73,6 +73,7 @@ def instants(column: pl.Series) -> pl.Series:
 # --- a function of seed and week ------------------------------------------------------------------
 
 
+@pytest.mark.daemon
 def test_a_week_has_the_same_bytes_in_whatever_order_the_weeks_are_made(tmp_path: Path):
     forward = laid_out(tmp_path / "forward", PLAIN, [BEFORE, WEEK, AFTER])
     backward = laid_out(tmp_path / "backward", PLAIN, [AFTER, WEEK, BEFORE])
