@@ -157,6 +157,10 @@ def why_unread(
     beyond = unread & beyond_years(_parsed(text, dtype, written))
     if beyond.any():
         yield beyond, _BEYOND
+    day = text.str.extract(r"^(\d{4}-\d{2}-\d{2})(?:\D|$)")
+    no_day = unread & ~beyond & day.is_not_null() & day.str.to_date(strict=False).is_null()
+    if no_day.any():
+        yield no_day, "names a day that there is not"
     lost, why = never_were(text, unread, written)
     if dtype == "datetime" and why:
         yield lost, why

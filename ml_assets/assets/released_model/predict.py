@@ -35,6 +35,7 @@ from ml_assets.records.load_release import LoadedModel, LoadedRelease, find_rele
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.schema_change import noted
 from ml_assets.spec.sources import FilesSource
 from ml_assets.spec.training_program import ModelManifest, ScoreResult
 from ml_assets.spec.training_program.events import Event
@@ -118,12 +119,13 @@ class Predictor:
     def predictions(self, rows: RowsAsSent) -> Predictions:
         """The same for rows that are not typed yet: those of a file."""
         subject = self.pipeline.spec.features.subject
-        if subject is not None and self._are_of(subject, rows):
-            found = self._of_source_rows(subject, rows)
-        else:
-            found = self._of_feature_rows(rows)
+        with noted() as read:
+            if subject is not None and self._are_of(subject, rows):
+                found = self._of_source_rows(subject, rows)
+            else:
+                found = self._of_feature_rows(rows)
         since = refusal_since(self.release)
-        return replace(found, notes=(since, *found.notes)) if since else found
+        return replace(found, notes=(*([since] if since else ()), *read.said, *found.notes))
 
     @property
     def files(self) -> FilesSource | None:

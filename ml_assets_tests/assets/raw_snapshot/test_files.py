@@ -289,6 +289,17 @@ def put(root: Path, frame: pl.DataFrame) -> None:
     land(root, buffer.getvalue(), "2013-01-07.parquet")
 
 
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [("day", "2023-02-29"), ("at", "2024-02-30 10:00"), ("at", "2024-13-01T00Z")],
+)
+def test_a_day_that_there_is_not_is_told_as_one(tmp_path: Path, column: str, text: str):
+    source = csv_source(columns={"id": "int64", column: DECLARED[column]})
+    land(tmp_path, f"id,{column}\n1,2013-01-31\n2,{text}\n")
+    said = f"line 3, column '{column}': «'{text}'» names a day that there is not"
+    assert said in refusal(tmp_path, source)
+
+
 def test_whole_numbers_that_a_float_would_round_are_refused(tmp_path: Path):
     put(tmp_path, pl.DataFrame({"x": [2**53, -(2**53), None]}))
     assert read(tmp_path, parquet_source(x="float64"))["x"].to_list() == [2.0**53, -(2.0**53), None]

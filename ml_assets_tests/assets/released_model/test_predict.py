@@ -71,6 +71,17 @@ def landed(world: World, weeks: list[str]) -> pl.DataFrame:
     return pl.concat(pl.read_csv(world.sources / "orders" / f"{week}.csv") for week in weeks)
 
 
+def test_a_time_that_came_twice_is_told_with_the_hour_that_was_taken(orders: Predictor) -> None:
+    source = orders.files
+    assert source is not None
+    local = source.model_copy(update={"timezone": "America/Asuncion"})
+    row = {**ORDER, "ordered_at": "2024-03-23 23:30"}
+    text = f"{','.join(row)}\n{','.join(map(str, row.values()))}\n"
+    found = orders.predictions(parse_rows(text.encode(), "orders.csv", local))
+    assert found.frame.height == 1
+    assert "1 time of 'ordered_at' comes twice in America/Asuncion" in found.notes[0]
+
+
 def refusal(predictor: Predictor, *rows: object) -> str:
     lines = "\n".join(json.dumps(row) for row in rows)
     with pytest.raises(RowsRefused) as refused:
