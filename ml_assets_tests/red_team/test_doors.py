@@ -181,3 +181,14 @@ def test_verify_decides_again(released: Scene) -> None:
     [whole] = verify_pipelines(released.world.settings, NAME, None)
     [gates] = [check for check in whole.checks if check.name == "gates"]
     assert gates.outcome == "ok"
+
+
+def test_a_champion_that_cannot_be_used_is_told_before_a_training(released: Scene) -> None:
+    models = Path(released.world.settings.objects) / "models"
+    (weights,) = models.glob(f"{released.in_production}/weights.safetensors")
+    changed = bytearray(weights.read_bytes())
+    changed[-1] ^= 1
+    weights.write_bytes(changed)
+    done = released.world.streams("run", NAME, "--fresh", code=1)
+    assert "weights.safetensors" in done.stderr
+    assert "__train" not in done.stdout

@@ -309,6 +309,8 @@ class PipelineRun:
             verb = "make" if due.gates else "skip"
             self.tell(f"{verb}  gates: {due.gates or 'decided on this evidence'}")
         if due.selection is not None:
+            if "evaluation_report" in wanted:
+                self._require_champion()
             try:
                 self._execute(due.selection, due.config, word_tags(request.words))
             finally:
@@ -317,6 +319,12 @@ class PipelineRun:
             self.tell(f"no run was needed, so your words were not kept: {_LATER}")
         if due.refusal:
             raise RefusedByGate(f"{self.pipeline.name}: {due.refusal}")
+
+    def _require_champion(self) -> None:
+        """Refuse a champion that cannot be compared with before the training, not after it."""
+        from ml_assets.assets.evaluation_report.evaluator import rival_of
+
+        rival_of(self.pipeline.now(), "")
 
     def _search(self, request: Request) -> None:
         """The study on the training set of now; the model that follows adopts its winner."""
