@@ -23,6 +23,10 @@ _LONG = {
 }
 
 
+_SHARED = {"released", "made"}
+"""Fixtures of worlds that many tests read; ``made`` is the red team's."""
+
+
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Irises and deliveries, each with a release; then a stricter floor refused the irises' model.
@@ -51,11 +55,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByWorld
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files are for ``make long``; who reads the released world waits for its three runs."""
+    """Long files are for ``make long``; who reads a shared world waits for its three runs."""
     for item in items:
         if item.path in _LONG:
             item.add_marker(pytest.mark.daemon)
-        if "released" in getattr(item, "fixturenames", ()):
+        if _SHARED.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(600))
 
 
