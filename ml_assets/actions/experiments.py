@@ -32,7 +32,7 @@ def page(pipeline: Pipeline, last: int = LAST) -> str:
     """The page, one HTML document."""
     found = rows(pipeline, last)
     links = Links.of(pipeline.settings)
-    ways = {"Lineage in Dagster": links.asset(f"{pipeline.name}/trained_model")}
+    ways = {"Lineage in Dagster": links.lineage(f"{pipeline.name}/trained_model")}
     drawn = [one for extra in drawing_on("experiments") for one in extra.pictures_of(pipeline)]
     return render(pipeline.name, found, _releases(pipeline, found), ways, drawn)
 

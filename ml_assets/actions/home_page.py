@@ -52,7 +52,7 @@ def _state(settings: Settings, name: str) -> HomePageEntry:
         return HomePageEntry("", broken, (), {})
     links = Links.of(settings)
     ways = {
-        "Lineage": links.asset(f"{name}/{pipeline.spec.release.shown_by}"),
+        "Lineage": links.lineage(f"{name}/{pipeline.spec.release.shown_by}"),
         "Experiments": links.experiments(name),
         **({"Report": links.report(name, lines[0].entry.model)} if lines else {}),
         "Data card": links.card(name, "feature_set", None),
@@ -76,7 +76,7 @@ def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
     headline = f"Model {move.model[:12]} is in {stage}"
     if bad is not None:
         return Verdict("bad", headline, (f"It is recalled: {one_line(bad.reason)}", said, *failure))
-    return Verdict("good", headline, (said, *failure))
+    return Verdict("wait" if failure else "good", headline, (said, *failure))
 
 
 def _decided(lines: tuple[Happened, ...]) -> Tile:

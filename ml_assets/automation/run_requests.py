@@ -344,8 +344,8 @@ def _why_waits(end: _Ended, candidate: CandidateRun, attempt: int, wait: timedel
 def _why_held(run: dg.DagsterRun) -> str:
     if run.status == dg.DagsterRunStatus.SUCCESS:
         return (
-            f"was made by {name_of(run)}, but not as this code location would make it:"
-            " reload the code location"
+            f"was made by {name_of(run)} with other code or another spec than this UI has read:"
+            " click 'Reload definitions' in Deployment"
         )
     ended = "was canceled" if run.status == dg.DagsterRunStatus.CANCELED else "failed"
     return (

@@ -11,6 +11,7 @@ from ml_assets.errors import MlAssetsError, WindowError, is_ours
 COULD_NOT = "could not check: "
 COULD_NOT_TELL = "could not send all alerts: "
 """How a failure of the alerts' ticks begins: whoever can be told is told of it."""
+_STOPPED = "DagsterExecutionInterruptedError"
 _IN_A_ROW = 2
 """Ticks of a sensor: what one alone could not see, the next may."""
 
@@ -39,6 +40,8 @@ def tick_failures(
 
 def error_words(error: SerializableErrorInfo, where: str) -> str:
     """Our own error's words, which hold no secret; of any other its name, and where it was."""
+    if error.cls_name == _STOPPED:
+        return f"it was stopped in {where}"
     while error.cause and not is_ours(error.cls_name):
         error = error.cause
     if not is_ours(error.cls_name):

@@ -40,6 +40,9 @@ class Card:
     """Groupings that are moments in time, drawn as a line."""
 
 
+_NOTHING = "nothing but missing values"
+
+
 @dataclass(frozen=True)
 class ColumnRow:
     """A column in the table of all: quantiles of numbers, the most frequent values of text."""
@@ -147,7 +150,8 @@ def _strip(column: Column) -> Strip:
         heights = [float(count) for _, count in column.texts.values[:BARS]]
         shown = f"{_different(column)} values, {_short(value)} {share}"
         return Strip(column.name, heights, shown, ordered=False)
-    return Strip(column.name, (), "nothing but missing values")
+    only = f"{_different(column)} values, none of them often" if column.texts else _NOTHING
+    return Strip(column.name, (), only)
 
 
 def _range(numbers: Numbers) -> tuple[float, float]:
@@ -174,14 +178,21 @@ def _described(column: Column, rows: int) -> ColumnRow:
         missing += f", {column.infinite:,} infinite"
     if column.numbers is not None:
         seen = column.numbers
-        ends = [seen.low, *(seen.quantile(share) for share in (0.05, 0.5, 0.95)), seen.high]
+        ends = [seen.low, *(_about(seen, share) for share in (0.05, 0.5, 0.95)), seen.high]
         return ColumnRow(column.name, column.type, missing, [_value(column, end) for end in ends])
     most = ", ".join(
         f"{_short(value)} ({count:,})"
         for value, count in (column.texts.values[:5] if column.texts else ())
     )
-    values = f"{_different(column)} values: {most}" if most else ""
+    values = f"{_different(column)} values{f': {most}' if most else ''}" if column.texts else ""
     return ColumnRow(column.name, column.type, missing, values=values)
+
+
+def _about(numbers: Numbers, share: float) -> float:
+    """A quantile to a thousandth of the range: the histogram, of which it is, is no finer."""
+    step = (numbers.high - numbers.low) / 1000
+    found = numbers.quantile(share)
+    return numbers.low + round((found - numbers.low) / step) * step if step else found
 
 
 def _by_group(grouped: Grouped, place: int, name: str, label: LabelSpec) -> Picture:

@@ -329,7 +329,7 @@ class PipelineRun:
     def _search(self, request: Request) -> None:
         """The study on the training set of now; the model that follows adopts its winner."""
         from ml_assets.assets.hyperparameter_search.page import published_study
-        from ml_assets.assets.hyperparameter_search.study_advice import verdict
+        from ml_assets.assets.hyperparameter_search.study_advice import unused_winner, verdict
 
         self._wait_for_others()
         own = self.pipeline.declared
@@ -344,7 +344,7 @@ class PipelineRun:
         else:
             self.tell(f"skip  {node.address.key}: {study_is_over(own.now())}")
         if study := published_study(own):
-            for said in verdict(study):
+            for said in (*verdict(study), *unused_winner(study, own.search)):
                 self.tell(f"search: {said}")
         self.pipeline = own.with_winner()
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ml_assets.errors import counted
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.search import SearchSpec, refused
+from ml_assets.spec.search import SEARCH_FILE, SearchSpec, refused
 from ml_assets.spec.search_parameter import Parameter, Value
 from ml_assets.spec.study_record import Study, Trial
 
@@ -103,6 +103,16 @@ def verdict(study: Study) -> tuple[str, ...]:
             " seeds do."
         )
     return tuple(said)
+
+
+def unused_winner(study: Study, search: SearchSpec | None) -> tuple[str, ...]:
+    """What to do with a winner that the spec does not adopt."""
+    if study.winner is None or search is None or search.adopt:
+        return ()
+    return (
+        f"Nothing is changed by it. To train with trial {study.winner}, set adopt: true in"
+        f" {SEARCH_FILE}, and run again.",
+    )
 
 
 def isolated(study: Study, search: SearchSpec) -> dict[str, list[Isolated]]:

@@ -150,7 +150,7 @@ def report_ways(pipeline: Pipeline, record: StageRecord, model: StageRecord) -> 
     links = Links.of(pipeline.settings)
     ways = {
         "Experiments": links.experiments(pipeline.name),
-        "Lineage in Dagster": links.asset(
+        "Lineage in Dagster": links.lineage(
             asset_key(pipeline, "evaluation_report").to_user_string()
         ),
         "Evaluation run": links.run(record.run),

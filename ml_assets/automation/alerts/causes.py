@@ -32,6 +32,8 @@ _MADE = dg.DagsterEventType.ASSET_MATERIALIZATION
 _PARTITION = "dagster/partition"
 _RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 _ANSWERED = ("SUCCEEDED", "FAILED")
+Explained = dict[str, set[str]]
+"""Step -> the partitions of a run that a check told of; the empty key: all of them."""
 Evaluated = Any
 """Dagster's record of one evaluation of a check, whose type it does not export."""
 
@@ -39,9 +41,9 @@ Evaluated = Any
 def causes_now(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
 ) -> list[Cause]:
-    """Everything that an alert is about; of a step that failed by a check, the check alone."""
+    """Everything that an alert is about; of what failed by a check, the check alone."""
     failed: list[Cause] = []
-    explained: dict[str, set[str]] = {}
+    explained: dict[str, Explained] = {}
     for key in sorted(repository.asset_graph.asset_check_keys):
         records = instance.event_log_storage.get_asset_check_execution_history(
             key, limit=LAST_EVALUATIONS
@@ -51,7 +53,8 @@ def causes_now(
         for record in filter(_is_told, history):
             step = record.event.step_key if record.event else None
             if step and not _is_warning(record):
-                explained.setdefault(record.run_id, set()).add(step)
+                steps = explained.setdefault(record.run_id, {})
+                steps.setdefault(step, set()).update(_rejected(record))
         graph, asset = repository.asset_graph, key.asset_key
         partitioned = graph.has(asset) and graph.get(asset).is_partitioned
         failed += _failed(instance, history, links, partitioned=partitioned)
@@ -116,6 +119,14 @@ def _answers(
         said = (evaluation.description if evaluation else None) or "it failed"
         span = (of or "", of or "") if run is None else _span_of(run.tags)
         yield _Answer(span, of, _is_told(record), said)
+
+
+def _rejected(record: Evaluated) -> Iterator[str]:
+    """The partitions that a check kept back; the empty key: all of its run."""
+    named = list(partition_verdicts(record.evaluation.metadata))
+    yield from (one.partition for one in named if one.verdict == "fail")
+    if not named:
+        yield ""
 
 
 def _is_told(record: Evaluated) -> bool:
@@ -207,39 +218,42 @@ def _stale_causes(
 def _failed_runs(
     instance: dg.DagsterInstance,
     repository: dg.RepositoryDefinition,
-    explained: Mapping[str, Collection[str]],
+    explained: Mapping[str, Explained],
     links: Links,
 ) -> Iterator[Cause]:
     """Runs that failed, of each partition the newest.
 
     Args:
-        explained: run -> the steps in which a check failed that is told already.
+        explained: run -> what is told already, by the check that failed.
     """
     ended = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS]
     newer: dict[str, list[Span]] = {}
     for run in instance.get_runs(filters=dg.RunsFilter(statuses=ended), limit=LAST_RUNS):
         span, answered = _span_of(run.tags), newer.setdefault(_work(run), [])
-        failed = run.status is dg.DagsterRunStatus.FAILURE and not _is_explained(
-            instance, run, explained.get(run.run_id, ())
-        )
-        if failed and not all(
-            any(_within((key, key), other) for other in answered)
-            for key in _undone(instance, repository, run)
-        ):
+        undone: Collection[str] = ()
+        if run.status is dg.DagsterRunStatus.FAILURE:
+            undone = _untold(instance, repository, run, explained.get(run.run_id, {}))
+        if not all(any(_within((key, key), other) for other in answered) for key in undone):
             yield Cause(
                 id=" ".join(filter(None, ["run", run.job_name, span[1], *_asked(run)])),
                 kind="failed run",
                 pipeline=_pipeline(run),
-                what=f"{name_of(run)} of {run.job_name} failed: {_reason(instance, run)}",
+                what=f"{name_of(run)}{_of_job(run)} failed: {_reason(instance, run)}",
                 link=links.run(run.run_id),
             )
         answered.append(span)
 
 
-def _is_explained(instance: dg.DagsterInstance, run: dg.DagsterRun, steps: Collection[str]) -> bool:
-    """Whether the steps that failed are all among these."""
-    failed = {one.step_key for one in step_failures(instance, run)} if steps else set()
-    return bool(failed) and failed <= {*steps}
+def _untold(
+    instance: dg.DagsterInstance,
+    repository: dg.RepositoryDefinition,
+    run: dg.DagsterRun,
+    explained: Explained,
+) -> Collection[str]:
+    """The partitions of a failed run that it did not make, and of which no check told."""
+    failed = {one.step_key for one in step_failures(instance, run)} if explained else set()
+    told = set().union(*explained.values()) if failed and failed <= {*explained} else set()
+    return () if "" in told else {*_undone(instance, repository, run)} - told
 
 
 def _span_of(tags: Mapping[str, str]) -> Span:
@@ -286,6 +300,11 @@ def _work(run: dg.DagsterRun) -> str:
 def _asked(run: dg.DagsterRun) -> list[str]:
     assets = sorted(key.to_user_string() for key in run.asset_selection or ())
     return assets if run.job_name.startswith("__") else []
+
+
+def _of_job(run: dg.DagsterRun) -> str:
+    """Its job, as a sentence names it; nothing where it is that of all assets."""
+    return "" if run.job_name.startswith("__") else f" of {run.job_name}"
 
 
 def _pipeline(run: dg.DagsterRun) -> str:

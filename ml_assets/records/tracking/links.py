@@ -29,6 +29,10 @@ class Links:
         """The page of an asset; its key's parts are joined by ``/``."""
         return f"{self.dagster}/assets/{key}"
 
+    def lineage(self, key: str) -> str:
+        """The graph around an asset, on its page."""
+        return f"{self.asset(key)}?view=lineage"
+
     def run(self, run_id: str) -> str:
         """The page of a Dagster run."""
         return f"{self.dagster}/runs/{run_id}"
