@@ -87,15 +87,15 @@ _TIME = "%Y-%m-%d %H:%M:%S %Z"
 
 
 def _happened(
-    entry: LedgerEntry, metrics: dict[str, str], entries: Sequence[LedgerEntry]
+    entry: LedgerEntry, metrics: dict[str, str | None], entries: Sequence[LedgerEntry]
 ) -> Happened:
     measured = _leading(entry.decision.gates, metrics) if entry.decision else ""
     return Happened(entry, happened(entry), measured, gates_moved(entries, entry))
 
 
-def _leading(gates: tuple[GateResult, ...], metrics: dict[str, str]) -> str:
+def _leading(gates: tuple[GateResult, ...], metrics: dict[str, str | None]) -> str:
     """The first gate's that measured something: teams write the one that matters first."""
     measured = next((gate for gate in gates if gate.value is not None), None)
     if measured is None or measured.value is None:
         return ""
-    return f"{metrics.get(measured.name, measured.name)} {measured.value:.4f}"
+    return f"{metrics.get(measured.name) or measured.name} {measured.value:.4f}"

@@ -203,7 +203,8 @@ class Predictor:
         if origin is None or not (then := self.pipeline.at(origin.commit)).exists(file):
             return words
         seen = TableStatistics.model_validate_json(then.read_bytes(file))
-        return (*words, *numbers_outside(features, seen.columns))
+        read = [name for name in feature_columns(self.release.manifest) if name in features.columns]
+        return (*words, *numbers_outside(features.select(read), seen.columns))
 
     # --- scoring ------------------------------------------------------------------------------
 

@@ -147,6 +147,8 @@ def release(
             if there.get(stage) == evidence.model:
                 return Declined(_again(store, pipeline, head, evidence, stage))
         verified = verify(head.entries, evidence, release.to)
+        if release.canary == "none":
+            verified = _refused_as_canary(pipeline, head.entries, evidence.model) or verified
         verified = certified(store, pipeline, head, verified)
         if isinstance(verified, Refused):
             return Declined(verified)
@@ -234,6 +236,21 @@ def certified(
     except (CertificateRefused, Recalled) as error:
         return Refused((str(error),))
     return verified
+
+
+def _refused_as_canary(pipeline: str, entries: Sequence[LedgerEntry], model: str) -> Refused | None:
+    """A model that later rows refused is let in by no spec that asks for no canary any more."""
+    line = decision_line(entries, model, canary=True)
+    if line is None or not why_not(line) or override_line(entries, line):
+        return None
+    return Refused(
+        (
+            f"Model {_short(model)} was refused as canary (ledger line {line.seq}: {line.reason})."
+            " That the spec asks for no canary now lets it through no gate. A person may answer for"
+            f" it: ml-assets release override {pipeline} {_short(model)} --author NAME"
+            " --reason WHY",
+        )
+    )
 
 
 def _gates_stand(entries: Sequence[LedgerEntry], canary: Evidence) -> Verified | Refused:

@@ -22,7 +22,7 @@ from ml_assets.extras.canary.canary_report.evidence import (
 from ml_assets.extras.canary.promoted_model.asset import promoted_model
 from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.chain import read
-from ml_assets.records.ledger.stages import champion, decision_line, override_line
+from ml_assets.records.ledger.stages import champion, decision_line, override_line, stage_line
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import Decision, GateResult, LedgerEntry
@@ -81,7 +81,9 @@ def canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
     entries = read(pipeline.store, pipeline.name, state.commit)
     model = champion(entries, "canary")
     if model is None:
-        return "no model is in canary"
+        there = stage_line(entries, release.to)
+        has = f"; {release.to} has model {there.model[:12]}, by line {there.seq}" if there else ""
+        return f"no model is in canary{has}"
     rows = canary_rows(state, model)
     if isinstance(rows, Waiting):
         return rows.reason

@@ -101,6 +101,8 @@ def append(
         entry = make(head)
         if isinstance(entry, Declined):
             return entry
+        if head.entries and entry.time < (last := head.entries[-1].time):
+            entry = entry.model_copy(update={"time": last})  # a clock may go back, a ledger not
         _check_continues(pipeline, head, entry)
         outcome = _publish(store, base, pipeline, entry, beside)
         if not isinstance(outcome, Conflict):

@@ -390,6 +390,15 @@ def test_gates_lead_to_canary_and_the_canarys_own_decision_to_production(store):
     assert second.entry.replaced == A
 
 
+def test_a_refused_canary_is_let_in_by_no_spec_that_asks_for_none_any_more(store):
+    in_canary(store, passed=False)
+    said = reasons(ask(store, evidence(A)))
+    assert "Model aaaaaaaaaaaa was refused as canary (ledger line 3:" in said
+    assert "production" not in stages(read(store, PIPELINE))
+    assert isinstance(override(store, PIPELINE, A, "Ada", "the week was odd"), OverrideMade)
+    assert isinstance(ask(store, evidence(A)), Released)
+
+
 def test_without_a_canary_decision_nothing_goes_to_production(store, decide):
     decide(A)
     release(store, PIPELINE, evidence(A), CANARY, "me", "run")

@@ -169,6 +169,10 @@ def test_a_run_evaluates_a_check_once_and_names_every_partition_with_the_worst_i
         "pass",
         "not judged",
     ]
+    left = [f"run flights__sources {W4}"]
+    assert stage.causes() == left, "of W1, which no check could judge, its run tells"
+    stage.drawn = None
+    assert stage.run(W1, W1)
     assert stage.causes() == [], "what was published is over, where the check judges a sample too"
 
 

@@ -233,6 +233,22 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(
     assert "the gates of this code give another outcome for champion" in said
     assert line.decision.evidence.champion == before["production"]
     assert "remains refused" in world.cli("release", "promote", "deliveries", code=3)
+    rows = len(ledger(world))
+    deliveries.deliver(arrivals, every.replace('"late": true', '"late": false', 3))
+    world.cli("run", "deliveries", "--through", "feature_set")
+    said = world.cli("release", "promote", "deliveries", code=3)
+    assert "the rows of 2024-04-01 were changed since. A canary is judged once" in said
+    said = alone(
+        world,
+        "canary_report",
+        "promoted_model",
+        checks={dg.AssetCheckKey(dg.AssetKey(["deliveries", "canary_report"]), "canary")},
+    )
+    assert "A canary is judged once" in said, "a click does not go round it"
+    assert len(ledger(world)) == rows
+    deliveries.deliver(arrivals, every)
+    world.cli("run", "deliveries", "--through", "feature_set")
+    assert "remains refused" in world.cli("release", "promote", "deliveries", code=3)
     (request,) = landing(world).run_requests or ()
     assert request.job_name == "deliveries__refresh", "a refused canary holds nobody up"
     refused = json.loads(world.cli("status", "deliveries", "--json"))["canary"]

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import multiprocessing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,17 @@ def test_a_writer_that_never_wins_gives_up_and_says_so(store, monkeypatch):
 
     with pytest.raises(StorageError, match=r"No line could be added to .* in 3 attempts"):
         ledger.append(store, PIPELINE, make)
+
+
+def test_a_clock_that_went_back_does_not_take_the_ledger_with_it(store, decide):
+    first = decide(A)
+
+    def make(head: ledger.Head):
+        return line_of(head, B).model_copy(update={"time": first.time - timedelta(hours=1)})
+
+    outcome = ledger.append(store, PIPELINE, make)
+    assert isinstance(outcome, ledger.Appended)
+    assert outcome.entry.time == read(store, PIPELINE)[1].time == first.time
 
 
 def test_declining_writes_nothing(store, decide):

@@ -13,10 +13,13 @@ from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.step import reported
 from ml_assets.assets.released_model.checks import gate_numbers
 from ml_assets.assets.released_model.gates.decide import decide, passed, summary
+from ml_assets.assets.released_model.made_from import require_made_here
+from ml_assets.errors import EvidenceError
 from ml_assets.extras.canary.canary_report.evidence import (
     CANARY_REPORT,
     canary_evidence,
     canary_gate,
+    require_rows,
 )
 from ml_assets.graph.inputs import require_record
 from ml_assets.load_extras import load_extra
@@ -89,6 +92,13 @@ def _decided(
     )
     entries = read(pipeline.store, pipeline.name, base)
     evidence = canary_evidence(pipeline.at(base), entries)
+    compared = report.champion.champion if report.champion else None
+    if evidence.champion not in (None, compared):
+        raise EvidenceError(
+            f"{pipeline.name}: model {evidence.champion[:12]} came to {pipeline.spec.release.to}"
+            " while the canary was compared with another one. Nothing was decided. Ask again:"
+            f" ml-assets release promote {pipeline.name}"
+        )
     measured = Measured.model_validate(record.attributes["measured"])
     to = pipeline.spec.release.to
     recalled = recalled_champion(pipeline.store, base, pipeline.name, entries, to)
@@ -98,6 +108,8 @@ def _decided(
             pipeline.at(base), evidence.model, evidence.champion
         )
         results = (*results, served)
+    if passed(results):  # what the promotion asks, too: else a pass would lead nowhere
+        require_made_here(pipeline.at(require_rows(pipeline.at(base)).model.commit))
     decision = Decision(
         pipeline=pipeline.name,
         evidence=evidence,

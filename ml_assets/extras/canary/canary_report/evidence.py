@@ -23,9 +23,9 @@ from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import input_version
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
-from ml_assets.records.ledger.stages import champion, decision_line
+from ml_assets.records.ledger.stages import champion, decision_line, override_line
 from ml_assets.records.load_release import open_files
-from ml_assets.records.recalls import require_sound, sound_champion
+from ml_assets.records.recalls import active, require_sound, sound_champion
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
@@ -187,7 +187,39 @@ def require_rows_to_judge_by(state: PipelineState, rows: CanaryRows) -> None:
     for record in rows.partitions:
         require_sound(state.store, now, record)
     require_rows_made_here(state, [input_version(one, rows.commit) for one in rows.partitions])
+    _require_not_refused_by_others(state, rows)
     _require_labels(state, rows)
+
+
+def _require_not_refused_by_others(state: PipelineState, rows: CanaryRows) -> None:
+    """Rows that were changed after a refusal are judged on only where the old ones were recalled:
+    else a model would be judged until rows come that suit it."""
+    model = rows.model.model.data_version
+    entries = read(state.store, state.name, state.commit)
+    line = decision_line(entries, model, canary=True)
+    if line is None or line.decision is None or line.decision.passed:
+        return
+    same = line.decision.evidence.data == rows.digest
+    if same or override_line(entries, line) or _were_recalled(state, rows, line):
+        return
+    first, last = rows.span
+    span = first if first == last else f"{first} to {last}"
+    raise EvidenceError(
+        f"{state.name}: model {model[:12]} was refused as canary (ledger line {line.seq}:"
+        f" {line.reason}), and the rows of {span} were changed since. A canary is judged once. If"
+        f" its rows were wrong, recall them: ml-assets data recall; or answer for the model:"
+        f" ml-assets release override {state.name} {model[:12]} --author NAME --reason WHY"
+    )
+
+
+def _were_recalled(state: PipelineState, rows: CanaryRows, line: LedgerEntry) -> bool:
+    """Whether a recall, later than a decision, reached the partitions that it was made on."""
+    keys = {(record.key, record.partition) for record in rows.partitions}
+    return any(
+        recall.time > line.time and keys & {(one.key, one.partition) for one in versions}
+        for recall in active(state.store, state.store.resolve(MAIN))
+        for versions in ((*recall.seeds, *recall.reached),)
+    )
 
 
 _LABELLED = 0.5
