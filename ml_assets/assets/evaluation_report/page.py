@@ -5,6 +5,7 @@ All of it comes from records; equal records give an equal page.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from itertools import groupby
 from types import MappingProxyType
 
@@ -319,7 +320,7 @@ def _facts(
 def _intervals(report: EvaluationReport, spec: PipelineSpec) -> str:
     """How they are made; a calibration gate makes its own way."""
     samples, block = spec.evaluation.bootstrap_samples, spec.evaluation.block
-    said = f"95%, from {samples:,} bootstrap samples of whole {block}s"
+    said = f"95%, from {samples:,} bootstrap samples of whole {block}s{_few_days(report, spec)}"
     if as_judged(report, spec.gates) is report:
         return said
     rolled = " (under Rolling origin: percentiles as well)" if report.origins else ""
@@ -327,6 +328,23 @@ def _intervals(report: EvaluationReport, spec: PipelineSpec) -> str:
         f"{said}: their percentiles, and for the calibration error Student's t, as its gate takes"
         f" it{rolled}"
     )
+
+
+_FEW_DAYS = 10
+"""Of fewer, nobody knows how days differ: the intervals are too narrow."""
+_DAYS_OF = {"hourly": 1, "daily": 1, "weekly": 7, "monthly": 28}
+
+
+def _few_days(report: EvaluationReport, spec: PipelineSpec) -> str:
+    """What is to be said of intervals from a holdout of a few days; nothing where it is longer."""
+    last = _DAYS_OF.get(spec.partitions.cadence)
+    if spec.evaluation.block != "day" or last is None or not all(report.holdout):
+        return ""
+    begin, end = (date.fromisoformat(key[:10]) for key in report.holdout)
+    days = (end - begin).days + last
+    if days >= _FEW_DAYS:
+        return ""
+    return f" (the holdout has only {days} of them, so the intervals are too narrow)"
 
 
 def _trained(spec: PipelineSpec) -> str:

@@ -364,3 +364,23 @@ def test_a_recommendation_is_on_the_page_and_blocks_nothing(spec, report, measur
     assert "Is it worth its cost?" in page and found.reason in page
     assert gates == decide(spec.gates, report, measured)
     assert "Is it worth its cost?" not in render(report, measured, gates, None, BARE, spec)
+
+
+@pytest.mark.parametrize(
+    ("cadence", "holdout", "few"),
+    [
+        ("hourly", ("2024-03-05-20:00", "2024-03-06-07:00"), True),
+        ("daily", ("2024-03-01", "2024-03-09"), True),
+        ("daily", ("2024-03-01", "2024-03-10"), False),
+        ("weekly", ("2024-03-04", "2024-03-11"), False),
+    ],
+)
+def test_intervals_from_a_few_days_are_said_to_be_too_narrow(
+    spec, report, measured, cadence, holdout, few
+):
+    cut = spec.partitions.model_copy(update={"cadence": cadence})
+    asked = spec.model_copy(update={"partitions": cut})
+    told = report.model_copy(update={"holdout": holdout})
+    results = decide(asked.gates, told, measured)
+    shown = render(told, measured, results, decision_on(told, results, asked), BARE, asked)
+    assert ("so the intervals are too narrow" in shown) is few
