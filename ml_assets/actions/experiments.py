@@ -116,6 +116,7 @@ def render(
         count="the last " * (len(rows) > 1) + counted(len(rows), "run"),
         ways=ways,
         measures=measures,
+        told=any(row.words or row.verdict or row.note for row in rows),
         runs=[(row, [one.cell(row) for one in measures]) for row in rows],
         notes=_footnotes(rows),
         machines=machines,
@@ -125,11 +126,12 @@ def render(
 
 def _measures(rows: Sequence[Row]) -> list[Measure]:
     metrics = sorted({name for row in rows for name in row.metrics}, key=order)
+    cost = _field("Cost", "Wall time x the price of an hour", "cost", lambda v: f"{v:,.4g}")
     return [
         *(_metric(name) for name in metrics),
         _field("Validation loss", "The lowest while training", "validation_loss", plain_loss),
         _field("Wall time", "Of the training in this run", "seconds", span),
-        _field("Cost", "Wall time x the price of an hour", "cost", lambda v: f"{v:,.4g}"),
+        *([cost] if any(row.cost is not None for row in rows) else []),
         _field("Rows", "To train on", "rows", lambda v: f"{v:,}"),
     ]
 
@@ -163,7 +165,7 @@ def _footnotes(rows: Sequence[Row]) -> list[str]:
     ]
     if any(row.cost is None and row.seconds for row in rows):
         said.append(
-            "A dash for the cost: no price was known when it ran. Set ML_ASSETS_PRICES to what"
-            " an hour of a machine costs."
+            "No cost is shown where no price was known when it ran. Set ML_ASSETS_PRICES to what an"
+            " hour of a machine costs."
         )
     return said

@@ -18,6 +18,7 @@ from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
 from ml_assets.spec.load import pipeline_folders
+from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
 _TIME = "%Y-%m-%d %H:%M"
@@ -55,11 +56,16 @@ def _state(settings: Settings, name: str) -> HomePageEntry:
         "Lineage": links.lineage(f"{name}/{pipeline.spec.release.shown_by}"),
         "Experiments": links.experiments(name),
         **({"Report": links.report(name, lines[0].entry.model)} if lines else {}),
+        **({"Search": links.search(name)} if _was_searched(pipeline) else {}),
         "Data card": links.card(name, "feature_set", None),
         "MLflow": links.registered_model(name),
         "Sensors": links.automation(),
     }
     return HomePageEntry(pipeline.spec.description, verdict, tiles, ways)
+
+
+def _was_searched(pipeline: Pipeline) -> bool:
+    return pipeline.now().record(pipeline.address(SEARCH_STAGE)) is not None
 
 
 def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:

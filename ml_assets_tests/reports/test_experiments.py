@@ -93,8 +93,9 @@ def test_failed_and_refused_runs_are_there_with_their_reason():
 
 
 def test_what_is_not_known_is_a_dash_and_the_missing_price_is_said():
-    (*_, cost, _rows, _data) = cells(page(FAILED))
+    (*_, cost, _rows, _data) = cells(page(ROW, FAILED))
     assert cost == "–"
+    assert "Cost" not in page(FAILED), "no column of dashes"
     assert "ML_ASSETS_PRICES" in page(FAILED)
     assert "ML_ASSETS_PRICES" not in page(ROW)
     assert "1.25" in page(ROW)

@@ -340,7 +340,10 @@ def _few_days(report: EvaluationReport, spec: PipelineSpec) -> str:
     last = _DAYS_OF.get(spec.partitions.cadence)
     if spec.evaluation.block != "day" or last is None or not all(report.holdout):
         return ""
-    begin, end = (date.fromisoformat(key[:10]) for key in report.holdout)
+    try:
+        begin, end = (date.fromisoformat(key[:10]) for key in report.holdout)
+    except ValueError:  # no keys of partitions
+        return ""
     days = (end - begin).days + last
     if days >= _FEW_DAYS:
         return ""
