@@ -19,7 +19,13 @@ from ml_assets.errors import (
 )
 from ml_assets.records.ledger.certificate import certificate_path, open_envelope, require_about
 from ml_assets.records.ledger.chain import path_of, read
-from ml_assets.records.ledger.stages import decided_move, decision_line, override_line, stage_line
+from ml_assets.records.ledger.stages import (
+    champion,
+    decided_move,
+    decision_line,
+    override_line,
+    stage_line,
+)
 from ml_assets.records.recalls import require_sound_model
 from ml_assets.spec.certificate import Certificate, Provenance
 from ml_assets.spec.gates import Target
@@ -78,10 +84,14 @@ def load_release(
     entries = read(store, pipeline, at)
     entry = stage_line(entries, stage)
     if entry is None:
-        raise NothingReleased(
-            f"{pipeline} has no model in {stage}: the ledger names none. Release one first:"
-            f" ml-assets run {pipeline}"
+        waits = champion(entries, "canary")
+        then = (
+            f"Model {waits[:12]} is in canary and has to be judged first:"
+            f" ml-assets release promote {pipeline}"
+            if waits
+            else f"Release one first: ml-assets run {pipeline}"
         )
+        raise NothingReleased(f"{pipeline} has no model in {stage}. {then}")
     led = entry if entry.because is None else decided_move(entries, entry.model)
     found = load_model(store, objects, pipeline, entry.model, at, moved=led)
     return LoadedRelease(**vars(found), entry=entry)
