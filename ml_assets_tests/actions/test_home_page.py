@@ -2,6 +2,7 @@
 
 import http.client
 from functools import partial
+from html import escape
 from pathlib import Path
 
 from ml_assets.actions.home_page import HomePageEntry, Verdict, states
@@ -50,7 +51,7 @@ def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
     assert flowers.verdict.headline in shown
     for state in found.values():
         for url in state.ways.values():
-            assert f'href="{url}"' in shown
+            assert f'href="{escape(url)}"' in shown
 
 
 def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def machine_pictures(months: Sequence[Month]) -> list[Picture]:
     time = sum(sum(one.values()) for one in hours)
     unit, times = ("node-hours", 1) if time >= 1 else ("node-minutes", 60)
     spent = [{part: one * times for part, one in month.items()} for month in hours]
-    words = f"{number(time * times)} {unit}"
+    words = f"{number(round(time * times, 1))} {unit}"
     shown = [_picture("Machine time by month", unit, words, names, spent)]
     if all(month.cost for month in months if set(month.hours) - {_FREE}):
         costs = [month.cost for month in months]

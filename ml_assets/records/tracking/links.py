@@ -30,8 +30,8 @@ class Links:
         return f"{self.dagster}/assets/{key}"
 
     def lineage(self, key: str) -> str:
-        """The graph around an asset, on its page."""
-        return f"{self.asset(key)}?view=lineage"
+        """The graph of all that an asset is made from, on its page."""
+        return f"{self.asset(key)}?view=lineage&lineageScope=upstream&lineageDepth=10"
 
     def run(self, run_id: str) -> str:
         """The page of a Dagster run."""
