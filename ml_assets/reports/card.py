@@ -40,9 +40,6 @@ class Card:
     """Groupings that are moments in time, drawn as a line."""
 
 
-_NOTHING = "nothing but missing values"
-
-
 @dataclass(frozen=True)
 class ColumnRow:
     """A column in the table of all: quantiles of numbers, the most frequent values of text."""
@@ -150,8 +147,9 @@ def _strip(column: Column) -> Strip:
         heights = [float(count) for _, count in column.texts.values[:BARS]]
         shown = f"{_different(column)} values, {_short(value)} {share}"
         return Strip(column.name, heights, shown, ordered=False)
-    only = f"{_different(column)} values, none of them often" if column.texts else _NOTHING
-    return Strip(column.name, (), only)
+    if column.texts and column.texts.different:
+        return Strip(column.name, (), f"{_different(column)} values, none of them often")
+    return Strip(column.name, (), "nothing but missing values")
 
 
 def _range(numbers: Numbers) -> tuple[float, float]:

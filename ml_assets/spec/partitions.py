@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -56,6 +57,12 @@ def windows(spec: PartitionsSpec, until: datetime) -> tuple[PartitionWindow, ...
 
     The keys are those of Dagster's time-window partitions of the same cadence and time zone.
     """
+    minute = until.replace(second=0, microsecond=0)  # every edge is at a whole one
+    return _windows(spec, minute)  # pyright: ignore[reportArgumentType]  a frozen model has a hash
+
+
+@lru_cache(maxsize=4)  # each partition of a step asks for its own, in the same minute
+def _windows(spec: PartitionsSpec, until: datetime) -> tuple[PartitionWindow, ...]:
     zone = ZoneInfo(spec.timezone)
     edge = until if spec.end is None else min(until, datetime.combine(spec.end, time(), zone))
     edges = _edges(spec, zone)

@@ -17,8 +17,7 @@ from ml_assets.assets.validated_table.volume import (
 )
 from ml_assets.errors import ContractError, EvidenceError, SchemaChanged, says
 from ml_assets.graph.inputs import require_record
-from ml_assets.spec.partitions import PartitionWindow, windows
-from ml_assets.spec.pipeline import PipelineSpec
+from ml_assets.spec.partitions import windows
 from ml_assets.spec.recalls import RELEASE_REASON, RELEASED_BY, RowsReleased
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.schema_change import COLUMNS, declared_changes
@@ -59,17 +58,13 @@ def audit_snapshot(state: PipelineState, raw: Address, contract: Contract) -> Au
     if volume:
         rows = {key: delivered_rows(one) for key, one in before.items()}
         found = found.with_result(judge_volume(record.rows or 0, rows, volume))
-    time = placing_column(state.spec, raw.source or "")
-    if time and raw.partition:
-        window, zone = _window(state.spec, raw.partition), state.spec.partitions.timezone
-        found = found.with_result(judge_placement(found.clean.lazy(), time, window, zone))
+    time, calendar = placing_column(state.spec, raw.source or ""), state.spec.partitions
+    known = windows(calendar, datetime.now(UTC)) if time else ()
+    window = next((one for one in known if one.key == raw.partition), None)
+    if time and window:
+        found = found.with_result(judge_placement(found.incoming, time, window, calendar.timezone))
     check_balance(record.rows or 0, found.clean, found.quarantined)
     return Audited(record, tuple(before.values()), found)
-
-
-def _window(spec: PipelineSpec, partition: str) -> PartitionWindow:
-    known = windows(spec.partitions, datetime.now(UTC))
-    return next(window for window in known if window.key == partition)
 
 
 def _no_contract(state: PipelineState, raw: Address) -> str:

@@ -146,14 +146,12 @@ def _print_recall(found: "Extent", recall: str) -> None:
     for way in found.ways:
         _print_way(way)
     for pipeline in [way.pipeline for way in found.ways if way.stranded]:
-        print(f"\n{pipeline}: no earlier model can be used, except a sound one that somebody")
         print(
-            f"rolled back from. To put it back: ml-assets release rollback {pipeline} --to MODEL."
+            f"\n{pipeline}: no earlier model can be used, except a sound one that was rolled back"
         )
-        print(
-            "Otherwise the champion gate has nothing to compare with, and fails: release the next"
-        )
-        print(f"model by ml-assets release override {pipeline}")
+        print(f"from. To put it back: ml-assets release rollback {pipeline} --to MODEL. Otherwise")
+        print("the champion gate has nothing to compare with, and fails: release the next model by")
+        print(f"ml-assets release override {pipeline}")
 
 
 def _print_way(way: "RecoveryPlan") -> None:

@@ -215,10 +215,11 @@ def _require_not_refused_by_others(state: PipelineState, rows: CanaryRows) -> No
 def _were_recalled(state: PipelineState, rows: CanaryRows, line: LedgerEntry) -> bool:
     """Whether a recall, later than a decision, reached the partitions that it was made on."""
     keys = {(record.key, record.partition) for record in rows.partitions}
+    later = [one for one in active(state.store, state.store.resolve(MAIN)) if one.time > line.time]
     return any(
-        recall.time > line.time and keys & {(one.key, one.partition) for one in versions}
-        for recall in active(state.store, state.store.resolve(MAIN))
-        for versions in ((*recall.seeds, *recall.reached),)
+        (version.key, version.partition) in keys
+        for recall in later
+        for version in (*recall.seeds, *recall.reached)
     )
 
 
