@@ -275,6 +275,10 @@ _NOT_OF_A_TEAM = (
 """What the place of a frame has in it, in a stack as Dagster writes it."""
 
 
+_NOT_RUN = "Dependencies for step "
+"""Begins what Dagster says of a step that did not run because one before it failed."""
+
+
 class _Progress:
     """Tells the log of a run while it runs: the event log is polled from a thread."""
 
@@ -331,6 +335,8 @@ def progress_line(entry: dg.EventLogEntry) -> str | None:
     event = entry.dagster_event
     if event is None:
         if int(entry.level) < logging.INFO:
+            return None
+        if entry.user_message.startswith(_NOT_RUN):  # the error at the end says why
             return None
         wrong = int(entry.level) >= logging.WARNING
         return f"  {'warning: ' if wrong else ''}{entry.user_message}"

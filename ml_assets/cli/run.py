@@ -154,8 +154,6 @@ _ALWAYS = (
     *("  [fail]", "  [warn]", "  warning: "),
     *("  the training set has ", "  training begins with ", "  resumed at ", "  trained on "),
 )
-_OF_DAGSTER = "  warning: Dependencies for step "
-"""What did not run because something before it failed: the error at the end says what, and why."""
 
 
 @contextmanager
@@ -247,8 +245,6 @@ class Lines:
 
     def tell(self, line: str) -> None:
         """Print the line, unless it is one of many."""
-        if line.startswith(_OF_DAGSTER):
-            return
         if line.startswith(_STEP):
             self._shown = 0
         elif line.startswith("  "):
@@ -275,7 +271,7 @@ class Bars:
 
     def tell(self, line: str) -> None:
         """Move a bar, or print the line above the bars."""
-        if line.startswith(_OF_DAGSTER) or line.partition("  ")[0] in _VERBS:
+        if line.partition("  ")[0] in _VERBS:
             return  # the table at the end says what was made
         if line.startswith(_STEP):
             self._begin(line.removeprefix(_STEP))

@@ -97,7 +97,7 @@ def print_release(pipeline: "Pipeline", settings: Settings) -> None:
         print(f"  [fail] the model cannot be used: {release['unusable']}")
     _print_gates(release["gates"])
     print(f"  decision: {release['decision']}, {release['reason']}")
-    if release["processes"]:
+    if (release["processes"] or 0) > 1:
         print(f"  trained on {counted(release['processes'], 'process')}")
     if release["simpler"]:
         print(f"  note: {release['simpler']}")

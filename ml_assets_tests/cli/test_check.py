@@ -285,3 +285,14 @@ def test_files_of_no_partition_are_warned_of_and_told_by_a_run(tmp_path):
         assert f"wait  {one}" in planned
     near = world.streams("run", "deliveries", "--as-of", "2024-1-8", code=1).stderr
     assert "Did you mean '2024-01-08'?" in near
+
+
+def test_a_canary_that_the_next_model_always_replaces_is_warned_of(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    deliveries.plant(world.pipelines, world.sources, automation="{landing: {retrain: true}}")
+    spec = world.pipelines / "deliveries" / "defs.yaml"
+    text = spec.read_text()
+    warned = "release.canary.periods is 2, and automation.landing.retrain trains a model for each"
+    for periods, expected in ((1, False), (2, True)):
+        spec.write_text(f"{text}  release: {{canary: {{periods: {periods}}}}}\n")
+        assert (warned in world.cli("check", "deliveries")) is expected

@@ -22,7 +22,6 @@ TOLD = (
     "  warning: the outcome of 3 rows is not known",
     "  [warn] splits_alike: the label differs",
     "  [fail] champion: worse \x1b[31m",
-    "  warning: Dependencies for step air__gates failed: ['air__report']. Not executing.",
 )
 TABLE = [
     "made     raw_snapshot (2 tables, 31 partitions)",
@@ -45,7 +44,6 @@ def test_short_lines_say_what_is_made_how_far_it_is_and_what_is_wrong(
     assert "  resumed at step 140 of 300" in said
     assert [line[:8] for line in said[-6:-3]] == ["  warnin", "  [warn]", "  [fail]"]
     assert said[-3:] == ["", *TABLE]
-    assert not any("Dependencies" in line for line in said)
 
 
 def test_a_step_that_takes_hours_is_heard_of_in_between(

@@ -177,7 +177,20 @@ def warnings_of(folder: Path, settings: Settings) -> tuple[str, ...]:
         *not_judged(folder, spec, settings),
         *number_words(folder, spec),
         *blind_spots(Pipeline(spec, folder, settings)),
+        *_replaced_canary(spec),
     )
+
+
+def _replaced_canary(spec: PipelineSpec) -> Iterator[str]:
+    """A canary that the next model replaces before its rows are there."""
+    canary, landing = spec.release.canary, spec.automation.landing
+    if canary != "none" and canary.periods > 1 and landing is not None and landing.retrain:
+        yield (
+            f"release.canary.periods is {canary.periods}, and automation.landing.retrain trains a"
+            " model for each new partition. Each takes the place of the one in canary before its"
+            f" {canary.periods} partitions are there, so none reaches {spec.release.to}"
+            "\n    remedy: set periods to 1, or train less often: automation.refresh, not retrain"
+        )
 
 
 def _absent_places(spec: PipelineSpec, settings: Settings) -> tuple[str, ...]:

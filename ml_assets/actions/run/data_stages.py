@@ -77,8 +77,12 @@ class DataStages:
                 self.left.append(node.address)
 
 
-def failure_of(failures: Sequence[RunFailed]) -> RunFailed:
-    """All of them as one error."""
-    if len(failures) == 1:
-        return failures[0]
-    return RunFailed("\n".join(str(error) for error in failures))
+def failure_of(
+    failures: Sequence[RunFailed], stages: Collection[str], *, search: bool
+) -> RunFailed:
+    """All of them as one error, and what of the asked stages was therefore not begun."""
+    said = [str(error) for error in failures]
+    if "training_set" in stages:
+        begun = "No search was begun, and no model made" if search else "No model was made"
+        said.append(f"{begun}: a model waits until all data that has arrived is made.")
+    return RunFailed("\n".join(said))

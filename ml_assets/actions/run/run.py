@@ -210,7 +210,7 @@ class PipelineRun:
         arrived = self._arrived()
         for said in arrived.waiting:
             self.tell(f"wait  {said}")
-        self._make_data(wanted, arrived)
+        self._make_data(wanted, arrived, search=request.search)
         if request.through is None:
             self._make_before_the_model()
         if request.search:
@@ -228,7 +228,7 @@ class PipelineRun:
             self.pipeline, self.sources, records_by_address(self.store, self.pipeline.name)
         )
 
-    def _make_data(self, wanted: tuple[str, ...], arrived: Landed) -> None:
+    def _make_data(self, wanted: tuple[str, ...], arrived: Landed, *, search: bool) -> None:
         def look() -> Plan:
             records = records_by_address(self.store, self.pipeline.name)
             found, away = plan_data(self.pipeline, arrived, records)
@@ -245,7 +245,7 @@ class PipelineRun:
             if address.stage in wanted:
                 self.tell(f"leave {address}: what it is made from could not be made")
         if stages.failures:
-            raise failure_of(stages.failures)
+            raise failure_of(stages.failures, wanted, search=search)
         forget_failures(self.store, self.pipeline.name, wanted)
 
     def _tell_other_columns(self, plan: Plan) -> None:

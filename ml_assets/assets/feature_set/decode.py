@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.feature_set.feature_function import FeatureFunction, load_function
 from ml_assets.assets.raw_snapshot.readers.references import ReferredFiles
-from ml_assets.errors import MlAssetsError, SpecError, install, quoted
+from ml_assets.errors import MlAssetsError, SpecError, counted, install, quoted
 from ml_assets.load_extras import ENGINES
 from ml_assets.spec.features import DecodeSpec, EngineSpec, FeaturesSpec
 from ml_assets.spec.window import Window
@@ -87,7 +87,7 @@ class WithDecoded:
         """The rows with the numbers beside them.
 
         Raises:
-            SpecError: a row refers to no file, or the function returns something else.
+            SpecError: a row refers to no file; the function returns something else, or no number.
             SourceError: a file is gone, or has other content now.
         """
         rows = self._build(tables, window).collect()
@@ -123,7 +123,14 @@ class WithDecoded:
                 paths = part[where[0]].to_list()
                 contents = list(pool.map(self._read, paths, part[where[1]].to_list()))
                 found.append(self._decoded(contents, paths))
-        return np.concatenate(found)
+        numbers = np.concatenate(found)
+        if len(numbers) and not np.isfinite(numbers).any():
+            raise SpecError(
+                f"{self._spec.function} returned no number for any of"
+                f" {counted(len(numbers), 'file')}: only NaN or infinity. Nothing can be learned"
+                " from that. Is it a decoder of these files?"
+            )
+        return numbers
 
     def _decoded(self, contents: list[bytes], paths: Sequence[str]) -> NDArray[np.float64]:
         span = f"{self._spec.function} of {paths[0]} to {paths[-1]}"

@@ -142,7 +142,7 @@ def parallel_coordinates(study: Study, search: SearchSpec) -> Picture:
     low = min(losses, default=0.0)
     high = sorted(losses)[int(0.9 * (len(losses) - 1))] if losses else 1.0
     axes = [Upright(path.partition(".")[2], _ticks(one)) for path, one in searched.items()]
-    axes.append(Upright(study.judged_by, [(0.0, f"{high:.4f} +"), (1.0, f"{low:.4f}")]))
+    axes.append(Upright(study.judged_by, [(0.0, f"{high:.4f} or more"), (1.0, f"{low:.4f}")]))
     best = {one.number for one in study.finished[: max(1, len(study.finished) // 10)]}
     threads = [
         Thread(

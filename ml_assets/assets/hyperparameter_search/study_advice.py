@@ -203,8 +203,9 @@ def boundaries(study: Study, search: SearchSpec, spec: PipelineSpec) -> tuple[Bo
 
 
 def _ordered(one: Parameter) -> bool:
+    """Whether a list has edges: of two values, the best one always lies at an end."""
     numbers = [v for v in one.values if isinstance(v, int | float) and not isinstance(v, bool)]
-    return len(numbers) == len(one.values) and numbers == sorted(numbers)
+    return len(numbers) == len(one.values) > 2 and numbers == sorted(numbers)
 
 
 def _from_edge(one: Parameter, value: Value, *, low_end: bool) -> float:

@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.actions.home_page import states
+from ml_assets.actions.run.data_stages import failure_of
 from ml_assets.actions.run.run import PipelineRun, Request
 from ml_assets.adapters.run_log import find_run
 from ml_assets.cli.main import main
@@ -15,6 +16,7 @@ from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.records.recent_runs import last_failure
 from ml_assets.settings import read_settings
+from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.worlds import deliveries
@@ -92,6 +94,9 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(
     assert runs and [log for _, log in told if log] == [run[:8] for run in runs]
     assert all(find_run(line.instance, run[:8]).run_id == run for run in runs)
     assert f"orders/{NO_TABLE}.csv, line " in said
+    assert said.endswith(
+        "No model was made: a model waits until all data that has arrived is made."
+    )
     assert f"validated_table/arrivals [{NO_CONTRACT}]: 1 critical expectation" in said
     whole = [week for week in WEEKS if week not in (NO_TABLE, NO_CONTRACT)]
     assert line.published("raw_snapshot", "orders") == [w for w in WEEKS if w != NO_TABLE]
@@ -124,3 +129,10 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(
     assert not [said for said in line.answers().values() if said and "not asked" in said]
     assert line.published("validated_table", "arrivals") == WEEKS
     assert line.published("feature_set") == WEEKS[1:]
+
+
+def test_a_search_that_its_data_held_back_is_said_not_to_have_begun() -> None:
+    failed = RunFailed("Run 1 failed.", [])
+    said = str(failure_of([failed], STAGES, search=True))
+    assert said.startswith("Run 1 failed.\nNo search was begun, and no model made: ")
+    assert str(failure_of([failed], ("raw_snapshot",), search=False)) == "Run 1 failed."

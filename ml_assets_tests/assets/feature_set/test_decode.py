@@ -167,3 +167,15 @@ def test_its_features_are_numeric_ones_also_of_a_spec_that_was_written_down() ->
     )
     assert spec.numeric == ("n_0", "n_1")
     assert FeaturesSpec.model_validate(spec.model_dump()) == spec
+
+
+def test_a_decoder_that_finds_no_number_at_all_is_refused(
+    table: pl.LazyFrame, tmp_path: Path
+) -> None:
+    def nothing(files: list[bytes]) -> list[list[float]]:
+        return [[np.nan, np.inf]] * len(files)
+
+    with pytest.raises(SpecError, match="returned no number for any of 300 files"):
+        decoded(tmp_path, table, nothing)
+    some = decoded(tmp_path, table, lambda files: [[np.nan, 1.0]] * len(files))
+    assert some["n_0"].is_nan().all(), "one that it cannot read is a missing value"

@@ -68,6 +68,13 @@ def test_the_end_of_a_choice_of_numbers_is_an_edge(tmp_path: Path, spec: Pipelin
     assert any("add values above it" in one.said for one in found if one.path == "model.width")
 
 
+def test_a_choice_of_two_has_no_edge(tmp_path: Path, spec: PipelineSpec) -> None:
+    widths = {"model.width": {"kind": "choice", "values": [16, 32]}}
+    plan = plan_of(spec, {"trials": 4, "parameters": widths})
+    study = run(plan, Curves(lambda job, share: 1 / job.model.width), tmp_path)
+    assert boundaries(study, plan.search, spec) == ()
+
+
 def test_an_end_beyond_which_the_field_allows_nothing_is_no_edge(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:

@@ -89,10 +89,10 @@ def head_of(world: World) -> str:
     return open_pipeline("deliveries", world.settings).store.resolve()
 
 
-def version_of(world: World) -> str:
+def version_of(world: World, source: str = "orders") -> str:
     """The version of the canary's week."""
     state = open_pipeline("deliveries", world.settings).now()
-    address = Address("deliveries", "raw_snapshot", "orders", "2024-04-01")
+    address = Address("deliveries", "raw_snapshot", source, "2024-04-01")
     record = state.record(address)
     assert record is not None
     return record.data_version[:12]
@@ -225,6 +225,7 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(
     said = world.cli("release", "promote", "deliveries", code=3)
     assert "[fail] canary: log-loss minus that of champion" in said
     assert "The model stays in canary" in said
+    assert "Dependencies for step" not in said, "why it was refused is said once"
     assert stages(ledger(world)) == before
     line = ledger(world)[-1]
     assert line.decision and line.decision.canary and not line.decision.passed
@@ -254,6 +255,28 @@ def test_a_canary_that_does_not_pass_stays_and_the_champion_too(
     refused = json.loads(world.cli("status", "deliveries", "--json"))["canary"]
     assert refused["version"] == before["canary"]
     assert "refused by 1 of 1 gate" in refused["decision"]
+
+
+def test_rows_that_were_wrong_are_judged_again_once_the_old_ones_are_recalled(
+    world: World,
+) -> None:
+    before, rows = stages(ledger(world)), len(ledger(world))
+    was = version_of(world, "arrivals")
+    arrivals = world.sources / "arrivals" / "2024-04-01.jsonl"
+    wrong = arrivals.read_text()
+    deliveries.deliver(arrivals, wrong.replace('"late": true', '"late": false', 3))
+    world.cli("run", "deliveries", "--through", "feature_set")
+    assert "A canary is judged once" in world.cli("release", "promote", "deliveries", code=3)
+    who = ("--author", "ada", "--reason", "three outcomes were wrong")
+    world.cli("data", "recall", f"deliveries/raw_snapshot/raw_arrivals/2024-04-01@{was}", *who)
+    assert "[fail] canary: log-loss" in world.cli("release", "promote", "deliveries", code=3)
+    line = ledger(world)[-1]
+    assert line.decision and line.decision.canary and not line.decision.passed
+    assert len(ledger(world)) > rows and stages(ledger(world)) == before
+    again = world.cli("release", "promote", "deliveries", code=3)
+    assert "remains refused" in again, "once more, and no oftener"
+    (recall,) = active(open_pipeline("deliveries", world.settings).store, head_of(world))
+    world.cli("data", "recall", "--lift", recall.id, *who)
 
 
 def served(world: World, canary: str, champion: str, worse: float) -> None:

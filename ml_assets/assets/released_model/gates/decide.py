@@ -70,16 +70,14 @@ def passed(results: Sequence[GateResult]) -> bool:
 
 
 def summary(results: Sequence[GateResult]) -> str:
-    """The decision in one line; a refusal names each failed gate and why it failed."""
+    """The decision in one line; it says why of what failed, and of a gate that is the only one."""
     if not results:
         return "refused: no gate was evaluated"
     failed = [result for result in results if not result.passed]
+    if not failed and len(results) > 1:
+        return f"all {counted(len(results), 'gate')} passed"
     if not failed:
-        return (
-            f"all {counted(len(results), 'gate')} passed"
-            if len(results) > 1
-            else "the only gate passed"
-        )
+        return f"the only gate passed: {results[0].name}: {results[0].reason}"
     reasons = "; ".join(f"{result.name}: {result.reason}" for result in failed)
     return f"refused by {len(failed)} of {counted(len(results), 'gate')}: {reasons}"
 
