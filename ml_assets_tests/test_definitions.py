@@ -220,6 +220,7 @@ def test_what_two_teams_call_the_same_takes_the_second_out(room: Path, own: str)
     assert {"irises/own", "shared"} & found
 
 
+@pytest.mark.daemon
 def test_many_clashes_cost_little_more_than_none(room: Path) -> None:
     folders = [second(room, f"tulips{number:02}").parent for number in range(24)]
     without = calls_to_load()

@@ -115,6 +115,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return built(FILE, folder / "pipelines", folder)
 
 
+@pytest.mark.daemon
 def test_dagster_loads_your_pipelines_in_the_place_of_the_demos(
     image: Image, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_sources_are_held_where_a_model_goes_back(
     assert rolled_back(scene.place).entry.model == first == scene.in_production
 
 
+@pytest.mark.daemon
 def test_features_that_were_edited_for_a_training_and_put_back_do_not_release_it(
     made: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,7 @@ gates._decide = lambda *asked: honest(*asked).model_copy(update={"passed": True}
 """
 
 
+@pytest.mark.daemon
 def test_a_teams_code_that_changes_the_gates_where_they_decide_is_told_by_verify(
     folder: Path, refused: Scene
 ) -> None:

@@ -462,7 +462,7 @@ def test_a_forged_state_is_not_read_whoever_signed_it(refused: Scene, lie: str, 
     assert not verified.holds
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("number", [1, 5, 7])
 def test_an_edited_format_number_has_nothing_converted_or_signed(
     refused: Scene, number: int
 ) -> None:

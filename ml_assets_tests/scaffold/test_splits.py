@@ -32,7 +32,11 @@ def new(house: Path, pattern: str = "") -> int:
 
 
 @pytest.mark.parametrize(
-    ("form", "path"), [("%Y-%m-%d", "shops/*.csv"), ("%Y/%m/%d", "shops/*/*/*.csv")]
+    ("form", "path"),
+    [
+        pytest.param("%Y-%m-%d", "shops/*.csv", marks=pytest.mark.daemon),
+        ("%Y/%m/%d", "shops/*/*/*.csv"),
+    ],
 )
 def test_files_that_are_too_few_for_their_past_are_one_table(
     house: Path, capsys: pytest.CaptureFixture[str], form: str, path: str

@@ -136,6 +136,7 @@ def test_neither_replicas_nor_checkpoints_by_the_clock_change_a_bit(
     assert attempt.weights() == whole.weights()
 
 
+@pytest.mark.daemon
 def test_one_process_gives_the_losses_of_two_to_1e_5(sessions: Sessions, whole: Attempt) -> None:
     alone = sessions.attempt("alone", procs=1)
     alone.run_here()
@@ -211,6 +212,7 @@ def test_a_notice_saves_one_step_on_all_ranks_and_exits_75(
     assert again.weights() == whole.weights()
 
 
+@pytest.mark.daemon
 def test_a_damaged_checkpoint_is_passed_by_aloud(
     sessions: Sessions, whole: Attempt, killed: Path
 ) -> None:

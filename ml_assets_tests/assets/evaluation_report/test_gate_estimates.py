@@ -199,6 +199,7 @@ def test_without_a_champion_the_slices_pass_and_an_incomparable_one_is_refused(
     assert not stale.passed and "make the evaluation report again" in stale.reason
 
 
+@pytest.mark.daemon
 def test_all_slices_are_right_at_once_nineteen_times_out_of_twenty(world):
     """Each interval alone holds more often, so that together they hold: 40 slices, no effect."""
     _, _ = world

@@ -171,7 +171,7 @@ def test_a_study_whose_connections_are_killed_goes_on_from_what_is_whole(
     assert len(launcher.trained) == len(set(launcher.trained))
 
 
-@pytest.mark.parametrize("epochs", [1.0, 0.05])
+@pytest.mark.parametrize("epochs", [0.05, pytest.param(1.0, marks=pytest.mark.daemon)])
 def test_a_trial_without_prospect_is_told_to_stop_and_counts_as_pruned(
     tmp_path: Path, spec: PipelineSpec, epochs: float
 ) -> None:

@@ -74,6 +74,7 @@ def test_where_more_may_come_or_cannot_be_seen_from_here_they_are_those_of_the_s
     assert until(world, spec_of(world, was, becomes)) is None
 
 
+@pytest.mark.daemon
 def test_after_the_demo_no_week_is_grey(tmp_path: Path) -> None:
     lay_out(tmp_path)
     spec = load_spec(Path(ml_assets.pipelines.__path__[0]) / "flight_delays")

@@ -82,6 +82,7 @@ def spoil(world: World, week: str, before: str, after: str) -> None:
     file.write_text(text.replace(before, after))
 
 
+@pytest.mark.daemon
 def test_a_failed_contract_is_told_once_with_its_partition_and_is_gone_when_it_passes(
     plant: Plant, hook: Webhook
 ) -> None:

@@ -71,6 +71,7 @@ def test_its_run_deletes_and_says_what(house: House, instance: dg.DagsterInstanc
     assert house.objects.path("models", kept.model).exists()
 
 
+@pytest.mark.daemon
 def test_what_mlflow_could_not_take_is_delivered_before_its_session_may_go(
     house: House, instance: dg.DagsterInstance
 ) -> None:

@@ -160,6 +160,7 @@ def many() -> pl.LazyFrame:
     )
 
 
+@pytest.mark.daemon
 def test_what_does_not_fit_is_spilled(tmp_path: Path, many: pl.LazyFrame) -> None:
     """An as-of join of 60 MB of rows with themselves, in 64 MiB."""
     engine = EngineSpec(kind="duckdb", memory="64Mi")

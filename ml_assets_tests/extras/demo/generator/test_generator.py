@@ -84,6 +84,7 @@ def test_a_week_has_the_same_bytes_in_whatever_order_the_weeks_are_made(tmp_path
     assert set(observed(tmp_path / "alone")) <= set(observed(tmp_path / "forward"))
 
 
+@pytest.mark.daemon
 def test_another_seed_and_another_week_give_other_flights():
     week = generate_week(PLAIN, WEEK)
     assert equal(week, generate_week(Recipe(), WEEK))
