@@ -1,4 +1,4 @@
-"""Loads the extras: which field of a spec, or which command, asks for which module.
+"""Loads the extras: which field of a spec, which command and which page asks for which module.
 
 The core imports no extra by name: it asks here, and an extra is imported on demand. To remove one,
 delete its folder below ``extras/``, its lines here, and its field or command.

@@ -56,7 +56,7 @@ def test_a_winner_chosen_on_rows_that_are_held_out_now_is_not_trained_by(tmp_pat
     mend = "Search again: ml-assets run irises --search"
     due = world.cli(*model, "--dry-run").splitlines()
     (note,) = [line for line in due if line.startswith("note  trial ")]
-    assert "is not adopted, and the values of the spec count" in note and note.endswith(mend)
+    assert "is not adopted; the spec's own values are used" in note and note.endswith(mend)
     said = world.cli(*model)
     assert note.removeprefix("note  ") in said
     assert not searched(world, "irises")

@@ -99,8 +99,9 @@ def _as_it_lies(
     keys = [key for key in there if partition in (None, key)][-_LOOKED_AT:]
     if not keys:
         raise StorageError(
-            f"The source {table!r} holds {f'no partition {partition}' if partition else 'nothing'}"
-            f" that is complete; it has {', '.join(str(key) for key in there[-3:]) or 'none'}."
+            f"The source {table!r} has no complete"
+            f" {f'partition {partition}' if partition else 'data yet'}."
+            + (f" The newest complete ones: {', '.join(map(str, there[-3:]))}." if there else "")
         )
     found = {key: sources.read(table, source, spans[key] if key else None) for key in keys}
     return {key: reading.frame.lazy() for key, reading in found.items()}

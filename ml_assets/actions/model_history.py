@@ -41,7 +41,7 @@ def history(pipeline: Pipeline) -> tuple[Happened, ...]:
 
 
 def document(pipeline: Pipeline) -> dict[str, Any]:
-    """The same as one JSON document, nothing left out."""
+    """The whole history as one JSON document."""
     lines = [
         {
             "what": one.what,

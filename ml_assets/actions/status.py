@@ -91,6 +91,7 @@ def _stage(record: StageRecord, base: CommitId, bad: Quarantine) -> dict[str, An
         "run": record.run,
         "rows": record.rows,
         "recalled": recall.id if recall else None,
+        "warnings": list(record.attributes.get("warnings", ())),
         "inputs": [_input(i) for i in record.inputs],
     }
 

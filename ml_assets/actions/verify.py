@@ -227,8 +227,8 @@ def _decided_again(state: PipelineState, origin: Origin, found: LoadedRelease) -
 
 
 def _canary_again(pipeline: Pipeline, found: LoadedRelease) -> Iterator[Check]:
-    """The same of the decision that led it out of canary, if one did; not of what its traffic
-    said."""
+    """Decide again what moved the model out of canary, if a decision did. What its traffic said is
+    not asked again."""
     lines = read(pipeline.store, pipeline.name)
     line = decision_line(lines[: found.entry.seq], found.model.digest, canary=True)
     if line is None or line.decision is None:

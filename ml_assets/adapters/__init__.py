@@ -1,4 +1,4 @@
-"""The only room that speaks Dagster for all others: runs, events, metadata, resources, storage."""
+"""Dagster's side of what several rooms use: runs, events, metadata, resources, storage."""
 
 import gc
 from importlib import import_module

@@ -21,9 +21,8 @@ from ml_assets.adapters.runs import (
     PIPELINE_TAG,
     TRIGGER_TAG,
     Selection,
-    mark_dead,
+    living_runs,
     name_of,
-    runs_on,
 )
 from ml_assets.errors import (
     Interrupted,
@@ -160,9 +159,7 @@ def wait_for_others(instance: dg.DagsterInstance, pipeline: str, tell: Tell) -> 
     """
     told: set[str] = set()
     while True:
-        others = runs_on(instance, pipeline, AT_WORK)
-        gone = mark_dead(instance, others)
-        working = [o.dagster_run for o in others if o.dagster_run.run_id not in gone]
+        working = [record.dagster_run for record in living_runs(instance, pipeline, AT_WORK)]
         if not working:
             return
         for run in working:
@@ -220,7 +217,7 @@ def _failure(result: dg.ExecuteInProcessResult, pipeline: str) -> MlAssetsError:
     blocked = _blocked(result, failures, f"{pipeline}__sanity")
     if blocked:
         number = counted(len(blocked), "sanity check")
-        said = f"Training did not begin, for {number} of the network on its training set failed:\n"
+        said = f"Training did not begin: {number} of the network on its training set failed:\n"
         return NotSane(said + "\n".join(blocked))
     reasons = "\n".join(f"{event.step_key}: {_reason(event)}" for event in failures)
     reasons += f"\nthe whole log: ml-assets ops logs {result.run_id[:8]}"

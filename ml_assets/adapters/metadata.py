@@ -115,7 +115,7 @@ def report_link(pipeline: Pipeline, model: str) -> dict[str, Any]:
 
 
 def model_links(pipeline: Pipeline, model: StageRecord) -> dict[str, Any]:
-    """Both, of a trained model."""
+    """Links to a trained model's report and to its MLflow run."""
     tracked = tracking_link(pipeline, model.attributes["mlflow_run"])
     return {**report_link(pipeline, model.data_version), **tracked}
 
@@ -179,6 +179,6 @@ _INPUT_SCHEMA = dg.TableSchema(
 
 
 def carded_partition(pipeline: Pipeline, published: Published, address: Address) -> dict[str, Any]:
-    """The same of a partition that has a data card, with the way to it."""
+    """``partition_metadata``, with a link to the partition's data card."""
     shown = partition_metadata(pipeline.store, published, address)
     return {**card_link(pipeline, address), **shown}

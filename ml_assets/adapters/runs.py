@@ -5,7 +5,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -28,6 +28,7 @@ AT_WORK = (
     dg.DagsterRunStatus.CANCELING,
 )
 WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
+UNENDED = (*AT_WORK, *WAITING)
 _WORKER = "spawn_main"
 """In the command line of every process that Dagster's default launcher starts for a run."""
 
@@ -73,6 +74,15 @@ def runs_on(
     return [record for record in records if _is_on(record.dagster_run, pipeline)]
 
 
+def living_runs(
+    instance: dg.DagsterInstance, pipeline: str, statuses: Sequence[dg.DagsterRunStatus]
+) -> list[dg.RunRecord]:
+    """The same without those whose process is gone, which are marked as failed."""
+    records = runs_on(instance, pipeline, statuses)
+    gone = mark_dead(instance, records)
+    return [record for record in records if record.dagster_run.run_id not in gone]
+
+
 def runs_asked_for(
     instance: dg.DagsterInstance, pipeline: str, since: datetime
 ) -> Sequence[dg.RunRecord]:
@@ -97,6 +107,13 @@ def runs_at_work(instance: dg.DagsterInstance, pipeline: str) -> list[dg.Dagster
     """Return the runs at work on the pipeline, newest first; none whose process is gone."""
     runs = [record.dagster_run for record in runs_on(instance, pipeline, AT_WORK)]
     return [run for run in runs if _lost_process(instance, run) is None]
+
+
+def ended_at(record: dg.RunRecord) -> datetime:
+    """When a run that is over ended."""
+    if record.end_time is None:
+        return record.update_timestamp.astimezone(UTC)
+    return datetime.fromtimestamp(record.end_time, UTC)
 
 
 def mark_dead(instance: dg.DagsterInstance, records: Sequence[dg.RunRecord]) -> list[str]:

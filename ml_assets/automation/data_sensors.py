@@ -10,7 +10,11 @@ from types import MappingProxyType
 
 import dagster as dg
 
-from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
+from ml_assets.adapters.runs import (
+    UNENDED,
+    living_runs,
+    name_of,
+)
 from ml_assets.assets.raw_snapshot.asset import STAGE as RAW
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.automation.jobs import AssetJob, PipelineJobs
@@ -151,10 +155,8 @@ def tick(
 
 def at_work(instance: dg.DagsterInstance, pipeline: Pipeline) -> str:
     """The run that is at work on the pipeline, in words; empty where there is none."""
-    records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
-    gone = mark_dead(instance, records)
-    busy = [r.dagster_run for r in records if r.dagster_run.run_id not in gone]
-    return f"{name_of(busy[0])} is working on {pipeline.name}" if busy else ""
+    busy = living_runs(instance, pipeline.name, UNENDED)
+    return f"{name_of(busy[0].dagster_run)} is working on {pipeline.name}" if busy else ""
 
 
 Step = tuple[AssetJob, CandidateRun | str]

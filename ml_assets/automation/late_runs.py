@@ -10,7 +10,12 @@ import dagster as dg
 
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
-from ml_assets.adapters.runs import AT_WORK, WAITING, mark_dead, name_of, runs_on
+from ml_assets.adapters.runs import (
+    AT_WORK,
+    UNENDED,
+    living_runs,
+    name_of,
+)
 from ml_assets.automation.jobs import AssetJob
 from ml_assets.automation.schedules import cron_of, due_times, last_look, running_refresh
 from ml_assets.errors import MlAssetsError
@@ -29,9 +34,7 @@ def runs_by_itself(declared: AutomationSpec) -> bool:
 def late_runs(pipeline: Pipeline, instance: dg.DagsterInstance, now: datetime) -> list[str]:
     """One sentence for each run that waits too long, and for a refresh that was not evaluated."""
     bound = pipeline.spec.automation.start_within
-    records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
-    gone = mark_dead(instance, records)
-    records = [record for record in records if record.dagster_run.run_id not in gone]
+    records = living_runs(instance, pipeline.name, UNENDED)
     found = _waiting_too_long(records, bound, now)
     missed = _missed_refresh(pipeline, instance, bound, now)
     return [*found, *([missed] if missed else [])]

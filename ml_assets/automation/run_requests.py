@@ -16,13 +16,12 @@ import dagster as dg
 from pydantic import Field, ValidationError
 
 from ml_assets.adapters.runs import (
-    AT_WORK,
     PIPELINE_TAG,
-    WAITING,
+    UNENDED,
     Selection,
-    mark_dead,
+    ended_at,
+    living_runs,
     name_of,
-    runs_on,
     step_failures,
 )
 from ml_assets.automation.jobs import AssetJob, run_tags
@@ -188,10 +187,8 @@ def asked_once(
     wanted = found.tags.get(WANTED_TAG) if isinstance(found, dg.RunRequest) else None
     if wanted is None:
         return found
-    records = runs_on(instance, pipeline.name, (*AT_WORK, *WAITING))
-    gone = mark_dead(instance, records)
-    for run in (record.dagster_run for record in records):
-        if run.run_id not in gone and run.tags.get(WANTED_TAG) == wanted:
+    for run in (record.dagster_run for record in living_runs(instance, pipeline.name, UNENDED)):
+        if run.tags.get(WANTED_TAG) == wanted:
             return dg.SkipReason(f"{name_of(run)} already makes the same for {pipeline.name}.")
     return found
 
@@ -285,13 +282,6 @@ def wait_after(record: dg.RunRecord, waits: int) -> timedelta:
     """How long until what a run failed in is asked for again, after so many waits before."""
     wait = min(FIRST_WAIT * 2 ** min(waits, 6), LONGEST_WAIT)
     return ended_at(record) + wait - datetime.now(UTC)
-
-
-def ended_at(record: dg.RunRecord) -> datetime:
-    """When a run that is over ended."""
-    if record.end_time is None:
-        return record.update_timestamp.astimezone(UTC)
-    return datetime.fromtimestamp(record.end_time, UTC)
 
 
 def died(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 
-from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG, mark_dead, name_of
+from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG, ended_at, mark_dead, name_of
 from ml_assets.automation.run_requests import (
     MAX_RETRIES_TAG,
-    ended_at,
     hindered,
     records_of,
     wait_after,

@@ -45,7 +45,7 @@ def search_tick(pipeline: Pipeline) -> dg.RunRequest | dg.SkipReason:
     if isinstance(due, dg.SkipReason):
         return due
     return dg.RunRequest(
-        tags=run_tags(own, "schedule", {"reason": due.reason, WANTED_TAG: due.wanted})
+        tags=run_tags(own, "schedule", {"why": due.reason, WANTED_TAG: due.wanted})
     )
 
 

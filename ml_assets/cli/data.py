@@ -254,7 +254,7 @@ def _print_tables(found: "list[MadeTable]", *, whole: bool) -> None:
     from ml_assets.actions.store_states import by_key
 
     if not found:
-        print("nothing of that is made yet")
+        print("there is no such table yet")
     for key, parts in by_key(found).items():
         rows = sum(part.rows or 0 for part in parts)
         many = counted(len(parts), "partition") if parts[0].partition else ""

@@ -253,7 +253,7 @@ def _print_series(found: "LabelledTable") -> None:
     rows = found.frame.height / number
     print(f"series: {number:,}, one for each {', '.join(entity)}, of {rows:,.0f} rows on average")
     if rows < FEW_ROWS:
-        print("note: these are short. If the rows are of something else, name the key with --key")
+        print("note: these series are short. If each is of something else, name it with --key")
 
 
 def _print_source(folder: Path, found: "LabelledTable", settings: Settings, zone: str) -> None:

@@ -287,6 +287,7 @@ environment:
   ML_ASSETS_PIPELINES  folders that hold pipelines, separated like PATH (default: demo)
   ML_ASSETS_UI_URL, ML_ASSETS_REPORTS_URL, ML_ASSETS_MLFLOW_URL
                        where links lead to (default: what `ml-assets ui` serves)
+  ML_ASSETS_UI_HOSTS   further host names at which the Dagster UI answers
   ML_ASSETS_SNAPSHOTS  folder or lakefs://repository[/branch] of tables, records and the ledger
   LAKEFS_ENDPOINT, LAKEFS_ACCESS_KEY_ID, LAKEFS_SECRET_ACCESS_KEY, LAKEFS_S3_ENDPOINT
                        the lakeFS server, and the keys to it
@@ -305,6 +306,7 @@ environment:
                        where to accept models that were made elsewhere (default: nowhere)
   ML_ASSETS_SERVE_TOKENS, ML_ASSETS_API_READERS, ML_ASSETS_API_OPERATORS
                        tokens for `serve` (default: this machine only) and `ops api` (default: none)
+  ML_ASSETS_DATA_MODEL SQLAlchemy URL of the SQL views (default: a file in the state folder)
   ML_ASSETS_LAUNCHER   local or kubernetes; for a cluster also (see docs/operate.md)
   ML_ASSETS_OBJECTS, ML_ASSETS_TRAINING_IMAGE, ML_ASSETS_NAMESPACE, ML_ASSETS_TRAINING_SECRET,
   ML_ASSETS_PULL_SECRET, ML_ASSETS_SPOT_SELECTOR, ML_ASSETS_SPOT_TOLERATION

@@ -53,7 +53,7 @@ def read_each(names: Sequence[str], read: Callable[[str], T]) -> tuple[list[T], 
         try:
             found.append(read(name))
         except SpecError as error:
-            print(f"{name} is left out, for its spec is wrong. {error}", file=sys.stderr)
+            print(f"{name} is left out because its spec is wrong. {error}", file=sys.stderr)
             code = ERROR
     return found, code
 

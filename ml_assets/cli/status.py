@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def status(pipeline: str, as_json: bool) -> None:
     """Show a pipeline's assets and its release.
 
-    What is due, `ml-assets run --dry-run` says.
+    `ml-assets run --dry-run` says what is due.
 
     \b
       ml-assets status flight_delays --json   every version, and its inputs
@@ -153,3 +153,5 @@ def _print_stages(document: dict[str, Any], settings: Settings) -> None:
         last = f"{newest['partition']} is " if len(stages) > 1 else ""
         version = f"{last}{newest['version'][:12]}"
         print(f"{key:44} {parts}{size}{version}  {newest['time'][:19]}Z{mark}{left}")
+        for reason in newest["warnings"]:
+            print(f"  [warn] {reason}")

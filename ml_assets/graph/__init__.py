@@ -1,1 +1,1 @@
-"""What all stages share: one pipeline's graph as plain values, publishing, inputs, metadata."""
+"""What all stages share: code versions, inputs, publishing, data cards."""

@@ -74,22 +74,22 @@ def _spec_part(pipeline: Pipeline, stage: str, source: str | None) -> object:
 
 
 def _features(spec: PipelineSpec) -> FeaturesSpec:
-    """What can be predicted does not touch what is trained on, nor how much memory makes it."""
+    """The subject and the engine change no feature."""
     return spec.features.model_copy(update={"subject": None, "engine": None})
 
 
 def _training(spec: PipelineSpec) -> TrainingSpec:
-    """What is only looked at is no other model."""
+    """A profile only measures: the model stays the same."""
     return spec.training.model_copy(update={"profile": None})
 
 
 def _release(spec: PipelineSpec) -> ReleaseSpec:
-    """How traffic is shared out is no other policy."""
+    """How traffic is shared out does not change the policy."""
     return spec.release.model_copy(update={"rollout": None})
 
 
 def _guards(spec: PipelineSpec) -> LeaksSpec:
-    """What is made again at the features is not asked of the training set."""
+    """``future_events`` is checked at feature_set, not here."""
     return spec.leaks.model_copy(update={"future_events": FutureEvents()})
 
 

@@ -98,7 +98,7 @@ class SanityJob:
     cluster: ClusterSpec = ONE_NODE
     code: NetworkCode | None = None
     deep: bool = False
-    """Hold it to what every network has to keep instead; by two processes."""
+    """Run the conformance checks of every network instead, in two processes."""
 
 
 Job = TrainJob | ScoreJob | MeasureJob | SanityJob

@@ -99,7 +99,7 @@ def score_session(job: ScoreJob) -> str:
 
 
 def measure_session(job: MeasureJob) -> str:
-    """Return how the work is spread is what is measured: all of it is in the name."""
+    """The spread of the work is what is measured, so all of it is in the name."""
     plain = {
         "verb": "measure",
         "model": job.model.model_dump(mode="json"),

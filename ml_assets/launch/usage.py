@@ -146,10 +146,10 @@ def marks_of(events: Sequence[Event], created: datetime) -> Iterator[Mark]:
         yield Mark(after=after, step=step, waited=waited)
 
 
-def thinned(marks: Iterator[Mark], most: int = MOST_MARKS) -> list[Mark]:
+def thinned(marks: Iterator[Mark]) -> list[Mark]:
     """Thin samples out so that a record stays small; where steps go back they stay."""
     found = list(marks)
-    every = -(-len(found) // most)
+    every = -(-len(found) // MOST_MARKS)
     if every <= 1:
         return found
     turns = {0, len(found) - 1}

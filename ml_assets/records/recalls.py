@@ -44,9 +44,8 @@ def find(store: SnapshotStore, commit: CommitId, wanted: str) -> Recall:
     if len(found) == 1:
         return found[0]
     listed = ", ".join(f"{recall.id} ({recall.snapshot})" for recall in holding) or "none"
-    raise StorageError(
-        f"Not exactly one recall in force begins with {wanted!r}; in force: {listed}"
-    )
+    several = "Several recalls begin" if found else "No recall in force begins"
+    raise StorageError(f"{several} with {wanted!r}. In force: {listed}")
 
 
 def lifted(store: SnapshotStore, commit: CommitId, recall: str) -> tuple[Recall, Lift] | None:

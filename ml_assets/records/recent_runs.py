@@ -59,11 +59,17 @@ def find(pipeline: Pipeline, wanted: str) -> RunStory:
             found.setdefault(model, folder)
     if len(found) == 1:
         return experiments.read(pipeline.store, commit, next(iter(found.values())))
+    if found:
+        several = ", ".join(name[:12] for name in found)
+        raise UnknownRun(
+            f"{wanted!r} could be several runs or models of {pipeline.name}: {several}. Give more"
+            " of it."
+        )
     known = ", ".join(folder.run[:8] for folder in folders[:5]) or "none"
-    what = f"could be {', '.join(f[:12] for f in found)}" if found else "is none"
     raise UnknownRun(
-        f"{wanted!r} names a run of {pipeline.name}, a model's digest, a stage or latest; it"
-        f" {what}. The newest runs are {known}: see ml-assets models experiments {pipeline.name}"
+        f"{pipeline.name} has no run, model or stage {wanted!r}. Give a stage, latest, or"
+        f" {_FIRST} characters or more of a run's id or a model's digest. The newest runs: {known}."
+        f" See ml-assets models experiments {pipeline.name}"
     )
 
 
@@ -85,7 +91,7 @@ def by_model(pipeline: Pipeline, models: set[str]) -> dict[str, RunStory]:
 
 
 def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
-    """The same as lines of the page."""
+    """The last runs as rows of the experiments page, newest first."""
     entries = read(pipeline.store, pipeline.name)
     return tuple(_row(pipeline, story, entries) for story in stories(pipeline, last))
 
@@ -151,7 +157,7 @@ def _outcome(story: RunStory, entries: Sequence[LedgerEntry]) -> RunStatus:
             best = "none is known to be better than the spec's own setting"
         return RunStatus("good", "searched", f"{counted(told['trials'], 'trial')}; {best}.")
     if story.digest is None:
-        return RunStatus("wait", "no end told", "It is running, or its process was killed.")
+        return RunStatus("wait", "no end recorded", "It is running, or its process was killed.")
     return RunStatus("wait", "not judged", "No decision on this model is in the ledger.")
 
 

@@ -85,8 +85,8 @@ def facts_table(card: Card) -> Table:
         ("rows", f"{seen.rows:,}"),
         ("columns", f"{len(seen.columns):,}"),
         ("columns with missing values", f"{len(holes):,}{_worst(holes, seen.rows)}"),
-        ("rows whose key another row has", f"{seen.repeated_keys:,}"),
-        ("rows that are there twice", f"{seen.repeated_rows:,}"),
+        ("rows with a duplicate key", f"{seen.repeated_keys:,}"),
+        ("duplicate rows", f"{seen.repeated_rows:,}"),
     ]
     if card.label and seen.labels:
         rows.append(("rows with a label", f"{seen.labels.labelled:,}"))

@@ -1,6 +1,7 @@
 """Recognizes the content of text columns: numbers, times, words, and texts for "no value"."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
@@ -9,7 +10,7 @@ import polars as pl
 
 from ml_assets.assets.raw_snapshot.schema import type_text
 from ml_assets.assets.raw_snapshot.text_values import PLAINLY, TextFormat, never_were, parse_text
-from ml_assets.errors import SpecError, counted, quoted
+from ml_assets.errors import SpecError, counted, quoted, visible
 from ml_assets.spec.leaks import SharedRows
 from ml_assets.spec.schema_change import noted
 from ml_assets.spec.sources import DType
@@ -169,7 +170,8 @@ def odd_texts(frame: pl.DataFrame, written: TextFormat) -> tuple[str, ...]:
                 said.append(
                     f"{column.name} is read as text: {quoted(odd[0])} is not a valid {kind}, and"
                     f" {len(text) - len(odd):,} of its {counted(len(text), 'value')} are. If it"
-                    f" means no value, make the folder again with --null {quoted(odd[0])}"
+                    " means no value, make the folder again with --null"
+                    f" {visible(shlex.quote(odd[0]))}"
                 )
         if len(said) == before and (like := _like_times(text, written)):
             said.append(like)

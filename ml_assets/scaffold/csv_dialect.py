@@ -78,7 +78,7 @@ def find_separator(file: Path, text: str) -> Separator:
         signs = " and ".join(repr(sign) for sign in even)
         raise SpecError(
             f"{file}: {signs} may both separate its values, each line has equally many of them:"
-            f" {quoted(header.strip()[:80])!r}. Write the file with one of them alone, or quote"
+            f" {quoted(header.strip()[:80])}. Write the file with one of them alone, or quote"
             " the values that hold the other."
         )
     return max(there, key=header.count, default=",")

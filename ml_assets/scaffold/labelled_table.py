@@ -278,9 +278,9 @@ def _check_key(keys: pl.DataFrame) -> tuple[str, ...]:
             " one: the contract keeps them back. Leave all but one of each out of the files;"
             " or, if a column tells them apart, name it by --key, too",
         )
-    others = f", and so for {len(twice) - 1:,} more" if len(twice) > 1 else ""
+    others = f"; {counted(len(twice) - 1, 'more key', 'are')} repeated" if len(twice) > 1 else ""
     raise SpecError(
-        f"The key {names} is there more than once: {counted(rows, 'row', 'have')}"
+        f"The key {names} does not tell the rows apart: {counted(rows, 'row', 'have')}"
         f" {example}{others}. Name all of its columns by --key, or leave all but one of these"
         " rows out."
     )

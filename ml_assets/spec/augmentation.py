@@ -19,8 +19,9 @@ class Augmentation(Frozen):
     feature_dropout: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.0, exclude_if=unset)
     """Share of the values of a row that are hidden: a number becomes the mean, a word unknown."""
     mixup: Annotated[float, Field(ge=0)] = Field(default=0.0, exclude_if=unset)
-    """Both parameters of the Beta distribution of a row's share (Zhang et al., "mixup", 2018): the
-    rest is another row's of its microbatch, its loss too. Of words one of the two is taken."""
+    """Both parameters of a Beta distribution (Zhang et al., "mixup", 2018). A draw is the share of
+    the row's own numbers and loss; the rest is another row's of its microbatch. A category is
+    taken from one of the two."""
 
     @model_validator(mode="after")
     def _changes_something(self) -> Self:

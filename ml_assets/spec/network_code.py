@@ -83,7 +83,10 @@ def _files(folder: Path, model: Module) -> list[Path]:
     names = {function.split(":")[0] for function in model.functions}
     for name in names:
         if not (folder / name).is_file():
-            raise SpecError(f"model.module names {folder / name}, which is not there: create it.")
+            raise SpecError(
+                f"The model names {folder / name}, which is not there. Create it, or correct"
+                " model.module, loss, parameter_groups or augmentation."
+            )
     known: set[str] = set()
     while names != known:  # what is taken from a file need not mention all that the file imports
         known = names

@@ -65,10 +65,12 @@ class Spread(Frozen):
     """Whether shards, gradients and the optimizer's states lie in the host's memory, and the
     update is made there. Without a GPU they do anyway."""
     gradient_precision: GradientPrecision = "fp32"
-    """What gradients are sent and summed in; bf16 is half the bytes, and other numbers."""
+    """The precision in which gradients are sent and summed. bf16 sends half the bytes; the results
+    differ."""
     communication_hook: Literal["powersgd"] | None = Field(default=None, exclude_if=unset)
-    """``powersgd`` (Vogels et al., 2019): of a matrix's gradient two thin ones are sent, and what
-    they lack is added to the next step's. Other numbers; a checkpoint holds what is unsent."""
+    """``powersgd`` (Vogels et al., 2019): each matrix's gradient is sent as two thin matrices, and
+    the error is added to the next step's gradient. The results differ. A checkpoint holds the
+    errors that are not sent yet."""
     communication_rank: Positive = Field(default=4, exclude_if=lambda value: value == 4)
     """Columns of the thin matrices of powersgd."""
     parallel: Parallel = Field(default=Parallel(), exclude_if=lambda value: value == Parallel())

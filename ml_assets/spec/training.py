@@ -257,7 +257,7 @@ class TrainingSpec(Spread):
     """Decay of the means of the gradient and of its square, of adamw and nadam. None: 0.9 and
     0.999."""
     eps: Annotated[float, Field(gt=0, lt=1)] | None = Field(default=None, exclude_if=unset)
-    """The epsilon of adamw and nadam, added to the root of that square; None: 1e-8."""
+    """The epsilon of adamw and nadam, added to the root of the mean square; None: 1e-8."""
     learning_rate: Annotated[float, Field(gt=0, le=1)] = 2e-3
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-3
     """The weight decay of matrices; biases, norms and embeddings do not decay."""
@@ -305,9 +305,9 @@ class TrainingSpec(Spread):
     evaluate_every: Positive = 50
     """Steps between evaluations on the validation split; a checkpoint is saved at each."""
     checkpoint_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Most minutes between checkpoints, whenever evaluations come; None: these alone save."""
+    """Most minutes between checkpoints, whenever evaluations come; None: only they save."""
     checkpoint_every: Positive | None = Field(default=None, exclude_if=unset)
-    """Steps between checkpoints, beside those of the evaluations; None: these alone save."""
+    """Steps between checkpoints, beside those of the evaluations; None: only they save."""
     spot: Spot | None = Field(default=None, exclude_if=unset)
     """The training runs where machines are taken away; None: it does not. ``ml-assets check`` holds
     the saves to it, and on a cluster it chooses the nodes."""

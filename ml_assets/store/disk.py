@@ -99,8 +99,8 @@ def _of_the_system(number: int, place: Path) -> DiskRefuses | None:
         return _read_only(place)
     if number in _NOT_US:
         return DiskRefuses(
-            f"{place} may not be used by this user ({os.geteuid()}): {os.strerror(number)}. Run it"
-            " as the user that the files belong to, or give this one the right to write there."
+            f"User {os.geteuid()} may not use {place}: {os.strerror(number)}. Run the command as"
+            " the owner of the files, or give this user the right to write there."
         )
     return None
 
@@ -117,9 +117,9 @@ def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
         return _full(folder)
     if _SQLITE_WRITE_REFUSED in words:
         return DiskRefuses(
-            f"A database below {folder} could not be written, and the folder can be written again"
-            " now: it was read-only for a moment, or the database's file was taken away. What was"
-            " published before is kept. Run again."
+            f"A database in {folder} could not be written. The folder is writable again: it was"
+            " read-only for a moment, or the database's file was taken away. What was published"
+            " before is kept. Run again."
         )
     return None
 

@@ -184,9 +184,7 @@ def exclusive(file: Path, doing: str, remedy: str) -> Iterator[None]:
         except BlockingIOError as error:
             handle.seek(0)
             who = _holder(handle.read())
-            raise StateInUse(
-                f"The state folder {file.parent} is in use by {who}. {remedy}"
-            ) from error
+            raise StateInUse(f"{file.parent} is in use by {who}. {remedy}") from error
         since = datetime.now(UTC).isoformat(timespec="seconds")
         with told(file.parent):
             handle.truncate(0)

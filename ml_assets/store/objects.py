@@ -18,7 +18,6 @@ from ml_assets.spec.training_program import File, Ref
 
 TRASH = ".trash"
 """What is being deleted; whatever lies here after a kill goes with the next collection."""
-_CHUNK = 1 << 20
 
 
 class LocalObjects:
@@ -298,11 +297,8 @@ def bytes_digest(data: bytes) -> str:
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file, read in chunks."""
-    digest = hashlib.sha256()
     with path.open("rb") as handle:
-        while chunk := handle.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def describe(folder: Path, paths: Iterable[str]) -> tuple[File, ...]:

@@ -1,7 +1,7 @@
 """Opens the snapshot store and the object store at a location, here or on a server.
 
-Adapters that a location does not need are not imported. Every snapshot store that uses an object
-store on S3 leaves its name there, and with two names house-keeping deletes nothing.
+Every snapshot store that uses an object store on S3 leaves its name there, and with two names
+house-keeping deletes nothing but scratch.
 """
 
 import os
@@ -82,7 +82,7 @@ def ephemeral_place(objects: str, purpose: str) -> str:
 
 
 def mark_of(address: str) -> str:
-    """Return what tells a passing store from all others; empty for a store that stays."""
+    """Return what tells an ephemeral store from all others; empty for a store that stays."""
     found = _EPHEMERAL.search(address)
     return found[1] if found else ""
 
@@ -97,8 +97,6 @@ def open_objects(location: str, cache: Path) -> LocalObjects:
         SettingsError: S3 is asked for, and boto3 is not installed.
     """
     if is_s3(location):
-        from ml_assets.store.s3.objects import S3Objects
-
         return S3Objects(cache, location)
     return LocalObjects(Path(location))
 
@@ -158,8 +156,8 @@ def other_stores(objects: S3Objects, snapshots: str) -> str:
     uri = objects.place.uri
     names = ", ".join(f"{uri}/{item.name} ({item.changed:%d %B %Y})" for item in others)
     return (
-        f"{uri} is used from {counted(len(others), 'other snapshot store')} too, and what their "
-        "records need is not visible from here: only scratch is deleted. Give each its own "
-        "address (ML_ASSETS_OBJECTS), or all the same ML_ASSETS_SNAPSHOTS; if one no longer "
-        f"exists, delete what it wrote last: {names}"
+        f"{counted(len(others), 'other snapshot store', 'use')} {uri}, too. This command cannot see"
+        " what their records need, so only scratch is deleted. Give each snapshot store its own"
+        " ML_ASSETS_OBJECTS, or set the same ML_ASSETS_SNAPSHOTS everywhere. If a store no longer"
+        f" exists, delete its entry: {names}"
     )

@@ -62,8 +62,8 @@ class Winner:
         """
         if self.split != parted_by(spec):
             return (
-                "its study had another split (or another seed, key or time that decides it), so"
-                " rows that chose it may be held out now",
+                "the study split its rows otherwise (another split, seed, key or time), so rows"
+                " that chose this trial may be in the holdout now",
                 "",
             )
         if as_of and as_of < (self.as_of or ""):
@@ -176,8 +176,8 @@ class Pipeline:
 
     def _without(self, winner: Winner, why: str, asked_with: str = "") -> "Pipeline":
         said = (
-            f"trial {winner.trial} of {winner.study} is not adopted, and the values of the spec"
-            f" count: {why}. Search again: ml-assets run {self.name} --search{asked_with}"
+            f"trial {winner.trial} of {winner.study} is not adopted; the spec's own values are"
+            f" used: {why}. Search again: ml-assets run {self.name} --search{asked_with}"
         )
         return replace(self, set_aside=said)
 

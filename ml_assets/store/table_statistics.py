@@ -205,11 +205,6 @@ def merge_all(parts: Iterable[TableStatistics]) -> TableStatistics:
     return _cut(reduce(_merge, (whole for _, whole in sums)))
 
 
-def merge(left: TableStatistics, right: TableStatistics) -> TableStatistics:
-    """Merge two partitions of one table; a column that one lacks is missing in all its rows."""
-    return _cut(_merge(left, right))
-
-
 def _cut(whole: TableStatistics) -> TableStatistics:
     """With the largest groups alone: of several tables at the end, for they may be large in sum."""
     cut = [one.model_copy(update={"groups": largest(one.groups)}) for one in whole.grouped]

@@ -95,8 +95,8 @@ def fit_to_split(
     if counts.min() < FEWEST:
         told = ", ".join(f"{n} {name}" for name, n in zip(names, counts.tolist(), strict=True))
         return (
-            f"the validation split has {told} rows, and {FEWEST} of each class are needed. Its "
-            "probabilities are not calibrated; make the validation split longer."
+            f"that takes {FEWEST} validation rows of each class or more, and there are {told}. Make"
+            " the validation split longer."
         )
     predicted = np.concatenate([predict(rows.take(span)) for span in spans])
     return fit(predicted, labels, start) or (

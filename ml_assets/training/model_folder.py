@@ -1,7 +1,7 @@
 """Writes the released model: weights, configuration, preprocessing. Nothing is pickled."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -84,3 +84,8 @@ def open_model(ref: Ref) -> ModelManifest:
     except (OSError, ValidationError, StorageError) as error:
         raise BadData(f"The model {folder} cannot be used: {error}") from error
     return manifest
+
+
+def label_words(task: str, classes: Sequence[str]) -> str:
+    """What a model predicts, in words."""
+    return f"a {task} label" + (f" of the classes {', '.join(classes)}" if classes else "")

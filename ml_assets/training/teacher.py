@@ -20,7 +20,7 @@ from ml_assets.spec.training_program import (
     TrainRequest,
 )
 from ml_assets.training.losses import distillation_losses
-from ml_assets.training.model_folder import open_model
+from ml_assets.training.model_folder import label_words, open_model
 from ml_assets.training.models.families import code_of
 from ml_assets.training.models.network import Network
 from ml_assets.training.rows.batches import Tensors
@@ -146,7 +146,7 @@ def load_teacher(
         raise _refused(ref, "is of trees, which no step can ask: teach by a network")
     was, now = (manifest.task, manifest.classes), (schema.task, schema.classes)
     if was != now:
-        raise _refused(ref, f"predicts {was[0]} {list(was[1])}, this one {now[0]} {list(now[1])}")
+        raise _refused(ref, f"predicts {label_words(*was)}, this training {label_words(*now)}")
     if manifest.code is not None and manifest.code != (code.digest if code else None):
         raise _refused(ref, "is a network of a team's own, of other code than this one")
     columns = Columns.between(schema.preprocessing, manifest.preprocessing, device)

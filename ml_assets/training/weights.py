@@ -28,7 +28,7 @@ from ml_assets.spec.training_program import (
 from ml_assets.store.safetensors_file import read_header
 from ml_assets.training.calibration import Calibrator
 from ml_assets.training.distributed.ranks import Ranks
-from ml_assets.training.model_folder import open_model, write_model
+from ml_assets.training.model_folder import label_words, open_model, write_model
 from ml_assets.training.models.families import build, code_of, predictions
 from ml_assets.training.models.gpt import GptNetwork
 from ml_assets.training.models.network import Network
@@ -95,9 +95,9 @@ def load_predictor(
     found = code.digest if code else None
     if found != manifest.code:
         raise BadRequest(
-            f"The model {folder} is a network of code {str(manifest.code)[:12]}; the code that came"
-            f" with the request is {str(found)[:12]}. Its weights are not loaded into another"
-            " network."
+            f"The model {folder} needs the network code"
+            f" {manifest.code[:12] if manifest.code else 'of this package'}; the request brought"
+            f" {found[:12] if found else 'none'}. Its weights are not loaded into another network."
         )
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")
@@ -145,10 +145,8 @@ def samples(
     """Return how a language model continues the first tokens of some texts; always alike."""
     tokens = manifest.preprocessing.tokens
     assert tokens is not None
-    network = build(manifest.model, manifest.preprocessing, manifest.task, manifest.classes)
+    (network,) = networks_of(folder, manifest, None)
     assert isinstance(network, GptNetwork)
-    network.load_state_dict(held_tensors(folder, manifest))
-    network.eval()
     places = np.linspace(0, len(rows) - 1, min(_SAMPLES, len(rows))).astype(np.int64)
     taken = rows.take(places)
     assert taken.starts is not None
@@ -280,8 +278,8 @@ def _check_kind(init: Ref, manifest: ModelManifest, schema: ShardSchema) -> None
     was, now = (manifest.task, manifest.classes), (schema.task, schema.classes)
     if was != now:
         raise BadRequest(
-            f"training.init_from: the model {init.uri} predicts {was[0]} {list(was[1])}, this one"
-            f" {now[0]} {list(now[1])}: its outputs mean something else. Remove init_from."
+            f"training.init_from: the model {init.uri} predicts {label_words(*was)}, this training"
+            f" {label_words(*now)}: its outputs mean something else. Remove init_from."
         )
 
 

@@ -94,7 +94,7 @@ def test_a_study_that_is_at_work_is_asked_for_by_no_other_tick(plant: Plant):
     publish_training_set(world, "a" * 64)
     asked = tick(world, "search")
     assert isinstance(asked, dg.RunRequest)
-    assert asked.tags["reason"] == "never made"
+    assert asked.tags["why"] == "never made"
     job = world.defs.resolve_job_def("deliveries__search")
     run = world.instance.create_run_for_job(
         job, tags=dict(asked.tags), status=dg.DagsterRunStatus.STARTED

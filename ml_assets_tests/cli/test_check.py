@@ -262,7 +262,7 @@ def test_every_mistake_of_a_contract_is_told_at_once(tmp_path):
     told = world.cli("check", "irises", code=1)
     assert f"4 mistakes in the contract {file}" in told
     assert "there is no such type. Did you mean" in told
-    assert "names the columns ['sepal_widht'], which the table does not have. Did you mean" in told
+    assert "names 'sepal_widht', which the table does not have. Did you mean" in told
     assert "'low'" in told
     assert "mostly is 3; a share from 0 to 1 is expected" in told
 

@@ -101,7 +101,7 @@ def test_list_tells_the_tables_of_now_or_then_and_the_states_by_name(
         (ships,) = then["tables"]
         assert (ships["rows"], ships["partition"]) == (3, WEEK)
         assert ships["bytes"] > 0
-    assert "nothing of that is made yet" in said("list", "harbour/feature_set", "--at", "main~2")
+    assert "there is no such table yet" in said("list", "harbour/feature_set", "--at", "main~2")
 
 
 def test_fewer_than_no_states_are_not_listed(said: Callable[..., str]) -> None:

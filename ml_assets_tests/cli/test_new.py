@@ -404,7 +404,7 @@ def test_an_index_without_a_name_gets_one(
         (["--label", "price"], "has no column 'price'"),
         (
             ["--label", "garden", "--key", "rooms"],
-            "more than once: 12 rows have rooms 0.0, and so for 4 more",
+            "does not tell the rows apart: 12 rows have rooms 0.0; 4 more keys are repeated",
         ),
         (["--label", "garden", "--key", "area"], "empty in 1 of 60 rows"),
         (["--label", "street"], "up to 50 classes"),
@@ -560,7 +560,7 @@ def test_texts_that_mean_no_value_may_be_named(
     (tmp_path / "table.csv").write_text("id,x,z,y\n" + "\n".join(rows) + "\n")
     about = ["--from", str(tmp_path / "table.csv"), "--label", "y"]
     assert main(["new", "text", *about]) == 0
-    assert "make the folder again with --null «nil»" in capsys.readouterr().out
+    assert "make the folder again with --null nil" in capsys.readouterr().out
     assert main(["new", "numbers", *about, "--null", "nil", "--null", "off"]) == 0
     assert "no value: 'nil', 'off'" in capsys.readouterr().out
     spec = load_spec(room / "numbers")

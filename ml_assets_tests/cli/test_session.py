@@ -33,7 +33,7 @@ def test_a_question_about_all_is_answered_for_those_that_can_be_read(
     assert main([*command, "--json"]) == 1
     said = capsys.readouterr()
     assert "irises" in json.dumps(json.loads(said.out))
-    assert "a_broken_one is left out, for its spec is wrong." in said.err
+    assert "a_broken_one is left out because its spec is wrong." in said.err
     assert "irises" not in said.err
 
 

@@ -20,8 +20,8 @@ def test_the_page_says_what_is_missing_repeated_and_labelled() -> None:
     page = card_page(Card("p", "t", "w", seen, LabelSpec(column="y", task="binary")), {})
     for name, value in {
         "rows": "4",
-        "rows whose key another row has": "1",
-        "rows that are there twice": "1",
+        "rows with a duplicate key": "1",
+        "duplicate rows": "1",
         "rows with a label": "3",
         "label rate": "0.6667",
         "columns with missing values": "2, most in x (50.0%)",

@@ -81,9 +81,9 @@ def test_a_column_that_a_few_values_make_text_is_told_with_one_of_them() -> None
     )
     assert odd_texts(frame, TextFormat()) == (
         "price is read as text: «three» is not a valid number, and 2 of its 3 values are. If it "
-        "means no value, make the folder again with --null «three»",
+        "means no value, make the folder again with --null three",
         "day is read as text: «2024-02-30» is not a valid day, and 2 of its 3 values are. If it"
-        " means no value, make the folder again with --null «2024-02-30»",
+        " means no value, make the folder again with --null 2024-02-30",
     )
 
 

@@ -33,7 +33,7 @@ def test_a_disk_that_fills_while_polars_writes_is_full(
 def test_a_folder_that_polars_may_not_write_is_named(tmp_path: Path) -> None:
     said = f"Permission denied (os error 13): {tmp_path / 'data.parquet'}"
     told = refusal(PermissionError(said))
-    assert str(told).startswith(f"{tmp_path / 'data.parquet'} may not be used by this user")
+    assert f" may not use {tmp_path / 'data.parquet'}: Permission denied" in str(told)
 
 
 def test_a_database_that_was_read_only_for_a_moment_is_told_in_a_sentence(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_database_that_was_read_only_for_a_moment_is_told_in_a_sentence(tmp_pa
     with held.connect() as reader, pytest.raises(OperationalError) as raised:
         reader.execute(text(writing))
     told = refusal(raised.value, tmp_path)
-    assert str(told).startswith(f"A database below {tmp_path} could not be written, and the folder")
+    assert str(told).startswith(f"A database in {tmp_path} could not be written. The folder is")
     assert refusal(sqlite3.OperationalError("no such table: rows"), tmp_path) is None
 
 

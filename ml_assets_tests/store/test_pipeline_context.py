@@ -109,7 +109,7 @@ def test_a_winner_of_another_split_is_not_adopted_and_a_study_is_due(
     found.edit(was, is_now)
     assert found.rate == 0.01
     said = found.pipeline.set_aside
-    assert said.startswith(f"trial 3 of {name}-study-1 is not adopted, and the values of the spec")
+    assert said.startswith(f"trial 3 of {name}-study-1 is not adopted; the spec's own values are")
     assert "another split" in said and said.endswith(f"ml-assets run {name} --search")
     for stage, version in zip(stages, versions, strict=True):
         assert code_version_of(found.pipeline, stage) != version, "or a search mends nothing"

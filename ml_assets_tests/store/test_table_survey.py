@@ -17,7 +17,6 @@ from ml_assets.store.table_statistics import (
     WORDS,
     Column,
     TableStatistics,
-    merge,
     merge_all,
 )
 from ml_assets.store.table_survey import LabelColumns, survey
@@ -110,7 +109,7 @@ def test_histograms_of_two_parts_add_up_to_that_of_the_whole(
 ) -> None:
     whole = pl.DataFrame({"x": values}, schema={"x": pl.Float64})
     left, right = survey(whole[:cut], []), survey(whole[cut:], [])
-    for added in (merge(left, right), merge(right, left)):
+    for added in (merge_all([left, right]), merge_all([right, left])):
         one, other = column(added, "x"), column(survey(whole, []), "x")
         assert (one.missing, one.infinite) == (other.missing, other.infinite)
         assert (one.numbers is None) == (other.numbers is None)
@@ -128,7 +127,7 @@ def test_partitions_in_any_order_add_up_to_the_whole_table() -> None:
     for order in ([0, 1, 2, 3, 4], [3, 0, 4, 2, 1]):
         added = seen[order[0]]
         for place in order[1:]:
-            added = merge(added, seen[place])
+            added = merge_all([added, seen[place]])
         assert added.sample == whole.sample
         assert added.labels == whole.labels
         assert added.grouped == whole.grouped
@@ -157,9 +156,9 @@ def test_what_is_small_in_each_part_and_large_in_all_is_kept_and_so_is_every_day
 
 def test_a_column_that_only_one_part_has_is_missing_in_the_other() -> None:
     left, right = pl.DataFrame({"a": [1, 2]}), pl.DataFrame({"a": [3], "b": ["x"]})
-    added = merge(survey(left, ["a"]), survey(right, ["a"]))
+    added = merge_all([survey(left, ["a"]), survey(right, ["a"])])
     assert column(added, "b").missing == 2
-    retyped = merge(survey(left, ["a"]), survey(pl.DataFrame({"a": ["x"]}), ["a"]))
+    retyped = merge_all([survey(left, ["a"]), survey(pl.DataFrame({"a": ["x"]}), ["a"])])
     assert (column(retyped, "a").kind, column(retyped, "a").type) == ("other", "Int64 or String")
 
 
@@ -169,7 +168,7 @@ def test_many_different_texts_are_counted_within_a_stated_bound() -> None:
     parts = [pl.DataFrame({"tail": names[at : at + 4000]}) for at in range(0, 20_000, 4000)]
     added = survey(parts[0], [])
     for part in parts[1:]:
-        added = merge(added, survey(part, []))
+        added = merge_all([added, survey(part, [])])
     texts = column(added, "tail").texts
     assert texts is not None
     assert len(texts.values) <= WORDS
@@ -215,7 +214,7 @@ def test_a_column_of_any_type_and_any_size_is_surveyed(name: str) -> None:
     seen = survey(rows, ["k"])
     again = TableStatistics.model_validate_json(canonical_json(seen))
     assert again == seen
-    assert column(merge(seen, seen), name).missing == 2 * column(seen, name).missing
+    assert column(merge_all([seen, seen]), name).missing == 2 * column(seen, name).missing
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -223,7 +222,7 @@ def test_a_column_may_be_called_anything_and_hold_no_row(name: str) -> None:
     empty = pl.DataFrame({f"{name} <b>\n'": HOSTILE[name]}).clear()
     seen = survey(empty, [])
     assert (seen.rows, seen.repeated_keys, seen.sample) == (0, 0, ())
-    assert merge(seen, seen).rows == 0
+    assert merge_all([seen, seen]).rows == 0
 
 
 def test_columns_that_are_called_like_what_is_measured_of_them_are_told_apart() -> None:

@@ -184,7 +184,7 @@ def test_the_rows_that_it_takes_its_statistics_of_are_told(
     found = no_batch_leak(admit(request.model_copy(update={"training": training})))
     assert found.outcome == outcome, found.reason
     rows = 96 // microbatches
-    assert f"Its 2 batch norms in training take the statistics of a microbatch, {rows} row" in (
+    assert f"In training, its 2 batch norms use the statistics of one microbatch: {rows} row" in (
         found.reason
     )
 

@@ -277,5 +277,6 @@ def test_a_split_with_too_few_of_a_class_leaves_the_model_as_it_is_aloud(
     assert calibrator(tmp_path, data, spec)(lambda: constant) is None
     told = (tmp_path / "events.jsonl").read_text()
     assert (
-        f"has {100 - positives} false, {positives} true rows, and 10 of each class are needed"
+        "takes 10 validation rows of each class or more, and there are"
+        f" {100 - positives} false, {positives} true. Make"
     ) in told

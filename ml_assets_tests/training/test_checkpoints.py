@@ -206,7 +206,7 @@ def test_a_rank_that_cannot_write_is_told_and_training_goes_on_and_saves_again(
     resource.prlimit(rank, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
     said = wait_for_warning(attempt, "was not saved")
     assert "File too large" in said and "MB are free" in said and "tries again" in said
-    kept = re.search(r"the last whole one, step-(\d+)\.a1, is kept", said)
+    kept = re.search(r"The last whole checkpoint, step-(\d+)\.a1, is kept", said)
     assert kept is not None
     resource.prlimit(rank, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert process.wait(120) == 0
@@ -225,7 +225,7 @@ def test_a_full_disk_keeps_the_last_good_one_and_ends_with_a_code_of_its_own(
         assert first.run() != 0
         assert {e.exit_code for e in first.events() if isinstance(e, Failed)} == {74}
         said = wait_for_warning(first, "was not saved")
-        assert "No space left" in said and "is kept, training continues" in said
+        assert "No space left" in said and "is kept. Training continues" in said
         last = saved(first)[-1].manifest.step
         assert 0 < last < whole.result().step
         (disk / "filler").unlink()

@@ -154,7 +154,9 @@ def test_what_cannot_teach_is_refused_with_what_to_do(
     schema = open_set(sessions.data)[1]
     ref = teacher.result().model
     other = schema.model_copy(update={"task": "multiclass", "classes": ("a", "b")})
-    with pytest.raises(BadRequest, match=r"predicts binary \[\], this one multiclass"):
+    with pytest.raises(
+        BadRequest, match="predicts a binary label, this training a multiclass label of the classes"
+    ):
         load_teacher(asked(sessions, ref), other, CPU)
     manifest = manifest_of(teacher)
     for name, update, said in (

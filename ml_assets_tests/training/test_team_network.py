@@ -207,7 +207,7 @@ def test_it_is_scored_by_its_own_code_alone(
         (tmp_path / "other" / "events.jsonl").unlink(missing_ok=True)
         assert score(convolved, tmp_path / "other", wrong)[0] == 64
         told = (tmp_path / "other" / "events.jsonl").read_text()
-        assert f"is a network of code {own.digest[:12]}" in told
+        assert f"needs the network code {own.digest[:12]}; the request brought " in told
         assert not (tmp_path / "other" / "p.npy").exists()
 
 

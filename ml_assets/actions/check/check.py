@@ -76,24 +76,23 @@ def check_folder(folder: Path) -> tuple[str, ...]:
 
 
 def all_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
-    """The same, and what cannot be trained on the machines of the spec and the settings."""
-    found = check_folder(folder)
-    spec, _ = check_spec(folder)
-    if spec is not None and not found:
-        found = tuple(map(str, column_mistakes(folder, spec, settings)))
+    """The mistakes of ``check_folder``, and what keeps a right spec from training here."""
+    spec, mistakes = check_spec(folder)
+    if spec is None:
+        return tuple(str(mistake) for mistake in mistakes)
+    named = _file_mistakes(folder, spec) or column_mistakes(folder, spec, settings)
     return (
-        *found,
-        *_own_mistakes(folder),
-        *_window_mistakes(folder, settings),
-        *_spot_mistakes(folder, settings),
-        *_memory_mistakes(folder, settings),
+        *map(str, named),
+        *_own_mistakes(folder, spec),
+        *map(str, _window_mistakes(folder, spec, settings)),
+        *map(str, _spot_mistakes(folder, spec, settings)),
+        *map(str, _memory_mistakes(folder, spec, settings)),
     )
 
 
-def _own_mistakes(folder: Path) -> tuple[str, ...]:
+def _own_mistakes(folder: Path, spec: PipelineSpec) -> tuple[str, ...]:
     """What is refused of the assets and checks that a team declares beside a right spec."""
-    spec, _ = check_spec(folder)
-    if spec is None or not (folder / OWN_ASSETS).is_file():
+    if not (folder / OWN_ASSETS).is_file():
         return ()
     from ml_assets.component import own_assets  # loads every stage: only where it is asked for
 
@@ -235,40 +234,34 @@ def _place(source: FilesSource | EventsSource | DeltaSource, root: Path) -> Path
     return root / (pattern.path if pattern.is_one_file else pattern.folder)
 
 
-def _window_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+def _window_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> Iterator[Mistake]:
     """A right spec whose calendar ends before its split has partitions enough."""
-    spec, _ = check_spec(folder)
-    if spec is None:
-        return ()
     try:
         require_enough(Pipeline(spec, folder, settings))
     except SpecError as error:
         key, file = "partitions.end", folder / SPEC_FILE
         rule = "the calendar has as many partitions as a training needs"
         value = str(spec.partitions.end)
-        return (str(Mistake(file, line_of(file, key), key, value, rule, str(error))),)
-    return ()
+        yield Mistake(file, line_of(file, key), key, value, rule, str(error))
 
 
-def _spot_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+def _spot_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> Iterator[Mistake]:
     """A right spec whose saves do not fit the machines that ``training.spot`` describes."""
-    spec, _ = check_spec(folder)
-    if spec is None or spec.training.spot is None or not isinstance(spec.model, COUNTED):
-        return ()
+    if spec.training.spot is None or not isinstance(spec.model, COUNTED):
+        return
     verdict = judge_spot(spec.training, _size(spec, settings))
     if verdict.fits:
-        return ()
+        return
     rule = "saves fit into the notice, and are frequent enough for a kill without notice"
     value, file = spec.training.spot.model_dump_json(), folder / SPEC_FILE
     line = line_of(file, "training.spot")
-    return (str(Mistake(file, line, "training.spot", value, rule, verdict.reason)),)
+    yield Mistake(file, line, "training.spot", value, rule, verdict.reason)
 
 
-def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
+def _memory_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> Iterator[Mistake]:
     """A right spec whose training cannot fit this machine, or a pod of the settings' cluster."""
-    spec, _ = check_spec(folder)
-    if spec is None or not isinstance(spec.model, COUNTED):
-        return ()
+    if not isinstance(spec.model, COUNTED):
+        return
     world, room = world_and_room(spec, settings)
     try:
         count = _size(spec, settings).parameters
@@ -279,8 +272,7 @@ def _memory_mistakes(folder: Path, settings: Settings) -> tuple[str, ...]:
         rule = f"a training fits into the memory of {room.where}"
         value = f"{{width: {spec.model.width}, depth: {spec.model.depth}}}"
         file = folder / SPEC_FILE
-        return (str(Mistake(file, line_of(file, "model"), "model", value, rule, str(error))),)
-    return ()
+        yield Mistake(file, line_of(file, "model"), "model", value, rule, str(error))
 
 
 def world_and_room(spec: PipelineSpec, settings: Settings) -> tuple[World, Room]:

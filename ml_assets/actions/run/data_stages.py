@@ -28,14 +28,14 @@ class DataStages:
         self.failures: list[RunFailed] = []
         self.left: list[Address] = []
         """What is not made, for it is made from something that failed."""
-        self._graph = pipeline
+        self._pipeline = pipeline
         self._make = make
         self._apart: set[Address] = set()
         """What failed, and all that is made from it."""
 
     def run(self, plan: Plan, stages: Collection[str]) -> None:
         """Make what is due of the stages, step by step."""
-        for step in data_steps(self._graph):
+        for step in data_steps(self._pipeline):
             while due := self._due(step, plan, stages):
                 before = len(self.failures)
                 for group in alike(due) if self.failures else [due]:
@@ -53,7 +53,7 @@ class DataStages:
     def _runs(self, due: Sequence[Item], plan: Plan) -> Plan:
         """Make the items; the plan as it is afterwards."""
         failed: list[RunFailed] = []
-        for selection in data_runs(self._graph, due, calendar(self._graph)):
+        for selection in data_runs(self._pipeline, due, calendar(self._pipeline)):
             try:
                 self._make(selection)
             except RunFailed as error:
@@ -84,5 +84,5 @@ def failure_of(
     said = [str(error) for error in failures]
     if "training_set" in stages:
         begun = "No search was begun, and no model made" if search else "No model was made"
-        said.append(f"{begun}: a model waits until all data that has arrived is made.")
+        said.append(f"{begun}, because not all data that has arrived could be made.")
     return RunFailed("\n".join(said))

@@ -62,12 +62,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
             return Made(published, metadata, page=page)
 
         whole = Address(pipeline.name, STAGE, table)
-        yield from make_partitions(
-            context,
-            pipeline,
-            whole,
-            make,
-            lambda: history(pipeline.store, whole, table_pictures, rows_at_a_glance),
-        )
+        so_far = partial(history, pipeline.store, whole, table_pictures, rows_at_a_glance)
+        yield from make_partitions(context, pipeline, whole, make, so_far)
 
     return materialize

@@ -56,7 +56,7 @@ class DriftWindows:
     cut: Mapping[str, pl.DataFrame] | None = None
     """Period -> its rows, where they are slices of a table that is read whole."""
     changed: frozenset[str] = frozenset()
-    """Periods that the release was judged on, whose content has other content now."""
+    """Periods that the release was judged on and whose content has changed since."""
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -245,8 +245,8 @@ def _waiting(without: Mapping[str, float], matured: Sequence[str], spec: DriftSp
         else ""
     )
     return (
-        f"labels and performance of {newest} wait for its labels: {100 * share:.0f} % of its rows"
-        f" have none{lag}"
+        f"{newest} is not judged by labels and performance yet: {100 * share:.0f} % of its rows"
+        f" have no label{lag}"
     )
 
 

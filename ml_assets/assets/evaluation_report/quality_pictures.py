@@ -242,9 +242,7 @@ def _observed_picture(bins: Sequence[CalibrationBin]) -> list[Picture]:
     ]
 
 
-def _residual_picture(seen: Residuals | None) -> list[Picture]:
-    if seen is None:
-        return []
+def _residual_picture(seen: Residuals) -> list[Picture]:
     at = [one.predicted for one in seen.deciles]
     lines: list[tuple[str, Literal["one", "two"], list[float]]] = [
         ("median", "one", [one.median for one in seen.deciles]),

@@ -6,7 +6,7 @@ from ml_assets.adapters.step import RunLog
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.model_changes import Candidate, changes
-from ml_assets.records.run_record import RunRecord
+from ml_assets.records.run_record import RUN_FILE, RunRecord
 from ml_assets.spec.records import REPORT_FILE, EvaluationReport, ReleaseChanges, StageRecord
 from ml_assets.store.pipeline_context import PipelineState
 
@@ -58,6 +58,6 @@ def last_release(state: PipelineState) -> Candidate | None:
     then = next(i.commit for i in released.inputs if i.key == model.key)
     if then is None:
         return None
-    run = RunRecord.model_validate_json(state.store.read_bytes(then, model.file("run.json")))
+    run = RunRecord.model_validate_json(state.store.read_bytes(then, model.file(RUN_FILE)))
     data = require_record(state.at(then), state.address("training_set"))
     return Candidate(run.config, data, read_report(state.at(then)))

@@ -86,13 +86,8 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
             return replace(made, metadata={**made.metadata, **decode_times(build)})
 
         whole = Address(pipeline.name, STAGE)
-        yield from make_partitions(
-            context,
-            pipeline,
-            whole,
-            make,
-            lambda: history(pipeline.store, whole, feature_pictures, labels_at_a_glance),
-        )
+        so_far = partial(history, pipeline.store, whole, feature_pictures, labels_at_a_glance)
+        yield from make_partitions(context, pipeline, whole, make, so_far)
 
     return materialize
 

@@ -116,7 +116,9 @@ class _Apart:
             gone = gone.filter(pl.col(spec.decision_at) < hidden.moment)
         new = again.join(rows, on=key, how="anti", maintain_order="left")
         both = then.join(again, on=key, how="inner", suffix="__again", maintain_order="left")
-        differs = (_differs(name, number=name in spec.numeric) for name in _compared(spec))
+        differs = (
+            differs_again(name, number=name in spec.numeric).alias(name) for name in _compared(spec)
+        )
         changed = both.select(*key, *differs).filter(pl.any_horizontal(_compared(spec)))
         return cls(len(then), changed, gone.select(key), new.select(key))
 
@@ -149,7 +151,8 @@ def compare(
         False,
         value,
         f"without {hidden}, {'; '.join(reasons)}. A feature may use only what was known before"
-        f" {spec.decision_at!r} (see features.history), and no row may depend on its outcome",
+        f" {spec.decision_at!r}, and no row may depend on its outcome. The joins of"
+        " ml_assets.assets.feature_set.history_features take only what was known",
         (*columns, *(str(row) for row in gone.head(5).rows())),
     )
 
@@ -181,13 +184,13 @@ def _compared(spec: FeaturesSpec) -> list[str]:
     return [column for column in columns if column not in spec.key]
 
 
-def _differs(name: str, *, number: bool) -> pl.Expr:
+def differs_again(name: str, *, number: bool) -> pl.Expr:
+    """Whether a feature differs from what stands beside it as ``NAME__again``."""
     then, now = pl.col(name), pl.col(f"{name}__again")
     if not number:
-        return then.ne_missing(now).alias(name)
+        return then.ne_missing(now)
     size = pl.max_horizontal(then.abs(), now.abs(), pl.lit(1.0))
-    apart = then.ne_missing(now) & ~((then - now).abs() <= TOLERANCE * size).fill_null(False)
-    return apart.alias(name)
+    return then.ne_missing(now) & ~((then - now).abs() <= TOLERANCE * size).fill_null(False)
 
 
 def _told_columns(columns: list[str], counts: dict[str, int], keys: pl.DataFrame) -> str:

@@ -146,8 +146,8 @@ class Tables:
         """
         if number is not None and number < look_back:
             raise WindowError(
-                f"{self.pipeline.name} looks back {counted(look_back, 'partition')}, and there are"
-                f" only {number} before {self.known[number].key}: later rows can be predicted."
+                f"{self.pipeline.name} looks back {counted(look_back, 'partition')}, and only"
+                f" {number} lie before {self.known[number].key}. Predict rows of a later partition."
             )
         found: dict[str, pl.LazyFrame] = {}
         for name in names:

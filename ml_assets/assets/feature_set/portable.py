@@ -23,21 +23,21 @@ PortableFunction = Callable[[Mapping[str, Frame], Window], Frame]
 
 
 class Engine(Protocol):
-    """Makes a portable function's history, for its frames; see ``history.py``."""
+    """Makes a portable function's history, for its frames; see ``history_features.py``."""
 
     @property
     def trailing_mean(self) -> Callable[..., Frame]:
-        """See ``history.trailing_mean``."""
+        """See ``history_features.trailing_mean``."""
         ...
 
     @property
     def latest(self) -> Callable[..., Frame]:
-        """See ``history.latest``."""
+        """See ``history_features.latest``."""
         ...
 
     @property
     def add_history(self) -> Callable[..., Frame]:
-        """See ``history.add_history``."""
+        """See ``history_features.add_history``."""
         ...
 
 

@@ -19,6 +19,7 @@ import polars as pl
 
 from ml_assets.assets.feature_set.decode import feature_function
 from ml_assets.assets.feature_set.feature_function import build_features
+from ml_assets.assets.feature_set.future_check import differs_again
 from ml_assets.assets.feature_set.labels import deciding
 from ml_assets.assets.feature_set.new_rows import Tables, keys_of
 from ml_assets.errors import (
@@ -277,7 +278,7 @@ def empty_rows(
 def counted_rows(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, at: object) -> str:
     """The first feature that an empty row changes, in words; empty where none does.
 
-    A number that is one more in each row it changes in is how many rows there are: it may be.
+    A number that is one higher wherever it changes is a count of rows, which is allowed.
 
     Args:
         again: the rows of the batch, made with the empty row in their history.
@@ -286,7 +287,7 @@ def counted_rows(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, a
     key = list(spec.key)
     both = batch.join(again, on=key, how="inner", suffix="__again", maintain_order="left")
     for name in [one for one in (*spec.numeric, *spec.categorical) if one not in key]:
-        changed = both.filter(_changes(name, number=name in spec.numeric))
+        changed = both.filter(differs_again(name, number=name in spec.numeric))
         one_more = pl.col(f"{name}__again") == pl.col(name) + 1
         is_count = name in spec.numeric and changed.select(one_more.fill_null(False).all()).item()
         if changed.is_empty() or is_count:
@@ -298,11 +299,3 @@ def counted_rows(batch: pl.DataFrame, again: pl.DataFrame, spec: FeaturesSpec, a
             f" {quoted(repr(row[f'{name}__again']))} when an empty row is at {at} before it"
         )
     return ""
-
-
-def _changes(name: str, *, number: bool) -> pl.Expr:
-    then, now = pl.col(name), pl.col(f"{name}__again")
-    if not number:
-        return then.ne_missing(now)
-    size = pl.max_horizontal(then.abs(), now.abs(), pl.lit(1.0))
-    return then.ne_missing(now) & ~((then - now).abs() <= 1e-9 * size).fill_null(False)

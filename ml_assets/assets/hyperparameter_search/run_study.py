@@ -141,7 +141,8 @@ class StudyRun:
         """What an earlier process began, then new settings until the study has enough."""
         known = sampler.known
         if known:
-            self._tell(f"the study continues: ({len(known)} of {self._trainings})")
+            begun = f"{len(known)} of {counted(self._trainings, 'training')}"
+            self._tell(f"the study continues: {begun} were begun before")
         for proposal in known:
             if not proposal.own:  # that is trained without a study, too
                 self._spent += used_by(self._objects, train_session(self._plan.job(proposal)))

@@ -65,13 +65,8 @@ def raw_snapshot(declared: Pipeline, source_name: str) -> dg.AssetsDefinition:
             return Made(published, shown, checks, page=partial(table_page, *where))
 
         whole = Address(pipeline.name, STAGE, source_name)
-        yield from make_partitions(
-            context,
-            pipeline,
-            whole,
-            make,
-            lambda: history(pipeline.store, whole, table_pictures, rows_at_a_glance),
-        )
+        so_far = partial(history, pipeline.store, whole, table_pictures, rows_at_a_glance)
+        yield from make_partitions(context, pipeline, whole, make, so_far)
 
     return materialize
 

@@ -131,7 +131,7 @@ class GoldenVectors:
     predictions: NDArray[np.float64]
 
     def require(self, model: str, found: NDArray[np.float64]) -> None:
-        """Return where the predictions are the golden ones.
+        """Refuse predictions that are not the golden ones.
 
         Raises:
             StorageError: they are others; the first such row is named.

@@ -57,7 +57,7 @@ def show_release(
     """Publish the record of released_model (or promoted_model), and what its page shows.
 
     Args:
-        commit: has the records of the model that was moved, and of its report.
+        state: has the records of the model that was moved, and of its report.
         move: the line of the ledger.
         run: the Dagster run id; empty for a command.
 

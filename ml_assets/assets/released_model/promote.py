@@ -223,8 +223,8 @@ def promote(
 def certified(
     store: SnapshotStore, pipeline: str, head: Head, verified: Verified | Refused
 ) -> Verified | Refused:
-    """Return what is verified needs a certificate of its own, signed by a trusted key: so does a
-    word against a refusal. No recall may have reached it."""
+    """Refuse what is verified unless its decision, and an override of it, have certificates signed
+    by trusted keys, and no recall reached the model."""
     if isinstance(verified, Refused):
         return verified
     try:

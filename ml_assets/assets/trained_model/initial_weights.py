@@ -69,12 +69,11 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
         if ref is not None:
             found[DISTILL] = GivenModel(DISTILL, ref, distill.teacher)
     lacks = {
-        INIT_FROM: "training.init_from is 'release'|begins with random weights",
-        DISTILL: "training.distill is from 'release'|learns from the labels alone",
+        INIT_FROM: ("training.init_from is 'release'", "begins with random weights"),
+        DISTILL: ("training.distill is from 'release'", "learns from the labels alone"),
     }
-    for key, words in lacks.items():
+    for key, (named, instead) in lacks.items():
         if getattr(training, key) is not None and key not in found:
-            named, instead = words.split("|")
             where = f"{state.name} has none in {state.spec.release.to} yet"
             log.warning(f"{named}, but {where}: this training {instead}")
     return found

@@ -201,9 +201,9 @@ class EventSinks:
         gpu = any(node.machine.gpus for node in self.story.nodes)
         spread = scaling(pace, alone, self.job.training, worlds, gpu=gpu)
         said = self.story.rows_counted(self.pipeline.spec.label.task)
-        counted = {"rows_counted": said} if said else {}
+        rows_counted = {"rows_counted": said} if said else {}
         measured = {"seconds": result.seconds, **pace, **spread}
-        return {**best, **counted, **_readable(measured), **recovered, **there}
+        return {**best, **rows_counted, **_readable(measured), **recovered, **there}
 
     def _entry(self, status: Literal["FINISHED", "FAILED"]) -> OutboxEntry:
         left_out = set(without_meaning(self.job.model))

@@ -32,7 +32,7 @@ from ml_assets.spec.training_program.identity import program_here
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
 _AHEAD = timedelta(days=31)
-"""So far behind may the clock be here."""
+"""The local clock may be this far behind."""
 
 
 def publish_registered(context: AssetStep, pipeline: Pipeline, model: str) -> Published:

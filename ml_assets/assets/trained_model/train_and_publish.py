@@ -26,7 +26,7 @@ from ml_assets.launch.launcher import Launcher, TrainJob
 from ml_assets.launch.session_name import train_session
 from ml_assets.records.recalls import quarantine
 from ml_assets.records.record_history import keep_run_record
-from ml_assets.records.run_record import RunRecord, record_bytes
+from ml_assets.records.run_record import RUN_FILE, RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.spec.records import InputVersion, StageRecord
@@ -177,7 +177,7 @@ def publish_model(training: Training, trained: Trained) -> Iterator[tuple[str, P
             yield stage, Published(there, now.commit)
             continue
         with Draft(pipeline, work, now.commit) as draft:
-            draft.text("run.json", record_bytes(trained.record))
+            draft.text(RUN_FILE, record_bytes(trained.record))
             published = draft.publish(
                 attributes=_attributes(training, trained), data_version=version
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import Field
@@ -95,11 +95,11 @@ def _shown(made: "EncodedSet") -> dict[str, Any]:
     from ml_assets.assets.training_set.window import window_markdown
     from ml_assets.reports.drawing import Bar
     from ml_assets.reports.inline_pictures import glance_at_bars
-    from ml_assets.spec.training_program import Split
+    from ml_assets.spec.training_program import SPLITS
 
     rates = made.attributes["label_rate"]
     sizes = {f"rows_{name}": count for name, count in made.rows.items()}
-    splits = [Bar(name, float(made.rows[name])) for name in get_args(Split) if name in made.rows]
+    splits = [Bar(name, float(made.rows[name])) for name in SPLITS if name in made.rows]
     return {
         **glance(glance_at_bars("Rows by split", splits)),
         "window": dg.MetadataValue.md(window_markdown(made.window, made.rows)),

@@ -12,9 +12,8 @@ from ml_assets.assets.training_set.split import unit
 from ml_assets.errors import WindowError, counted
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.split import StratifiedGroupSplit, TimeGroupSplit
-from ml_assets.spec.training_program import Split
+from ml_assets.spec.training_program import SPLITS, Split
 
-ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 BANDS = 5
 """Bands of a numeric label, each as common as the others, that every split gets its share of."""
 _GROUP = "__group"
@@ -31,7 +30,7 @@ def keep_entities_apart(
         WindowError: a split has no row left.
     """
     groups = list(spec.groups)
-    order = ORDER if spec.keep == "first" else ORDER[::-1]
+    order = SPLITS if spec.keep == "first" else SPLITS[::-1]
     entities = {name: _distinct(splits[name], groups) for name in order}
     kept: dict[Split, SplitRows] = {}
     for place, name in enumerate(order):
@@ -44,7 +43,7 @@ def keep_entities_apart(
                 " are there all the time cannot be kept apart by time; use split.kind"
                 f" 'stratified_group', or keep: {'last' if spec.keep == 'first' else 'first'}."
             )
-    return {name: kept[name] for name in ORDER}
+    return {name: kept[name] for name in SPLITS}
 
 
 def _distinct(rows: SplitRows, groups: Sequence[str]) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import accumulate, pairwise
 
 import polars as pl
 
@@ -146,5 +147,4 @@ def unit(text: str) -> float:
 
 def _cuts(spec: WindowSplit) -> list[tuple[int, int]]:
     lengths = (spec.train, spec.embargo, spec.validation, spec.embargo, spec.holdout)
-    ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+    return list(pairwise(accumulate(lengths, initial=0)))

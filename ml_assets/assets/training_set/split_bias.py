@@ -93,8 +93,8 @@ class _Spread:
             for name, count in counts.items():
                 count.update(dict(frame[name].cast(pl.String).value_counts().iter_rows()))
         self.shares: _Shares = {
-            name: {word: count / counted.total() for word, count in counted.items()}
-            for name, counted in counts.items()
+            name: {word: count / tally.total() for word, count in tally.items()}
+            for name, tally in counts.items()
         }
 
     def effects(self, other: "_Spread") -> Iterator[tuple[str, float, str]]:

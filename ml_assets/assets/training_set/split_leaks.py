@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import assert_never
 
@@ -28,16 +28,12 @@ from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.leaks import LeakFinding, SharedRows, training_set_checks
 from ml_assets.spec.pipeline import LabelSpec, PipelineSpec
 from ml_assets.spec.split import groups_of, is_by_time
-from ml_assets.spec.training_program import ShardSchema, Split
+from ml_assets.spec.training_program import SPLITS, ShardSchema, Split
 
-ORDER: tuple[Split, ...] = ("train", "validation", "holdout")
 Rows = Mapping[Split, SplitRows]
 """Labelled rows, before they are encoded."""
-_PAIRS: tuple[tuple[Split, Split], ...] = (
-    ("train", "validation"),
-    ("train", "holdout"),
-    ("validation", "holdout"),
-)
+_PAIRS = tuple(combinations(SPLITS, 2))
+"""Each split with each later one."""
 _CHANCE_ERRORS = 3.0
 """Standard errors that chance may be off by."""
 _FEWEST_EQUAL = 5
@@ -149,7 +145,7 @@ def find_disorder(rows: Rows, column: str, embargo: timedelta) -> LeakFinding:
     """The last decision of a split, and the embargo, come before the first of the next split."""
     least = timedelta.max
     reasons: list[str] = []
-    for name, other in pairwise(ORDER):
+    for name, other in pairwise(SPLITS):
         last = pl.concat(f.max() for f in rows[name].each([column]))[column].max()
         first = pl.concat(f.min() for f in rows[other].each([column]))[column].min()
         if not isinstance(last, datetime) or not isinstance(first, datetime):
@@ -209,7 +205,7 @@ def find_shared_rows(
                 )
                 named = tuple(str(key) for key in keys.head(10).rows())
     passed = worst <= guard.at_most
-    said = f"{worst:.2%} of the rows of a split are in an earlier one, more than by chance"
+    said = f"beyond chance, {worst:.2%} of a split's rows repeat rows of an earlier split"
     if not passed:
         said = (
             f"{where} with the same features and label, under other keys: {worst:.1%} more than"

@@ -33,7 +33,7 @@ from ml_assets.spec.split import (
     TimeSharesSplit,
     WindowSplit,
 )
-from ml_assets.spec.training_program import Split
+from ml_assets.spec.training_program import SPLITS, Split
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 
@@ -172,8 +172,10 @@ def read_splits(state: PipelineState, window: SplitPlan | None) -> dict[Split, S
 
 def _parted(frame: pl.DataFrame, part: pl.Series, label: LabelSpec) -> dict[Split, SplitRows]:
     """The labelled rows of each split, of a table that is read whole."""
-    names: tuple[Split, ...] = ("train", "validation", "holdout")
-    return labelled_rows({name: [Part(frame.filter(part == name).lazy())] for name in names}, label)
+    parts: dict[Split, list[Part]] = {
+        name: [Part(frame.filter(part == name).lazy())] for name in SPLITS
+    }
+    return labelled_rows(parts, label)
 
 
 def partial_partitions(state: PipelineState, window: SplitPlan | None) -> tuple[str, ...]:

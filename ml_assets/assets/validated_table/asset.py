@@ -69,13 +69,8 @@ def validated_table(declared: Pipeline, source_name: str) -> dg.AssetsDefinition
             return publish_audited(pipeline.at(base), work, found, source, released)
 
         whole = Address(pipeline.name, STAGE, source_name)
-        yield from make_partitions(
-            context,
-            pipeline,
-            whole,
-            make,
-            lambda: history(pipeline.store, whole, contract_pictures, contract_at_a_glance),
-        )
+        so_far = partial(history, pipeline.store, whole, contract_pictures, contract_at_a_glance)
+        yield from make_partitions(context, pipeline, whole, make, so_far)
 
     return materialize
 

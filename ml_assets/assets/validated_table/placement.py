@@ -48,8 +48,8 @@ def judge_placement(
         said = (
             f"{count:,} of {counted(every, 'row', 'have')} a {time} outside the partition"
             f" {window.key}, {span}: {between}. A feature function that takes the rows of its"
-            f" window leaves them out. Is partitions.timezone, {zone}, the zone that the files are"
-            " cut in? Else deliver these rows with the partition of their time."
+            f" window leaves them out. If the files are cut in another zone than {zone}, correct"
+            " partitions.timezone. If not, deliver these rows with the partition of their time."
         )
     return ExpectationResult(
         check_name=CHECK_NAME,

@@ -83,8 +83,8 @@ def reason_counts(quarantined: pl.DataFrame) -> dict[str, int]:
     said = pl.col(REASON)
     named = pl.when(said.str.starts_with(HELD_BACK)).then(pl.lit(HELD_BACK)).otherwise(said)
     each = named.alias(REASON).str.split(", ").explode()
-    counted = quarantined.select(each).group_by(REASON).len()
-    return dict(counted.sort(["len", REASON], descending=[True, False]).iter_rows())
+    by_reason = quarantined.select(each).group_by(REASON).len()
+    return dict(by_reason.sort(["len", REASON], descending=[True, False]).iter_rows())
 
 
 def _reason(breaks: Mapping[str, pl.Expr]) -> pl.Expr:

@@ -91,9 +91,9 @@ def as_declared_now(rows: pl.LazyFrame, raw: StageRecord, source: SourceSpec) ->
     new = [name for name in source.columns if name not in was]
     if new:
         raise SchemaChanged(
-            f"{where} was read when its source declared no column {', '.join(map(repr, new))}, "
-            "and is not read again: its source no longer has it. Deliver it again, or begin "
-            "after it (partitions.start).",
+            f"{where} was read before its source declared the column"
+            f" {', '.join(map(repr, new))}, and its source no longer has this partition. Deliver"
+            " the partition again, or set partitions.start after it.",
             {"removed": new},
         )
     frame = rows.collect()

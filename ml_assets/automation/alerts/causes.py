@@ -193,9 +193,9 @@ def _stale_causes(
     instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, links: Links, now: datetime
 ) -> Iterator[Cause]:
     """Assets that were made longer ago than their freshness policy allows."""
-    pipeline = repository.asset_graph
-    for key in sorted(pipeline.materializable_asset_keys):
-        window = getattr(pipeline.get(key).freshness_policy, "fail_window", None)
+    graph = repository.asset_graph
+    for key in sorted(graph.materializable_asset_keys):
+        window = getattr(graph.get(key).freshness_policy, "fail_window", None)
         if window is None:  # nothing is declared, or a time of day, by a team's own asset
             continue
         newest = instance.get_latest_materialization_event(key)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from ml_assets.adapters.runs import UNENDED, ended_at
 from ml_assets.automation.housekeeping.inventory import measure
 from ml_assets.automation.housekeeping.retention import Thing, run_name
 
@@ -20,7 +21,7 @@ def runs(instance: dg.DagsterInstance) -> list[Thing]:
             "run_logs",
             run_name(record.dagster_run.run_id),
             *_measure(instance, record.dagster_run.run_id),
-            used=_ended(record),
+            used=ended_at(record),
         )
         for record in _records(instance)
         if record.dagster_run.is_finished and GONE_TAG not in record.dagster_run.tags
@@ -35,7 +36,7 @@ def oldest_in_progress(instance: dg.DagsterInstance, besides: str | None) -> dat
     """
     begun = [
         record.create_timestamp
-        for record in instance.get_run_records(dg.RunsFilter(statuses=_IN_PROGRESS))
+        for record in instance.get_run_records(dg.RunsFilter(statuses=UNENDED))
         if record.dagster_run.run_id != besides
     ]
     return min(begun).replace(tzinfo=UTC) if begun else None
@@ -49,26 +50,11 @@ def delete(instance: dg.DagsterInstance, run_id: str) -> int:
     return before - _measure(instance, run_id)[1]
 
 
-_IN_PROGRESS = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
-
-
 def _records(instance: dg.DagsterInstance) -> Iterator[dg.RunRecord]:
     cursor: str | None = None
     while page := instance.get_run_records(limit=_PAGE, cursor=cursor):
         yield from page
         cursor = page[-1].dagster_run.run_id
-
-
-def _ended(record: dg.RunRecord) -> datetime:
-    if record.end_time is not None:
-        return datetime.fromtimestamp(record.end_time, UTC)
-    return record.update_timestamp.replace(tzinfo=UTC)
 
 
 def _measure(instance: dg.DagsterInstance, run_id: str) -> tuple[int, int]:

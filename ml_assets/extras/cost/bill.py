@@ -179,7 +179,7 @@ def share(split: Split, part: Part) -> float:
 
 
 NO_JOB = "no job yet"
-"""Whose the steps are that were made after the last training began."""
+"""The line of the data steps that no training has used yet."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class DuckDBHistory:
         decision_at: str,
         known_at: str,
     ) -> Frame:
-        """See ``history.trailing_mean``."""
+        """See ``history_features.trailing_mean``."""
         mean = f"CASE WHEN {_NUMBER} > 0 THEN {_TOTAL} / {_NUMBER} END"
         if prior is not None:
             mean = f"({_TOTAL} + {_double(prior * weight)}) / ({_NUMBER} + {_double(weight)})"
@@ -71,7 +71,7 @@ class DuckDBHistory:
         decision_at: str,
         known_at: str,
     ) -> Frame:
-        """See ``history.latest``."""
+        """See ``history_features.latest``."""
         newest, found = self._newest(events, columns, by, known_at), self._numbered_rows(rows)
         at = f"r.{quoted(decision_at)}"
         added = self._as_of(found.table, newest, columns, columns, by, at, ">", within)
@@ -86,7 +86,7 @@ class DuckDBHistory:
         decision_at: str,
         known_at: str,
     ) -> Frame:
-        """See ``history.add_history``."""
+        """See ``history_features.add_history``."""
         found = self._numbered_rows(rows)
         for one in wanted:
             if isinstance(one, Lag):

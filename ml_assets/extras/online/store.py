@@ -116,7 +116,7 @@ def encode(frame: "pl.DataFrame", entity: Sequence[str]) -> Iterator[tuple[str, 
     places = [frame.columns.index(name) for name in entity]
     for row in frame.iter_rows():
         plain = [_plain(value) for value in row]
-        yield _text([plain[pipeline] for pipeline in places]), _text(plain)
+        yield _text([plain[place] for place in places]), _text(plain)
 
 
 def decode(text: str, types: Mapping[str, str]) -> dict[str, Any]:

@@ -139,7 +139,7 @@ class DataWalk:
 
 
 def differing_rows(then: pl.DataFrame, now: pl.DataFrame, key: Sequence[str], split: str) -> str:
-    """The same for a split of a training set."""
+    """How the rows of one split of a training set differ; empty where they do not."""
     if then.equals(now):
         return ""
     return f"{split}: {table_difference(then, now, key)}"

@@ -62,14 +62,14 @@ def recall(
 
     store = open_snapshots(settings.snapshots)
     if snapshot is None:
-        _lift(lift or "", settings, store, (author or "", reason or ""), dry_run=dry_run)
+        _lift(lift or "", store, (author or "", reason or ""), dry_run=dry_run)
         return
     given = {"author": author, "reason": reason}
     found = extent(store, snapshot, **{name: said for name, said in given.items() if said})
     kept = found.recall
     if not dry_run:
         kept, found = carry_out(store, found)
-        _observe(settings, kept, found, f"recalled (recall {kept.id}): {kept.reason}")
+        _observe(kept, found, f"recalled (recall {kept.id}): {kept.reason}")
     found = replace(found, ways=tuple(_searched(way, settings) for way in found.ways))
     if as_json:
         ways = [asdict(way) for way in found.ways]
@@ -82,7 +82,6 @@ def recall(
 
 def _lift(
     identity: str,
-    settings: "Settings",
     store: "SnapshotStore",
     by: tuple[str, str],
     *,
@@ -100,7 +99,7 @@ def _lift(
     author, reason = by
     recall = lift(store, identity, author, reason)
     found = extent(store, recall.seeds[0].version)
-    _observe(settings, recall, found, f"recall {recall.id} is lifted: {reason}")
+    _observe(recall, found, f"recall {recall.id} is lifted: {reason}")
     print(f"recall {recall.id} of {recall.snapshot} is lifted, and the ledger says so")
 
 
@@ -118,7 +117,7 @@ def _searched(way: "RecoveryPlan", settings: "Settings") -> "RecoveryPlan":
     return replace(way, command=f"{way.command} --search")
 
 
-def _observe(settings: "Settings", recall: "Recall", found: "Extent", text: str) -> None:
+def _observe(recall: "Recall", found: "Extent", text: str) -> None:
     from ml_assets.adapters.runs import open_instance
     from ml_assets.extras.recall.recall import observe
 

@@ -16,7 +16,7 @@ from ml_assets.store.snapshots import Entry
 
 @dataclass(frozen=True, slots=True)
 class KnownRecord:
-    """What a process keeps of a record: an evaluation's names each hour of answers."""
+    """The parts of a record that a process keeps; an evaluation's lists every hour of answers."""
 
     digest: str
     """Of the record itself: while it is the same, so is all that it says."""
@@ -29,7 +29,7 @@ class KnownRecord:
 
 
 _KNOWN: dict[str, KnownRecord] = {}
-"""By their digests, as the store holds them to."""
+"""Digest -> record; the store checks each record against its digest."""
 
 
 def known_records(state: PipelineState, address: Address) -> Sequence[KnownRecord]:

@@ -252,7 +252,7 @@ def _pod_spec(order: JobOrder, settings: Cluster) -> Manifest:
     cluster = order.cluster
     spot = dict(settings.spot_selector) if order.spot else {}
     taints = settings.spot_taints if order.spot else ()
-    tolerations = [*map(_toleration, cluster.tolerations), *map(_tolerates, taints)]
+    tolerations = [*map(_toleration, cluster.tolerations), *map(_toleration, taints)]
     pull = [{"name": settings.pull_secret}] if settings.pull_secret else []
     optional: Manifest = {
         "subdomain": order.name if order.world.nodes > 1 else None,
@@ -356,15 +356,12 @@ def _resources(order: JobOrder) -> Mapping[str, Mapping[str, str]]:
     return {"requests": {"cpu": cluster.cpu, **held}, "limits": held}
 
 
-def _toleration(declared: Toleration) -> Manifest:
-    value = {"operator": "Exists"} if declared.value is None else _equal(declared.value)
-    effect = {} if declared.effect is None else {"effect": declared.effect}
-    return {"key": declared.key, **value, **effect}
-
-
-def _tolerates(taint: Taint) -> Manifest:
-    value = {"operator": "Exists"} if taint.value is None else _equal(taint.value)
-    return {"key": taint.key, **value, "effect": taint.effect}
+def _toleration(of: Toleration | Taint) -> Manifest:
+    value = {"operator": "Exists"}
+    if of.value is not None:
+        value = {"operator": "Equal", "value": of.value}
+    effect = {} if of.effect is None else {"effect": of.effect}
+    return {"key": of.key, **value, **effect}
 
 
 def _elsewhere(avoid: Sequence[str]) -> Manifest:
@@ -374,10 +371,6 @@ def _elsewhere(avoid: Sequence[str]) -> Manifest:
     others = {"key": HOST_LABEL, "operator": "NotIn", "values": sorted(avoid)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [others]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-
-
-def _equal(value: str) -> Manifest:
-    return {"operator": "Equal", "value": value}
 
 
 def _spread(order: JobOrder) -> list[Manifest]:

@@ -79,14 +79,14 @@ def core(client: Any) -> Any:
 
 
 def authorization(client: Any) -> Any:
-    """Return what we may do."""
+    """The API that says what we may do."""
     from kubernetes.client import AuthorizationV1Api
 
     return AuthorizationV1Api(client)
 
 
 def extensions(client: Any) -> Any:
-    """Return what is not Kubernetes's own: Kueue's workloads and queues."""
+    """The API of what is not Kubernetes's own: Kueue's workloads and queues."""
     from kubernetes.client import CustomObjectsApi
 
     return CustomObjectsApi(client)

@@ -93,10 +93,6 @@ class Stuck:
     pod: PodState | None = None
     room: int | None = None
 
-    def __str__(self) -> str:
-        words = f": {self.words}" if self.words else ""
-        return f"waits ({self.cause}){words}"
-
 
 class StartUp:
     """Looks at an attempt that is coming up, and says when it has waited long enough.
@@ -231,7 +227,8 @@ def _unscheduled(job: JobState, pods: Sequence[PodState]) -> Stuck | None:
         return None
     room = sum(pod.node is not None for pod in pods)
     words = (
-        f"{room} of {counted(job.parallelism, 'pod')} have a node; {without[0].unscheduled.message}"
+        f"{room} of {counted(job.parallelism, 'pod', 'have')} a node;"
+        f" {without[0].unscheduled.message}"
     )
     return Stuck("Unschedulable", one_line(words), without[0], room)
 

@@ -121,7 +121,7 @@ class LocalRunner:
         command = self.command(request, folder / "request.json")
         threads, s3 = request.world.threads, is_s3(work.folder.checkpoints)
         stall, noticed = StallDetector(folder, request.world.procs), None
-        with ChildProcess.running(command, threads, log, self._grace, s3=s3) as child:
+        with ChildProcess(command, threads, log, self._grace, s3=s3) as child:
             while (code := child.exit_code()) is None:
                 follower.pass_on()
                 noticed = noticed or stall.noticed(follower.passed_on)

@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from ml_assets.launch.local import supervisor
 from ml_assets.spec.training_program.start import variables
@@ -68,25 +68,12 @@ class ChildProcess:
                 start_new_session=True,
             )
 
-    @classmethod
-    @contextmanager
-    def running(
-        cls,
-        command: Sequence[str],
-        threads: int,
-        log: Path,
-        grace: float = GRACE_SECONDS,
-        *,
-        s3: bool = False,
-    ) -> Iterator["ChildProcess"]:
+    def __enter__(self) -> Self:
         """A child that is gone when the block is left, saved and stopped if by an exception."""
-        child = cls(command, threads, log, grace, s3=s3)
-        try:
-            yield child
-        except BaseException:
-            child.end()
-            raise
-        child.end()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def exit_code(self) -> int | None:
         """The exit code of the process; None while it runs; negative: the signal that ended it."""

@@ -319,7 +319,7 @@ class SanityRequest(_Asked):
     model: ModelSpec
     training: TrainingSpec
     deep: bool = Field(default=False, exclude_if=unset)
-    """Hold it to what every network has to keep instead; by two processes."""
+    """Run the conformance checks of every network instead, in two processes."""
     output: Reports
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ml_assets.errors import StorageError
 from ml_assets.store.disk import told
-from ml_assets.store.objects import file_digest
+from ml_assets.store.objects import file_digest, make_durable
 from ml_assets.store.snapshots import Collected
 
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -155,20 +155,12 @@ def _parts(file: Path) -> Iterable[bytes]:
 
 def _sync(paths: Collection[Path]) -> None:
     if len(paths) == 1:
-        _sync_one(*paths)
+        make_durable(*paths)
     elif paths:
-        list(_threads(os.getpid()).map(_sync_one, paths))
+        list(_threads(os.getpid()).map(make_durable, paths))
 
 
 @lru_cache(maxsize=1)
 def _threads(_process: int) -> ThreadPoolExecutor:
     """Of this process: a fork has none of its parent's."""
     return ThreadPoolExecutor(_SYNCS, "sync")
-
-
-def _sync_one(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -51,7 +51,10 @@ def require_vouched(
 def _way_out(keys: Keys, signature: Signature | None) -> str:
     """What else may be the reason, and what to do then."""
     if signature is None:
-        return "What was begun without a key has none: start clean with one (ml-assets ops reset)."
+        return (
+            "A store that was begun without a signing key has no signatures. To use a key, start"
+            " clean: ml-assets ops reset."
+        )
     if signature.key not in keys.trusted:
         return "If that key is to count, add it to ML_ASSETS_TRUSTED_KEYS."
     named = f"is {keys.store!r}" if keys.store else "is not set"

@@ -10,8 +10,8 @@ from ml_assets.store.s3.content import MODELS, publish_folder
 
 
 def put_made(result: Result, place: S3Place) -> Result:
-    """Return what a result names, with its manifest last; the result as the store has it. Safe to
-    repeat.
+    """Upload what a result names, its manifest last; return the result as the store has it. Safe
+    to repeat.
 
     Args:
         result: with the paths of this machine.

@@ -1,8 +1,8 @@
 """Saves checkpoints of networks: torch's distributed checkpoint, in a thread, one at a time.
 
 Training waits only for the copy of its state to memory. The thread does the writing, checksums,
-upload and manifest, in the same order on all ranks. ``files`` says what makes a checkpoint whole,
-and which are kept.
+upload and manifest, in the same order on all ranks. ``whole_checkpoints`` says what makes a
+checkpoint whole, and which are kept.
 """
 
 import io

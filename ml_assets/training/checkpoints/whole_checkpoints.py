@@ -189,17 +189,19 @@ class CheckpointFiles:
             self.store.discard(name)
             whole = whole_checkpoints(self.store, self.request.session)
             kept = (
-                f"the last whole one, {whole[-1].name}, is kept" if whole else "none is whole yet"
+                f"The last whole checkpoint, {whole[-1].name}, is kept"
+                if whole
+                else "No checkpoint is whole yet"
             )
         except StorageError:  # away; whatever is whole there stays whole
-            kept = "the whole ones are kept"
+            kept = "The whole checkpoints are kept"
         said = (
             f"the checkpoint of step {step} was not saved in {self.store.uri}: {why}."
             f" {free / _MB:,.1f} MB are free at {place}, about {needed / _MB:,.1f} MB are"
-            f" needed; {kept}"
+            f" needed. {kept}"
         )
         self.events.warning(
-            f"{said[0].upper()}{said[1:]}, training continues, and the next save tries again. Free"
+            f"{said[0].upper()}{said[1:]}. Training continues, and the next save tries again. Free"
             " space, or lower training.keep_last or training.keep_best."
         )
         found = NotSaved(said, step)

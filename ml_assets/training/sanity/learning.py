@@ -60,7 +60,7 @@ def overfits_one_batch(subject: Subject) -> SanityCheck:
             return _undecided(rows, left, fewer, steps)
     saw = (
         f"After {step} steps on the same {counted(len(rows.label), 'row')} {left:.0%} of the loss"
-        f" are left; expected at most {_LEFT:.0%} within {_BY_HEART_STEPS} steps."
+        f" is left; expected at most {_LEFT:.0%} within {_BY_HEART_STEPS} steps."
     )
     remedy = (
         "It cannot learn even these by heart: look at the loss, at the optimizer's list of"
@@ -105,7 +105,7 @@ def _undecided(rows: Tensors, left: float, fewer: Tensors, steps: int) -> Sanity
         bound=_LEFT,
         reason=(
             f"This cannot be judged: {counted(len(fewer.label), 'row', 'are')} learned by heart in"
-            f" {steps} steps, of {counted(len(rows.label), 'row')} {left:.0%} of the loss are"
+            f" {steps} steps, but of {counted(len(rows.label), 'row')} {left:.0%} of the loss is"
             " left. The table is so narrow that labels of more rows may contradict each other."
             " Look at the loss of the training."
         ),

@@ -4,6 +4,7 @@ import copy
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from ml_assets.spec.sanity import NetworkSize, SanityCheck, SanityName
 from ml_assets.spec.training import ModelSpec, Task, TrainingSpec
+from ml_assets.spec.training_program import ShardSchema
 from ml_assets.store.block_order import BlockOrder
 from ml_assets.training.losses import row_weights, training_losses
 from ml_assets.training.models.layers import Masks
@@ -26,11 +28,17 @@ class Subject:
     network: Network
     model: ModelSpec
     spec: TrainingSpec
-    task: Task
+    folder: Path
+    """Of the training set, examined against its digest."""
+    schema: ShardSchema
     rows: SplitArrays
     """The training split."""
     held_out: SplitArrays
     """The validation split."""
+
+    @property
+    def task(self) -> Task:
+        return self.schema.task
 
     def clone(self) -> Network:
         return copy.deepcopy(self.network)

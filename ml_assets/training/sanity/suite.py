@@ -56,16 +56,16 @@ def sanity(request: SanityRequest, events: EventWriter) -> None:
         attempt=request.attempt,
         checks=checks,
         seconds=time.monotonic() - began,
-        alone=None if request.deep else _pace(request),
+        alone=None if request.deep else _pace(request, subject),
         size=_size(subject),
     )
     events.finished(result, request.output.result)
 
 
-def _pace(request: SanityRequest) -> Alone | None:
+def _pace(request: SanityRequest, subject: Subject) -> Alone | None:
     from ml_assets.training.measure_pace import pace_alone  # a second more to load
 
-    return pace_alone(request, *open_set(request.data, request.splits))
+    return pace_alone(request, subject.folder, subject.schema)
 
 
 def _size(subject: Subject) -> NetworkSize | None:
@@ -82,11 +82,10 @@ def deep(request: SanityRequest, subject: Subject) -> tuple[SanityCheck, ...] | 
     """Return what every network has to keep; None on all ranks but the first."""
     from ml_assets.training.sanity.conformance import conform  # a second more to load
 
-    folder, schema = open_set(request.data, request.splits)
     ranks = join()
     wait_at_most(_LONGEST_STEP, ranks)
     try:
-        checks = conform(subject, request, folder, schema, ranks)
+        checks = conform(subject, request, subject.folder, subject.schema, ranks)
     finally:
         leave()
     return checks if ranks.rank == 0 else None
@@ -98,7 +97,7 @@ def admit(request: SanityRequest) -> Subject:
     network = fresh_network(request.model, request.training.seed, schema, code_of(request))
     rows, _ = open_training_split(request, folder, schema, Stopwatch())
     held_out = split_arrays(folder, schema, "validation")
-    return Subject(network, request.model, request.training, schema.task, rows, held_out)
+    return Subject(network, request.model, request.training, folder, schema, rows, held_out)
 
 
 def examine(subject: Subject) -> tuple[SanityCheck, ...]:

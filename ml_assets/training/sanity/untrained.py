@@ -209,9 +209,8 @@ def no_batch_leak(subject: Subject, *, deep: bool = False) -> SanityCheck:
     if not norms:
         return verdict("no_batch_leak", worst, 0.0, saw, _STAY_APART)
     few = microbatch < _FEW_ROWS
-    told = f"Its {counted(len(norms), 'batch norm')} in training take the statistics of a" + (
-        f" microbatch, {counted(microbatch, 'row')} here: training.batch_size by"
-        " training.microbatches."
+    told = f"In training, its {counted(len(norms), 'batch norm', 'use')} the statistics of one" + (
+        f" microbatch: {counted(microbatch, 'row')} (training.batch_size / training.microbatches)."
         if few or not deep  # which tries it with few rows
         else " microbatch."
     )

@@ -94,9 +94,7 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(
     assert runs and [log for _, log in told if log] == [run[:8] for run in runs]
     assert all(find_run(line.instance, run[:8]).run_id == run for run in runs)
     assert f"orders/{NO_TABLE}.csv, line " in said
-    assert said.endswith(
-        "No model was made: a model waits until all data that has arrived is made."
-    )
+    assert said.endswith("No model was made, because not all data that has arrived could be made.")
     assert f"validated_table/arrivals [{NO_CONTRACT}]: 1 critical expectation" in said
     whole = [week for week in WEEKS if week not in (NO_TABLE, NO_CONTRACT)]
     assert line.published("raw_snapshot", "orders") == [w for w in WEEKS if w != NO_TABLE]
@@ -134,5 +132,5 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(
 def test_a_search_that_its_data_held_back_is_said_not_to_have_begun() -> None:
     failed = RunFailed("Run 1 failed.", [])
     said = str(failure_of([failed], STAGES, search=True))
-    assert said.startswith("Run 1 failed.\nNo search was begun, and no model made: ")
+    assert said.startswith("Run 1 failed.\nNo search was begun, and no model made, because")
     assert str(failure_of([failed], ("raw_snapshot",), search=False)) == "Run 1 failed."

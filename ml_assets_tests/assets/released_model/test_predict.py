@@ -255,7 +255,7 @@ def test_a_time_in_no_partition_says_which_there_are(orders: Predictor) -> None:
 
 def test_a_row_before_there_is_enough_history_is_refused(orders: Predictor) -> None:
     early = json.dumps({**ORDER, "ordered_at": "2024-01-02T10:00:00Z"})
-    with pytest.raises(WindowError, match="looks back 1 partition, and there are only 0 before"):
+    with pytest.raises(WindowError, match="looks back 1 partition, and only 0 lie before"):
         orders.predictions(parse_rows(early.encode(), "row"))
 
 

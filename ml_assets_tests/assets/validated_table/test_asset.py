@@ -344,3 +344,5 @@ def test_rows_of_another_week_are_published_and_warned_of(
     assert rows("validated_table", NEXT).height == record(NEXT).rows
     assert "rows_in_partition" in record(NEXT).attributes["audit"]["warned"]
     assert "rows_in_partition" not in record(WEEK).attributes["audit"]["warned"]
+    assert main(["status", RUN[1]]) == 0
+    assert "  [warn] 3 of " in capsys.readouterr().out, "until the next week is there"

@@ -141,7 +141,7 @@ class Classified:
         return self._row_values()[:, 0]
 
     def units(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return what is said of each row, of each thing that has a loss: the row itself."""
+        """[units] the values of rows as values of units: here a row is a unit."""
         return of_rows
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:

@@ -46,7 +46,7 @@ class Coded:
         return self.bits / np.maximum(self.bytes, 1)
 
     def units(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return what is said of each row: a text is a row."""
+        """[units] the values of rows as values of units: a text is a row."""
         return of_rows
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:

@@ -74,7 +74,7 @@ class Ranked:
         return 1 - self.ndcg
 
     def units(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return what is said of each row, of each query: as of its first row."""
+        """[units] the values of rows as values of units: a query has that of its first row."""
         return of_rows[self.first_row]
 
     def draws(self, resampler: Resampler) -> dict[MetricName, np.ndarray]:

@@ -57,7 +57,7 @@ def parse_batches(
 def _parse_batch(
     content: bytes, declared: Columns, where: str, keys: dict[str, None]
 ) -> pl.DataFrame:
-    """Args: keys: those that are there are added."""
+    """The rows of a batch of lines; ``keys`` collects every key that is met."""
     numbers = array("q")
     columns: dict[str, list[Any]] = {name: [] for name in declared}
     for lines in _some_lines(content):

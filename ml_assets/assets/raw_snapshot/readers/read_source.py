@@ -15,7 +15,7 @@ from ml_assets.assets.raw_snapshot.schema import Reading
 from ml_assets.settings.addresses import database_place
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
-from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.sources import EventsSource, FilesSource, SourceSpec
 
 __all__ = ["Looked", "Reading", "Seen", "look", "read_source", "receipt_of"]
 
@@ -50,15 +50,10 @@ def receipt_of(
     name: str, source: SourceSpec, root: Path, sql_url: SqlUrl, window: PartitionWindow | None
 ) -> dict[str, Any]:
     """The receipt that ``read_source`` would give now; files are hashed, not parsed."""
+    if not isinstance(source, FilesSource | EventsSource):
+        return read_source(name, source, root, sql_url, window).receipt
     _check_window(source, window)
-    match source.kind:
-        case "sql":
-            found = read_sql(name, source, sql_url, window).receipt
-        case "delta" | "iceberg":
-            found = read_lake(name, source, root, window).receipt
-        case _:
-            found = file_receipt(name, source, root, window)
-    return _from(found, source, root, sql_url)
+    return _from(file_receipt(name, source, root, window), source, root, sql_url)
 
 
 def _check_window(source: SourceSpec, window: PartitionWindow | None) -> None:

@@ -4,7 +4,6 @@ It fails closed. What is missing, not finite or not understood fails its gate; n
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from ml_assets.assets.released_model.gates import champion as against_champion
@@ -33,22 +32,6 @@ from ml_assets.spec.records import Audited, EvaluationReport, GateResult, Measur
 from ml_assets.spec.split import HoldoutUse
 
 
-@dataclass(frozen=True)
-class Beside:
-    """Holds what is known beside the report; what is not known fails the gate that needs it."""
-
-    champion: str | None = None
-    """Digest of the model that holds the stage now, as the ledger has it. Where it is given, a
-    report that compares with no model or with another one fails the champion gate; without it the
-    report's word is taken."""
-    recalled: str | None = None
-    """Digest of the model that holds the stage now and may not be used, so that there is no other
-    champion: a gate against it fails."""
-    audits: Sequence[Audited] | None = None
-    """The audits of the tables that the training set was made from."""
-    holdout_use: HoldoutUse | None = None
-
-
 def decide(
     gates: Sequence[GateSpec],
     report: EvaluationReport,
@@ -59,9 +42,54 @@ def decide(
     audits: Sequence[Audited] | None = None,
     holdout_use: HoldoutUse | None = None,
 ) -> tuple[GateResult, ...]:
-    """One result for each gate, in the order of the gates; see ``Beside`` for the rest."""
-    beside = Beside(champion, recalled, audits, holdout_use)
-    return tuple(_decide(gate, report, measured, beside) for gate in gates)
+    """One result for each gate, in the order of the gates; what is not known fails the gate that
+    needs it.
+
+    Args:
+        champion: digest of the model that holds the stage now, as the ledger has it. Where it is
+            given, a report that compares with no model or with another one fails the champion
+            gate; without it the report's word is taken.
+        recalled: digest of the model that holds the stage now and may not be used, so that there is
+            no other champion: a gate against it fails.
+        audits: of the tables that the training set was made from.
+    """
+
+    def result(gate: GateSpec) -> GateResult:
+        match gate:
+            case AgainstChampion() | Slices(margin=float()) if recalled:
+                return against_champion.while_recalled(gate, recalled)
+            case Bound():
+                return quality.bound(gate, report)
+            case BeatsBaseline():
+                return quality.baseline(gate, report)
+            case LeakAlarm():
+                return quality.leak_alarm(gate, report)
+            case AgainstChampion():
+                return against_champion.champion(gate, report, champion)
+            case Slices():
+                return quality.slices(gate, report, champion)
+            case Gap():
+                return quality.gap(gate, report)
+            case Calibrated():
+                return quality.calibration(gate, report)
+            case Robustness():
+                return quality.robustness(gate, report)
+            case Size():
+                return cost.size(gate, report)
+            case Latency():
+                return cost.latency(gate, measured)
+            case Throughput():
+                return cost.throughput(gate, measured)
+            case Memory():
+                return cost.memory(gate, measured)
+            case DataEvidence():
+                return data_and_holdout.data_evidence(gate, audits)
+            case HoldoutBudget():
+                return data_and_holdout.holdout_budget(gate, report, holdout_use)
+            case _:
+                assert_never(gate)
+
+    return tuple(map(result, gates))
 
 
 def passed(results: Sequence[GateResult]) -> bool:
@@ -93,41 +121,3 @@ def policy_digest(gates: Sequence[GateSpec], release: ReleaseSpec) -> str:
             "release": release.model_dump(mode="json", exclude={"rollout"}),
         }
     )
-
-
-def _decide(
-    gate: GateSpec, report: EvaluationReport, measured: Measured, beside: Beside
-) -> GateResult:
-    match gate:
-        case AgainstChampion() | Slices(margin=float()) if beside.recalled:
-            return against_champion.while_recalled(gate, beside.recalled)
-        case Bound():
-            return quality.bound(gate, report)
-        case BeatsBaseline():
-            return quality.baseline(gate, report)
-        case LeakAlarm():
-            return quality.leak_alarm(gate, report)
-        case AgainstChampion():
-            return against_champion.champion(gate, report, beside.champion)
-        case Slices():
-            return quality.slices(gate, report, beside.champion)
-        case Gap():
-            return quality.gap(gate, report)
-        case Calibrated():
-            return quality.calibration(gate, report)
-        case Robustness():
-            return quality.robustness(gate, report)
-        case Size():
-            return cost.size(gate, report)
-        case Latency():
-            return cost.latency(gate, measured)
-        case Throughput():
-            return cost.throughput(gate, measured)
-        case Memory():
-            return cost.memory(gate, measured)
-        case DataEvidence():
-            return data_and_holdout.data_evidence(gate, beside.audits)
-        case HoldoutBudget():
-            return data_and_holdout.holdout_budget(gate, report, beside.holdout_use)
-        case _:
-            assert_never(gate)

@@ -244,7 +244,7 @@ def robustness(gate: Robustness, report: EvaluationReport) -> GateResult:
 
 
 def calibration(gate: Calibrated, report: EvaluationReport) -> GateResult:
-    """Return how far the measure may be from that of a calibrated model."""
+    """Hold the measure's distance from that of a calibrated model to the bound."""
     what, ideal = _MEASURES[gate.measure]
     found = report.estimates.get(gate.name, ())
     seen = found[0].interval if found else None

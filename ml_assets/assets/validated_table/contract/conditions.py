@@ -33,7 +33,9 @@ def condition_mistakes(condition: object) -> list[str]:
         ]
     if not isinstance(condition, Mapping) or condition.get("type") not in _KEYS:
         known = ", ".join(_KEYS)
-        return [f"row_condition is {condition!r}; an object with one of the types {known} is"]
+        return [
+            f"row_condition is {condition!r}; an object with one of the types {known} is expected"
+        ]
     kind = condition["type"]
     if condition.keys() != _KEYS[kind]:
         return [f"a row_condition of type {kind} has the keys {sorted(_KEYS[kind])}"]

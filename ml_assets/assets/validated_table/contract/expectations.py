@@ -128,8 +128,8 @@ def _judged(expectation: Expectation, found: Any, rows: pl.Series, height: int) 
     broken = rows.gather(indices) if indices else rows.clear()
     mask = pl.Series("broken", [False]).new_from_index(0, height).scatter(broken, True)
     judged = int(result["element_count"]) - int(result.get("missing_count") or 0)
-    words = f"{_title(expectation)}: rows must meet it"
-    return EngineFinding(share_result(expectation, words, len(indices), judged, passed), mask)
+    said = share_result(expectation, _title(expectation), len(indices), judged, passed)
+    return EngineFinding(said, mask)
 
 
 def _title(expectation: Expectation) -> str:

@@ -144,7 +144,7 @@ def unknown_columns(contract: Contract, columns: Sequence[str]) -> tuple[str, ..
     """A sentence for each expectation that names a column its table does not have."""
     known = set(columns)
     return tuple(
-        f"{e.check_name} names the columns {missing}, which the table does not have."
+        f"{e.check_name} names {', '.join(map(repr, missing))}, which the table does not have."
         f"{did_you_mean(missing[0], known)}"
         for e in contract.expectations
         if (missing := [c for c in columns_of(e) if c not in known])
