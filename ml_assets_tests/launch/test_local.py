@@ -89,17 +89,16 @@ def _of_another_session(folder):
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "session": "another"}))
 
 
-@pytest.mark.parametrize(
-    "damage", [_cut, _flip, _no_manifest, _lost_file, _short_file, _of_another_session]
-)
-def test_a_checkpoint_that_is_not_whole_is_passed_by_for_the_one_before(stage, damage):
-    stage.plan(attempts={"1": {"at": 3, "exit": 70, "reason": "a bug"}})
+def test_checkpoints_that_are_not_whole_are_passed_by_for_the_one_before(stage):
+    damages = (_cut, _flip, _no_manifest, _lost_file, _short_file, _of_another_session)
+    stage.plan(steps=7, attempts={"1": {"at": 7, "exit": 70, "reason": "a bug"}})
     with pytest.raises(TrainingFailed):
         stage.train()
-    damage(stage.session / "checkpoints/step-000003.a1")
-    # the stand-in never writes a checkpoint twice, so attempt 2 makes its own third one
+    for step, damage in enumerate(damages, 2):
+        damage(stage.session / f"checkpoints/step-{step:06}.a1")
+    # the stand-in never writes a checkpoint twice, so attempt 2 makes its own second one
     assert stage.train().attempt == 2
-    assert request(stage, 2)["resume"]["uri"].endswith("step-000002.a1")
+    assert request(stage, 2)["resume"]["uri"].endswith("step-000001.a1")
 
 
 def test_checkpoints_are_ordered_by_their_step_not_by_their_name(stage):

@@ -31,7 +31,7 @@ def features(scene: Scene) -> Path:
 def second(made: Scene) -> Scene:
     """A second model passed the gates of a spec that asked for little; it is not released."""
     with pytest.MonkeyPatch.context() as patch:
-        scene = scene_of(made, "released", NEXT, patch)
+        scene = scene_of(made, "refused", NEXT, patch)  # the model that is refused there
         scene.world.cli("run", NAME, "--through", "evaluation_report")
         keep(scene.world, "second")
     return made

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,26 @@ from ml_assets.records.load_release import find_release
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.records import CanaryPeriod
 from ml_assets_tests.actions.test_render_release import definition
-from ml_assets_tests.red_team.conftest import NAME, Scene
+from ml_assets_tests.red_team.conftest import NAME, Scene, scene_of
 
 STRANGER = base64.b64encode(b"another key of thirty-two bytes!").decode()
 
 
-@pytest.fixture
-def exported(refused: Scene, tmp_path: Path) -> Path:
-    """The release, exported and signed, beside a model that its gates refused."""
-    folder = export_release(refused.place, tmp_path / "export").folder
-    assert verify_folder(folder, None).holds
+@pytest.fixture(scope="module")
+def whole_export(made: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The release, exported and signed once, beside a model that its gates refused."""
+    spec = (made.world.root / "refused.yaml").read_text()
+    with pytest.MonkeyPatch.context() as patch:
+        scene = scene_of(made, "refused", spec, patch)
+        folder = export_release(scene.place, tmp_path_factory.mktemp("whole") / "export").folder
+        assert verify_folder(folder, None).holds
     return folder
+
+
+@pytest.fixture
+def exported(whole_export: Path, refused: Scene, tmp_path: Path) -> Path:
+    """A copy of its own for each attack."""
+    return shutil.copytree(whole_export, tmp_path / "export")
 
 
 def forged(folder: Path, **said: Any) -> None:

@@ -25,7 +25,7 @@ from ml_assets.spec.base import canonical_json
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.training_program import Ref
 from ml_assets.store.objects import bytes_digest
-from ml_assets_tests.red_team.conftest import NAME, SPEC, Scene
+from ml_assets_tests.red_team.conftest import NAME, SPEC, Scene, scene_of
 from ml_assets_tests.worlds.opened import pipeline_of
 
 
@@ -144,11 +144,20 @@ def test_the_training_program_scoring_a_model_that_somebody_offers(
     assert not (tmp_path / "touched").exists()
 
 
-@pytest.fixture
-def exported(released: Scene, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def whole_export(made: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The release, exported once."""
     from ml_assets.actions.export import export_release
 
-    return export_release(released.place, tmp_path / "export").folder
+    with pytest.MonkeyPatch.context() as patch:
+        scene = scene_of(made, "released", SPEC, patch)
+        return export_release(scene.place, tmp_path_factory.mktemp("whole") / "export").folder
+
+
+@pytest.fixture
+def exported(whole_export: Path, released: Scene, tmp_path: Path) -> Path:
+    """A copy of its own for each attack."""
+    return shutil.copytree(whole_export, tmp_path / "export")
 
 
 def refusals(folder: Path) -> str:
@@ -242,10 +251,11 @@ def test_a_link_or_a_folder_in_an_exported_folder(exported: Path, tmp_path: Path
 
 
 def test_export_is_whole_or_absent_and_takes_nobodys_place(
-    released: Scene, exported: Path, tmp_path: Path
+    released: Scene, whole_export: Path, exported: Path, tmp_path: Path
 ) -> None:
     from ml_assets.actions.export import export_release
 
+    assert list(whole_export.parent.iterdir()) == [whole_export]
     assert export_release(released.place, exported).new is False
     (exported / "MODEL_CARD.md").write_text("mine")
     with pytest.raises(MlAssetsError, match="holds something else"):

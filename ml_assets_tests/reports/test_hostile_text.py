@@ -3,8 +3,6 @@ sequences of terminals and marks that turn the direction of reading."""
 
 import base64
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +24,7 @@ from ml_assets.assets.evaluation_report.drift_profile import make_profile
 from ml_assets.assets.evaluation_report.page import render
 from ml_assets.assets.hyperparameter_search.page import study_page
 from ml_assets.assets.released_model.gates.decide import decide
+from ml_assets.cli.main import main
 from ml_assets.errors import MlAssetsError, visible
 from ml_assets.reports.card import Card, card_page, card_pictures
 from ml_assets.reports.decisions import gates_table, ledger_table, override_picture
@@ -290,26 +289,25 @@ def test_an_error_shows_it_wherever_it_is_told() -> None:
     assert visible("naïve — «日本»\tא\n") == "naïve — «日本»\tא\n"
 
 
-def test_the_terminal_shows_it(tmp_path: Path) -> None:
-    """What a spec calls its fields, as the real command tells it, to both of its streams."""
+def test_the_terminal_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a spec calls its fields, as the command tells it, to both of its streams."""
     irises.plant(tmp_path, tmp_path / "sources")
     file = tmp_path / "irises" / "defs.yaml"
     name = '"\\e[31m\\e]0;mine\\a\\u202ecolour"'
     file.write_text(file.read_text().replace("width: 32", f"width: 32, {name}: red"))
-    told = ml_assets(tmp_path, "check", "irises")
-    assert r"\x1b[31m\x1b]0;mine\x07\u202ecolour" in told
-    assert ACTS.search(told) is None
-    assert ACTS.search(ml_assets(tmp_path, "models", "report", f"{RED}{TITLE}{TURNED}")) is None
-    assert ACTS.search(ml_assets(tmp_path, f"{RED}{TITLE}{TURNED}")) is None
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_HOME", "")
 
+    def told(*arguments: str) -> str:
+        assert main(arguments) in (1, 2)
+        said = capsys.readouterr()
+        return said.out + said.err
 
-def ml_assets(folder: Path, *arguments: str) -> str:
-    import os
-
-    own = {"ML_ASSETS_HOME": str(folder / "state"), "ML_ASSETS_PIPELINES": str(folder)}
-    command = [sys.executable, "-m", "ml_assets.cli.main", *arguments]
-    done = subprocess.run(
-        command, env={**os.environ, **own}, capture_output=True, check=False, timeout=120
-    )
-    assert done.returncode in (1, 2)
-    return (done.stdout + done.stderr).decode()
+    checked = told("check", "irises")
+    assert r"\x1b[31m\x1b]0;mine\x07\u202ecolour" in checked
+    assert ACTS.search(checked) is None
+    assert ACTS.search(told("models", "report", f"{RED}{TITLE}{TURNED}")) is None
+    assert ACTS.search(told(f"{RED}{TITLE}{TURNED}")) is None

@@ -28,7 +28,9 @@ def elsewhere(released: World, folder: Path) -> World:
     return World(folder, {"ML_ASSETS_HOME": home, "ML_ASSETS_PIPELINES": pipelines})
 
 
-def test_before_the_first_run_everything_is_due_and_nothing_is_made(tmp_path: Path) -> None:
+def test_before_the_first_run_everything_is_due_then_what_is_at_work_is_told(
+    tmp_path: Path,
+) -> None:
     world = World(tmp_path)
     irises.plant(world.pipelines, world.sources)
     assert world.cli("run", "irises", "--dry-run").splitlines() == [
@@ -41,25 +43,11 @@ def test_before_the_first_run_everything_is_due_and_nothing_is_made(tmp_path: Pa
     assert through[-1] == "then  training_set, checkpoints, trained_model: never made"
     assert "nothing is made yet" in world.cli("status", "irises")
     assert "made     raw_snapshot" in world.cli("run", "irises", "--through", "raw_snapshot")
+    require_only_a_run_that_is_at_work_is_told(world)
 
 
-def test_the_next_run_makes_what_is_told(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
-    world.cli("run", "irises", "--through", "feature_set")
-    model = [f"make  irises/{stage}: never made" for stage in MODEL_STAGES]
-    due = due_now(open_pipeline("irises", world.settings), NOW)
-    checks = ["make  sanity checks: the training set is due", "make  gates: the report is due"]
-    assert due == [*model, *checks]
-    through = world.cli("run", "irises", "--dry-run", "--through", "training_set")
-    assert through.splitlines() == [model[0], checks[0]]
-    assert world.cli("run", "irises", "--dry-run", "--through", "feature_set") == "nothing is due\n"
-
-
-def test_a_run_that_is_at_work_is_told_and_one_whose_process_is_gone_is_not(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
-    world.cli("run", "irises", "--through", "raw_snapshot")
+def require_only_a_run_that_is_at_work_is_told(world: World) -> None:
+    """One run goes on, the process of the other is gone; the world has its snapshot and no more."""
     with world.instance() as instance:
         for pid in (os.getpid(), gone()):
             tags = {PIPELINE_TAG: "irises", PID_TAG: str(pid), TRIGGER_TAG: "command line"}
@@ -76,6 +64,19 @@ def gone() -> int:
     process = subprocess.Popen(["true"])
     process.wait()
     return process.pid
+
+
+def test_the_next_run_makes_what_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    irises.plant(world.pipelines, world.sources)
+    world.cli("run", "irises", "--through", "feature_set")
+    model = [f"make  irises/{stage}: never made" for stage in MODEL_STAGES]
+    due = due_now(open_pipeline("irises", world.settings), NOW)
+    checks = ["make  sanity checks: the training set is due", "make  gates: the report is due"]
+    assert due == [*model, *checks]
+    through = world.cli("run", "irises", "--dry-run", "--through", "training_set")
+    assert through.splitlines() == [model[0], checks[0]]
+    assert world.cli("run", "irises", "--dry-run", "--through", "feature_set") == "nothing is due\n"
 
 
 def test_other_rows_are_due_and_the_model_may_follow(released: World, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ The tables are published without a run: what is tested is what stands between th
 
 import shutil
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
@@ -134,6 +134,47 @@ def test_a_gap_in_what_is_looked_back_at_is_refused(flights: Flights) -> None:
     with pytest.raises(WindowError, match=r"arrivals .* is not published") as refused:
         flights.predicted_from(flights.tables["flights"][flights.newest], commit)
     assert "ml-assets run flight_delays --through validated_table" in str(refused.value)
+
+
+# --- the feature function itself ------------------------------------------------------------------
+
+
+def test_every_flight_of_the_week_has_one_row(flights: Flights) -> None:
+    spec, span = flights.place.spec, flights.spans[-1]
+    rows = flights.features_of_the_week()
+    scheduled = pl.col("sched_dep_time").is_between(span.start, span.end, "left")
+    assert len(rows) == len(flights.tables["flights"][span.key].filter(scheduled)) > 5000
+    assert 0.05 < rows.select(pl.col("late").mean()).item() < 0.6
+    shares = {name: rows[name].null_count() / len(rows) for name in spec.features.numeric}
+    assert max(shares.values()) < 0.95, shares
+
+
+def changed_from(moment: datetime, flights: Flights) -> Flights:
+    """What became known at a moment or later, said otherwise."""
+    late, observed = pl.col("known_at") >= moment, pl.col("observed_at") >= moment
+    other = {
+        "arrivals": {
+            "arr_delay": pl.when(late).then(300).otherwise(pl.col("arr_delay")),
+            "status": pl.when(late).then(pl.lit("landed")).otherwise(pl.col("status")),
+        },
+        "weather": {"wind_speed": pl.when(observed).then(99.0).otherwise(pl.col("wind_speed"))},
+    }
+    tables = {
+        source: {part: frame.with_columns(**other.get(source, {})) for part, frame in parts.items()}
+        for source, parts in flights.tables.items()
+    }
+    return replace(flights, tables=tables)
+
+
+def test_nothing_known_at_or_after_a_decision_touches_its_row(flights: Flights) -> None:
+    spec, moment = flights.place.spec, flights.spans[-1].start + timedelta(days=3, hours=12)
+    features = [*spec.features.numeric, *spec.features.categorical]
+    before = pl.col("decision_at") <= moment
+    was, now = flights.features_of_the_week(), changed_from(moment, flights).features_of_the_week()
+    decided = was.filter(before).select(features)
+    assert len(decided) > 1000
+    assert decided.equals(now.filter(before).select(features))
+    assert not was.filter(~before).select(features).equals(now.filter(~before).select(features))
 
 
 # --- parity: rows replayed at the moment of their decision ---------------------------------------

@@ -211,6 +211,8 @@ def test_a_quota_that_is_too_small_is_told_with_its_numbers(cluster, api, a_job)
     found = refused_start(api, a_job(container={"resources": asked}))
     assert (found.cause, found.then) == ("QuotaTooSmall", "stop")
     assert "exceeded quota: team" in found.words
+    assert "limited: requests.cpu=1" in found.words
+    assert "quota of the namespace is too small" in found.report("attempt 1")
 
 
 def test_no_room_is_told_in_the_schedulers_words(api, a_job):
@@ -226,6 +228,7 @@ def test_a_queue_that_is_not_there_is_named(api, a_job):
     found = refused_start(api, manifest)
     assert (found.cause, found.then) == ("QueueMissing", "stop")
     assert "flights" in found.words
+    assert "its Kueue queue is not there" in found.report("attempt 1")
 
 
 def a_queue(name, **spec):

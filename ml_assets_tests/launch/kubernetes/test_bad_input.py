@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-import yaml
 
-from ml_assets.errors import ClusterRefused, DoesNotFit, SettingsError, TrainingFailed
+from ml_assets.errors import ClusterRefused, DoesNotFit, TrainingFailed
 from ml_assets.launch.kubernetes import starting
 from ml_assets.launch.kubernetes.api import KubernetesApi
 from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
@@ -52,24 +51,6 @@ def test_a_secret_that_is_not_there_is_named(refused):
     assert "What to do: Create what is named" in told
 
 
-def test_a_queue_that_is_not_there_is_named(refused):
-    told = refused(TrainingFailed, cluster=SMALL.model_copy(update={"queue": "team-x"}))
-    assert "its Kueue queue is not there" in told and "team-x" in told
-
-
-def test_a_quota_that_is_too_small_is_told_with_its_numbers(stage, refused):
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "team"},
-        "spec": {"hard": {"requests.memory": "1Gi"}},  # not one pod: no other cause may come first
-    }
-    stage.cluster.server.apply(quota)
-    told = refused(TrainingFailed)
-    assert "quota of the namespace is too small" in told
-    assert "limited: requests.memory=1Gi" in told
-
-
 def test_a_network_that_cannot_fit_its_pods_is_refused_before_one_is_made(stage):
     model = Mlp(family="mlp", width=32768, depth=2)  # 2^30 weights, on two pods
     job = replace(stage.job(cluster=SMALL), model=model)
@@ -90,13 +71,6 @@ def test_a_cache_without_room_on_the_fewest_nodes_is_refused_before_a_pod_is_mad
     with pytest.raises(DoesNotFit, match=r"the fewest that cluster\.min_nodes allows, a process"):
         stage.launcher().train(job, lambda event: None)
     assert stage.cluster.server.calls.of("create", "jobs") == []
-
-
-def test_a_namespace_that_is_not_there_is_named(stage, refused):
-    where = {"KUBECONFIG": str(stage.cluster.kubeconfig)}
-    elsewhere = KubernetesApi("nowhere", environment=where)
-    told = refused(ClusterRefused, api=elsewhere, namespace="nowhere")
-    assert 'namespaces "nowhere" not found' in told and "ML_ASSETS_NAMESPACE" in told
 
 
 def test_verbs_that_are_missing_are_named_before_anything_is_begun(stage, refused, tmp_path):
@@ -135,16 +109,3 @@ def test_the_same_training_for_another_store_is_left_alone(stage, refused):
     told = refused(ClusterRefused, left=[f"job {name}"])
     assert "another store" in told and "s3://elsewhere/request.json" in told
     assert f"below {URI}/" in told
-
-
-def test_a_kubeconfig_without_a_context_is_told(stage, refused, tmp_path):
-    config = yaml.safe_load(stage.cluster.kubeconfig.read_text()) | {"current-context": ""}
-    (tmp_path / "none").write_text(yaml.safe_dump(config))
-    api = KubernetesApi(stage.cluster.namespace, environment={"KUBECONFIG": str(tmp_path / "none")})
-    assert "no current context" in refused(SettingsError, api=api)
-
-
-def test_a_kubeconfig_that_is_not_there_is_told(stage, refused, tmp_path):
-    where = {"KUBECONFIG": str(tmp_path / "nowhere")}
-    api = KubernetesApi(stage.cluster.namespace, environment=where)
-    assert "There is no Kubernetes configuration at" in refused(SettingsError, api=api)

@@ -16,6 +16,7 @@ from ml_assets.launch.kubernetes.launcher import KubernetesLauncher
 from ml_assets.launch.launcher import SanityJob, ScoreJob
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.cluster import ClusterSpec
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets_tests.launch.kubernetes.orders import SPOT, spec_of
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
@@ -90,9 +91,9 @@ class Asked:
 
 @pytest.mark.parametrize("spot", [None, SPOT])
 def test_whoever_scores_for_a_pipeline_says_whether_it_is_on_spot(
-    spot: object, undisturbed: Any, monkeypatch: pytest.MonkeyPatch
+    spot: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec, model, asked = spec_of({}, spot=spot), undisturbed[1].model, Asked()
+    spec, model, asked = spec_of({}, spot=spot), Ref(uri="m", digest="0" * 64), Asked()
     monkeypatch.setattr(scoring, "remember_session", lambda *_: None)
     context: Any = SimpleNamespace(instance=None, run=SimpleNamespace(run_id=""), log=None)
     subject = scoring.Subject(model, None, None)  # pyright: ignore[reportArgumentType]

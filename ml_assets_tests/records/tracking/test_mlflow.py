@@ -73,7 +73,8 @@ def client(tracking):
 
 
 @pytest.fixture
-def dead(tmp_path):
+def dead(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
