@@ -8,6 +8,12 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 _ROOT = Path(__file__).parents[1]
+_CONTRACTS = "ml_assets_tests/assets/validated_table/test_"
+_LOADS_GREAT_EXPECTATIONS = {
+    f"{_CONTRACTS}{name}.py"
+    for name in ("against_great_expectations", "truths_and_times", "expectations")
+}
+"""It takes seconds to load: one process does."""
 
 
 class ByWorld(LoadFileScheduling):
@@ -50,4 +56,6 @@ def _waits(unit: Mapping[str, bool]) -> bool:
 def _world_of(file: str) -> str:
     if "/red_team/" in file:
         return "red_team"
+    if file in _LOADS_GREAT_EXPECTATIONS:
+        return "great_expectations"
     return "released" if "released: World" in (_ROOT / file).read_text() else file

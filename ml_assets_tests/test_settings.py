@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import MlAssetsError, SettingsError
+from ml_assets.errors import SettingsError
 from ml_assets.settings import DEMO_PIPELINES, Cluster, read_cluster, read_settings
 from ml_assets.settings.addresses import beside
 from ml_assets.settings.cluster import Taint
@@ -137,10 +137,6 @@ def test_the_process_environment_is_read_where_none_is_given(
 ) -> None:
     monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path))
     assert read_settings().home == tmp_path.resolve()
-
-
-def test_a_settings_error_is_one_of_ours() -> None:
-    assert issubclass(SettingsError, MlAssetsError)
 
 
 def test_the_online_store_is_a_file_or_a_redis_server_and_its_url_is_never_shown(

@@ -82,6 +82,10 @@ def publish(location: str, folder: Path, rows: int, day: datetime) -> None:
         assert isinstance(workspace.publish(), Published)
 
 
+on_one_store = pytest.mark.parametrize("said", ["embedded"], indirect=True)
+"""For what is decided before a store is asked, or by what each store is held to elsewhere."""
+
+
 def document(text: str) -> dict[str, Any]:
     found = json.loads(text)
     assert found["schema"] == 1
@@ -104,6 +108,7 @@ def test_list_tells_the_tables_of_now_or_then_and_the_states_by_name(
     assert "there is no such table yet" in said("list", "harbour/feature_set", "--at", "main~2")
 
 
+@on_one_store
 def test_fewer_than_no_states_are_not_listed(said: Callable[..., str]) -> None:
     assert "'-1' is not a number from 0 up" in said("list", "--last", "-1", code=2)
 
@@ -126,6 +131,7 @@ def test_diff_names_what_changed_with_its_rows_and_nothing_that_did_not(
     assert "hold the same" in said("diff", "main")
 
 
+@on_one_store
 def test_a_name_is_given_once_and_for_good(said: Callable[..., str]) -> None:
     assert "tuesday is the state" in said("tag", "tuesday", "--at", "main~1")
     assert said("tag", "tuesday", "--at", "2126-11-17") == said("tag", "tuesday", "--at", "tuesday")
@@ -134,6 +140,7 @@ def test_a_name_is_given_once_and_for_good(said: Callable[..., str]) -> None:
     assert [state["names"] for state in listed][:2] == [["main"], ["tuesday"]]
 
 
+@on_one_store
 def test_a_name_that_could_be_taken_for_another_is_refused(said: Callable[..., str]) -> None:
     for name in (
         *("main", "2126-11-17", "abc123", "harbour-release-3"),
@@ -142,6 +149,7 @@ def test_a_name_that_could_be_taken_for_another_is_refused(said: Callable[..., s
         assert "cannot be the name of a state" in said("tag", "--", name, code=1), name
 
 
+@on_one_store
 def test_a_name_of_nothing_is_told_with_what_a_name_is(said: Callable[..., str]) -> None:
     said("tag", "tuesday", "--at", "main~1")
     for name in ("teusday", "main~99", "1969-01-01", "2126-13-45", "ffffff"):
@@ -150,6 +158,7 @@ def test_a_name_of_nothing_is_told_with_what_a_name_is(said: Callable[..., str])
         assert ("Did you mean 'tuesday'?" in told) == (name == "teusday")
 
 
+@on_one_store
 def test_a_commit_is_found_by_its_beginning(said: Callable[..., str]) -> None:
     whole = document(said("list", "--at", "main~1", "--json"))["commit"]
     assert document(said("list", "--at", whole[:8], "--json"))["commit"] == whole

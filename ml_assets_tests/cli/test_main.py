@@ -449,36 +449,37 @@ def test_a_column_that_the_spec_does_not_name_is_left_out_aloud(
 
 
 BROKEN = {
-    "not YAML": "type: [\nattributes: }",
-    "a wrong key": irises.SPEC.replace("batch_size", "batch_sise"),
+    "no_yaml": "type: [\nattributes: }",
+    "a_wrong_key": irises.SPEC.replace("batch_size", "batch_sise"),
 }
 
 
-@pytest.fixture(params=BROKEN.values(), ids=list(BROKEN))
-def beside_a_broken_one(home: Path, request: pytest.FixtureRequest) -> Path:
+@pytest.fixture
+def beside_broken_ones(home: Path) -> None:
     irises.plant(home, home / "sources")
-    (home / "a_broken_one").mkdir()
-    (home / "a_broken_one" / "defs.yaml").write_text(request.param)
-    return home
+    for name, text in BROKEN.items():
+        (home / name).mkdir()
+        (home / name / "defs.yaml").write_text(text)
 
 
-@pytest.mark.usefixtures("beside_a_broken_one")
+@pytest.mark.usefixtures("beside_broken_ones")
 def test_a_broken_pipeline_is_in_the_way_of_no_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
     assert "irises/raw_snapshot/raw_flowers" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("beside_a_broken_one")
+@pytest.mark.usefixtures("beside_broken_ones")
 def test_a_broken_pipeline_is_told_by_its_name_line_and_remedy(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["run", "a_broken_one"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: a_broken_one: 1 mistake in ")
-    assert "defs.yaml:" in said
-    assert "remedy: " in said
     loaded = build(read_settings()).get_repository_def()  # what Dagster loads for the UI
-    asset = loaded.asset_graph.get(dg.AssetKey(["a_broken_one", ASSET]))
-    assert "a_broken_one: 1 mistake in " in str(asset.description)
-    assert "defs.yaml:" in str(asset.description)
+    for name in BROKEN:
+        assert main(["run", name]) == 1
+        said = capsys.readouterr().err
+        assert said.startswith(f"error: {name}: 1 mistake in ")
+        assert "defs.yaml:" in said
+        assert "remedy: " in said
+        asset = loaded.asset_graph.get(dg.AssetKey([name, ASSET]))
+        assert f"{name}: 1 mistake in " in str(asset.description)
+        assert "defs.yaml:" in str(asset.description)
     assert loaded.asset_graph.has(dg.AssetKey(["irises", "released_model"]))

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ml_assets.actions.read_table import read_table
 from ml_assets.adapters.run_log import RunLog
 from ml_assets.assets.trained_model.training_job import data_ref
-from ml_assets.errors import MlAssetsError, SourceError, SpecError, StorageError
+from ml_assets.errors import SourceError, SpecError, StorageError
 from ml_assets.records.tracking.outbox import OutboxEntry
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.paths import inside as inside_spec
@@ -26,8 +26,9 @@ CLIMBING = ["../x", "a/../../x", "/etc/passwd", "..%2fx", "%252e%252e%252fx", "a
 
 @pytest.mark.parametrize("name", CLIMBING)
 def test_at_the_stores_of_objects_and_files(released: Scene, tmp_path: Path, name: str) -> None:
-    with pytest.raises(StorageError, match="leads out"):
+    with pytest.raises(StorageError, match="leads out") as refused:
         released.objects.path("models", name)
+    assert repr(name) in str(refused.value)
     with pytest.raises(StorageError, match="leads out"):
         inside(tmp_path, name)
     with pytest.raises(StorageError, match="not the digest"):
@@ -173,9 +174,3 @@ def test_a_name_that_is_markup_is_text_on_every_page(released: Scene) -> None:
     for name, text in pages.items():
         assert "<script" not in text.replace("\\<script", ""), name
     assert NASTY.startswith("<script")
-
-
-def test_every_refusal_above_is_a_report(released: Scene) -> None:
-    with pytest.raises(MlAssetsError) as refused:
-        released.objects.path("models", "../x")
-    assert "'../x'" in str(refused.value)

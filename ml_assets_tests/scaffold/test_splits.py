@@ -32,14 +32,14 @@ def new(house: Path, pattern: str = "") -> int:
 
 
 @pytest.mark.parametrize(
-    ("form", "path"),
+    ("form", "path", "through"),
     [
-        pytest.param("%Y-%m-%d", "shops/*.csv", marks=pytest.mark.daemon),
-        ("%Y/%m/%d", "shops/*/*/*.csv"),
+        pytest.param("%Y-%m-%d", "shops/*.csv", "training_set", marks=pytest.mark.daemon),
+        ("%Y/%m/%d", "shops/*/*/*.csv", "feature_set"),
     ],
 )
 def test_files_that_are_too_few_for_their_past_are_one_table(
-    house: Path, capsys: pytest.CaptureFixture[str], form: str, path: str
+    house: Path, capsys: pytest.CaptureFixture[str], form: str, path: str, through: str
 ) -> None:
     write_days(house, 20, form)
     assert new(house) == 0
@@ -53,7 +53,7 @@ def test_files_that_are_too_few_for_their_past_are_one_table(
     assert spec.split.kind == "time_shares"
     text = (house / "PIPELINES" / "shops" / "defs.yaml").read_text()
     assert "the oldest train; left out: 1 day before validation and before holdout" in text
-    assert main(["run", "shops", "--through", "training_set"]) == 0
+    assert main(["run", "shops", "--through", through]) == 0
 
 
 def test_files_of_a_pattern_that_are_too_few_are_read_by_it(house: Path) -> None:

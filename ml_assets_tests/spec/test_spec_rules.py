@@ -421,7 +421,6 @@ def test_one_process_grows_the_trees_of_a_boosted_model() -> None:
         ("gates.2", CLOSER | {"min_effect": 2.0}, "has min_effect: 2, which decides nothing"),
         ("gates.2", CLOSER | {"margin": 1.0}, "has margin: 1, which decides nothing"),
         ("release", {"to": "moon"}, "'staging', 'canary' or 'production'"),
-        ("release", {"to": "archived"}, "'staging', 'canary' or 'production'"),
         ("release", {"to": "staging", "canary": {"periods": 1}}, "set 'to: production', or remove"),
         ("release", {"canary": {"periods": 0}}, "greater than 0"),
         (
@@ -880,7 +879,6 @@ def test_drift_without_partitions_says_how_rows_are_cut_and_has_an_alarm_that_ca
         ("features.tokens.vocabulary", 70_000, "less than or equal to 65535"),
         ("features.tokens.context", 1, "greater than or equal to 2"),
         ("cluster", {"data_cache": "8Gi"}, "texts are one stream of tokens, mapped from the disk"),
-        ("training.activation_checkpointing", "all", "'none', 'block' or 'selective'"),
         ("training.parallel", {"tensor": 3}, "does not divide the 4 heads of the model: set a"),
         (
             "training.parallel",

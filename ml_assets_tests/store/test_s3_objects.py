@@ -2,8 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,42 +64,39 @@ def test_a_training_set_of_one_home_is_read_by_another(
     assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
 
 
-def test_a_shard_that_a_cache_lost_is_brought_again(
+def cut(file: Path) -> None:
+    os.truncate(file, 5)
+
+
+def test_a_shard_that_a_cache_lost_or_of_which_it_lost_a_part_is_brought_again(
     first: S3Objects, second: S3Objects, data: Ref
 ) -> None:
     first.publish(data)
     own = second.own(data, "shards", "demo")
-    shutil.rmtree(shard_of(own, "train"))
-    assert second.own(data, "shards", "demo") == own
-    assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
+    shard, whole = shard_of(own, "train"), files(Path(data.uri).parent)
+    parts = [shard / "numeric.npy", shard / "shard.json"]
+    damages = [partial(damage, part) for part in parts for damage in (Path.unlink, cut)]
+    for damage in (partial(shutil.rmtree, shard), *damages):
+        damage()
+        assert files(Path(own.uri).parent) != whole
+        assert second.own(data, "shards", "demo") == own
+        assert files(Path(own.uri).parent) == whole
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda file: os.truncate(file, 5)])
-@pytest.mark.parametrize("name", ["numeric.npy", "shard.json"])
-def test_a_shard_of_which_a_cache_lost_a_part_is_brought_again(
-    first: S3Objects, second: S3Objects, data: Ref, name: str, damage: Callable[[Path], None]
-) -> None:
-    first.publish(data)
-    own = second.own(data, "shards", "demo")
-    damage(shard_of(own, "train") / name)
-    assert second.own(data, "shards", "demo") == own
-    assert files(Path(own.uri).parent) == files(Path(data.uri).parent)
-
-
-@pytest.mark.parametrize("left", [None, b"half"])
 def test_a_file_that_the_store_lost_or_cut_goes_up_again(
-    first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server, left: bytes | None
+    first: S3Objects, data: Ref, tmp_path: Path
 ) -> None:
     first.publish(data)
     train = shard_of(data, "train")
     place = first.place.at("shards", "demo", train.name)
-    place.discard("numeric.npy")
-    if left:
-        place.write("numeric.npy", left)
-    before = first.place.moved.bytes
-    first.publish(Ref(uri=str(train), digest=train.name))
-    assert first.place.moved.bytes - before == (train / "numeric.npy").stat().st_size
-    second.own(data, "shards", "demo")
+    for left in (b"", b"half"):
+        place.discard("numeric.npy")
+        if left:
+            place.write("numeric.npy", left)
+        before = first.place.moved.bytes
+        first.publish(Ref(uri=str(train), digest=train.name))
+        assert first.place.moved.bytes - before == (train / "numeric.npy").stat().st_size
+        home(tmp_path / f"left {len(left)}").own(data, "shards", "demo")
 
 
 def test_a_set_comes_without_its_shards_which_come_as_they_are_asked_for(
@@ -152,17 +149,19 @@ def test_the_manifest_comes_last_and_without_it_nothing_counts(
     assert second.here("shards", "demo", data.digest).is_dir()
 
 
-@pytest.mark.parametrize("file", ["numeric.npy", "shard.json", "schema.json"])
 def test_a_flipped_byte_is_refused_and_leaves_nothing_behind(
-    first: S3Objects, second: S3Objects, data: Ref, bucket: S3Server, file: str
+    first: S3Objects, data: Ref, bucket: S3Server, tmp_path: Path
 ) -> None:
     first.publish(data)
-    name = data.digest if file == "schema.json" else shard_of(data, "train").name
-    bucket.flip(f"state/shards/demo/{name}/{file}")
-    with pytest.raises(StorageError, match="is damaged"):
-        second.own(data, "shards", "demo")
-    left = {Path(path).parts[2] for path in files(second.root)}
-    assert not left & {name, data.digest}, "other shards may be here: they are whole"
+    for file in ("numeric.npy", "shard.json", "schema.json"):
+        other = home(tmp_path / file)
+        name = data.digest if file == "schema.json" else shard_of(data, "train").name
+        bucket.flip(f"state/shards/demo/{name}/{file}")
+        with pytest.raises(StorageError, match="is damaged"):
+            other.own(data, "shards", "demo")
+        left = {Path(path).parts[2] for path in files(other.root)}
+        assert not left & {name, data.digest}, "other shards may be here: they are whole"
+        bucket.flip(f"state/shards/demo/{name}/{file}")  # as it was
 
 
 def test_what_was_damaged_here_is_not_published(first: S3Objects, data: Ref) -> None:

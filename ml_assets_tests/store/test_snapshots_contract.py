@@ -19,10 +19,12 @@ from ml_assets.store.snapshots import (
 )
 from ml_assets.store.table_files import write_table
 
+EACH_WAY_UP = ["embedded", "lakefs by gateway", "lakefs by presigned URL"]
 
-@pytest.fixture(params=["embedded", "lakefs by gateway", "lakefs by presigned URL"])
+
+@pytest.fixture(params=["embedded", "lakefs by presigned URL"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> SnapshotStore:
-    """Empty; on lakeFS with each of its two ways to upload."""
+    """Empty; lakeFS's other way to upload is taken where a file goes up, and is not seen else."""
     if request.param == "embedded":
         return open_snapshots(str(tmp_path / "store"))
     gateway = request.param == "lakefs by gateway"
@@ -50,6 +52,7 @@ def head(store: SnapshotStore, path: str) -> bytes:
     return store.read_bytes(store.resolve(), path)
 
 
+@pytest.mark.parametrize("store", EACH_WAY_UP, indirect=True)
 def test_what_is_published_can_be_read_and_what_was_before_stays(store: SnapshotStore) -> None:
     first = publish(store, {"t/a": b"1"}, "k1")
     second = publish(store, {"t/a": b"2"}, "k2")
@@ -156,6 +159,7 @@ def test_a_path_that_was_removed_is_gone(store: SnapshotStore) -> None:
     assert not store.exists(store.resolve(), "t/a")
 
 
+@pytest.mark.parametrize("store", EACH_WAY_UP, indirect=True)
 def test_a_file_is_copied_out_whole_or_not_at_all(store: SnapshotStore, tmp_path: Path) -> None:
     done = publish(store, {"t/a": b"1" * 3_000_000}, "k1")
     assert isinstance(done, Published)
@@ -166,6 +170,7 @@ def test_a_file_is_copied_out_whole_or_not_at_all(store: SnapshotStore, tmp_path
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["a"]
 
 
+@pytest.mark.parametrize("store", EACH_WAY_UP, indirect=True)
 def test_writers_at_once_all_get_in_and_each_line_is_taken_once(store: SnapshotStore) -> None:
     """Three paths of their own, and one that all of them want."""
     base = store.resolve()
@@ -225,10 +230,11 @@ def test_a_tag_names_a_commit_for_good(store: SnapshotStore) -> None:
     assert store.resolve("v1") == second.commit
 
 
-@pytest.mark.parametrize("path", ["", "/t", "../t", "t/../u", "t//u", "./t"])
-def test_a_path_that_leads_elsewhere_is_refused(store: SnapshotStore, path: str) -> None:
-    with store.open(store.resolve(), "k") as workspace, pytest.raises(StorageError):
-        workspace.put_bytes(path, b"1")
+def test_a_path_that_leads_elsewhere_is_refused(store: SnapshotStore) -> None:
+    with store.open(store.resolve(), "k") as workspace:
+        for path in ("", "/t", "../t", "t/../u", "t//u", "./t"):
+            with pytest.raises(StorageError):
+                workspace.put_bytes(path, b"1")
 
 
 def test_a_missing_path_or_ref_is_named(store: SnapshotStore) -> None:
@@ -238,6 +244,7 @@ def test_a_missing_path_or_ref_is_named(store: SnapshotStore) -> None:
         store.resolve("nowhere")
 
 
+@pytest.mark.parametrize("store", EACH_WAY_UP, indirect=True)
 def test_a_table_is_scanned_by_commit(store: SnapshotStore, tmp_path: Path) -> None:
     frame = pl.DataFrame({"k": [2, 1], "v": ["b", "a"]})
     write_table(frame, tmp_path / "t.parquet", ["k"])

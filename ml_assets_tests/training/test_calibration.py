@@ -215,10 +215,6 @@ def scored(attempt: Attempt, folder: Path) -> np.ndarray:
     return np.load(folder / "p.npy", allow_pickle=False)[:, 0]
 
 
-def test_a_plain_model_says_nothing_of_calibration(whole: Attempt) -> None:
-    assert b"calibration" not in (Path(whole.result().model.uri) / "model.json").read_bytes()
-
-
 def calibrator(folder: Path, data: Ref, spec: TrainingSpec) -> Calibrator:
     opened, schema = open_set(data)
     events = EventWriter(folder / "events.jsonl", "s", 1, rank=0)

@@ -235,3 +235,7 @@ def test_retention_keeps_the_newest_and_the_best(whole: Attempt) -> None:
     assert best in kept
     assert len(kept) <= SPEC.keep_last + SPEC.keep_best
     assert f"step-{whole.result().step:06d}.a1" in kept
+
+
+def test_a_plain_model_says_nothing_of_calibration(whole: Attempt) -> None:
+    assert b"calibration" not in (Path(whole.result().model.uri) / "model.json").read_bytes()

@@ -13,7 +13,10 @@ from pydantic import ValidationError
 from ml_assets.spec.training import LightGbm, XGBoost
 from ml_assets.spec.training_program import Ref, Split
 from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST
+from ml_assets.training.boosting.by_lightgbm import LightGbmEngine
 from ml_assets.training.boosting.by_xgboost import taken
+from ml_assets.training.rows.arrays import open_set
+from ml_assets.training.stop import BadRequest
 from ml_assets_tests.training.conftest import (
     FEATURES,
     LABEL,
@@ -149,14 +152,16 @@ def test_trees_begin_with_the_share_of_all_rows_whatever_the_first_round_draws(
     assert attempt.result().metrics["validation_loss"] < 0.15
 
 
-@pytest.mark.parametrize("family", ["lightgbm", "xgboost"])
-def test_a_round_of_less_than_one_row_is_refused(sessions: Sessions, family: str) -> None:
-    model = (LightGbm if family == "lightgbm" else XGBoost).model_validate(
-        {"family": family, "rounds": 5, "bagging_fraction": 1e-5}
-    )
-    attempt = grown(sessions, model=model)
+def test_a_round_of_less_than_one_row_is_refused(sessions: Sessions) -> None:
+    attempt = grown(sessions, model=TREES.model_copy(update={"bagging_fraction": 1e-5}))
     assert attempt.run() == EXIT_BAD_REQUEST
     assert "is less than one row" in told(attempt).reason
+
+
+def test_lightgbm_refuses_such_a_round_too(data: Ref) -> None:
+    model = LightGbm(family="lightgbm", rounds=5, bagging_fraction=1e-5)
+    with pytest.raises(BadRequest, match="is less than one row"):
+        LightGbmEngine().grow(model, SPEC, *open_set(data), 0, None, 1, lambda *_: True)
 
 
 @pytest.mark.daemon

@@ -49,7 +49,6 @@ north,7,2024-02-20T00:00:00Z
 SPEC = (
     deliveries.SPEC.replace("docks: int64}", "docks: int64, changed_at: datetime}")
     .replace("key: [depot]\n", "key: [depot, changed_at]\n      known_at: changed_at\n")
-    .replace("load: float64,", "load: float64, hint: float64,")
     .replace("train: 6, validation: 1, holdout: 2", "train: 2, validation: 1, holdout: 1")
 )
 FEATURES = deliveries.FEATURES.replace(
@@ -120,10 +119,6 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steps]:
     world = World(tmp_path_factory.mktemp("leaks"))
     deliveries.plant(world.pipelines, world.sources)
     (world.sources / "depots.csv").write_text(DEPOTS)
-    for week in (world.sources / "orders").iterdir():  # with what somebody wrote down too early
-        late = pl.read_ndjson(world.sources / "arrivals" / f"{week.stem}.jsonl")
-        hint = late.select("order", pl.col("late").cast(pl.Float64).alias("hint"))
-        pl.read_csv(week).join(hint, on="order", how="left").write_csv(week)
     (world.pipelines / NAME / "defs.yaml").write_text(SPEC)
     unique = json.loads((world.pipelines / NAME / "depots.json").read_text())
     unique["expectations"][0]["type"] = "expect_column_values_to_not_be_null"
@@ -199,23 +194,6 @@ def test_a_column_of_after_the_event_is_read_by_no_feature(steps: Steps) -> None
 # --- training_set ---------------------------------------------------------------------------------
 
 KEYS_COME_AGAIN = HONEST.rstrip() + '.with_columns(pl.col("order") % 240)\n'
-DECIDED_LATER = """.with_columns(
-            pl.col("docks").cast(pl.Float64),
-            pl.when(pl.col("order") % 50 == 0).then(pl.col("ordered_at") + pl.duration(days=40))
-            .otherwise("ordered_at").alias("ordered_at"),
-        )
-"""
-A_FIFTH_COPIED = """.with_columns(
-            pl.when(pl.col("order") % 5 == 0).then(value).otherwise(column).alias(column)
-            for column, value in {
-                "load": (pl.col("order") % 240).cast(pl.Float64), "docks": pl.lit(3.0),
-                "depot": pl.lit("north"), "recent_late": pl.lit(0.5),
-                "late": pl.col("order") % 10 == 0,
-            }.items()
-        )
-"""
-TELLS_THE_ANSWER = """.with_columns(docks=pl.col("docks") + 100.0 * pl.col("hint"))
-"""
 ELSEWHERE_IN_THE_END = """.with_columns(
             pl.col("docks").cast(pl.Float64),
             depot=pl.lit("harbour") if window.start.month == 3 else pl.col("depot"),
@@ -245,9 +223,6 @@ def test_sound_rows_pass_every_guard_and_the_record_says_so(steps: Steps) -> Non
             "no_shared_keys",
             "240 values of ['order'] are in train and in validation",
         ),
-        (DECIDED_LATER, "", "split_in_order", "a split by time must not overlap"),
-        (A_FIFTH_COPIED, "", "no_shared_rows", "with the same features and label, under other"),
-        (TELLS_THE_ANSWER, "", "no_target_proxy", "docks 1.000. No single feature should reveal"),
         (ELSEWHERE_IN_THE_END, BIAS_BLOCKS, "splits_alike", "«'harbour'» in 100.0%"),
     ],
 )
@@ -291,13 +266,10 @@ def test_a_set_whose_preprocessing_saw_other_rows_is_refused(
 CUSTOMERS = HONEST.rstrip() + '.with_columns(customer=pl.col("order") % 850)\n'
 
 
-@pytest.mark.parametrize(
-    ("keep", "whole", "fewer"), [("first", "train", "holdout"), ("last", "holdout", "train")]
-)
 def test_a_split_by_time_and_entity_keeps_each_customer_on_one_side(
-    steps: Steps, keep: str, whole: str, fewer: str
+    steps: Steps,
 ) -> None:
-    by_customer = f"split: {{kind: time+group, groups: [customer], keep: {keep},"
+    by_customer = "split: {kind: time+group, groups: [customer], keep: first,"
     steps.declare(CUSTOMERS, lambda spec: spec.replace("split: {kind: time,", by_customer))
     assert steps.make("feature_set") == ""
     assert steps.make("training_set") == ""
@@ -308,9 +280,8 @@ def test_a_split_by_time_and_entity_keeps_each_customer_on_one_side(
     rows = {name: shards.read_rows(ref, shards.load_schema(ref), name) for name in SPLITS}
     seen = [set(frame["customer"]) for frame in rows.values()]
     assert not (seen[0] & seen[1] or seen[1] & seen[2] or seen[0] & seen[2])
-    weeks = {"train": 2, "validation": 1, "holdout": 1}
-    assert len(rows[whole]) == 240 * weeks[whole]
-    assert 0 < len(rows[fewer]) < 240 * weeks[fewer]
+    assert len(rows["train"]) == 2 * 240
+    assert 0 < len(rows["holdout"]) < 240
 
 
 # --- the next window ------------------------------------------------------------------------------

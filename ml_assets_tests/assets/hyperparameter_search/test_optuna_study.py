@@ -57,19 +57,16 @@ def asked(
 
 
 @pytest.mark.parametrize(
-    ("method", "trials", "near", "more"),
+    ("method", "trials", "more"),
     [
-        ("grid", 36, 0.05, {}),  # as near as its points are
-        ("random", 60, 0.03, {}),
-        ("quasi_random", 48, 0.03, {}),
-        ("tpe", 60, 0.01, {}),
-        ("quasi_random", 48, 0.01, {"then": {"method": "tpe", "after": 16}}),
+        ("tpe", 60, {}),
+        ("quasi_random", 48, {"then": {"method": "tpe", "after": 16}}),
     ],
 )
-def test_each_method_finds_a_known_optimum_within_its_trials(
-    tmp_path: Path, method: str, trials: int, near: float, more: dict[str, object]
+def test_what_learns_from_its_trials_finds_a_known_optimum_within_them(
+    tmp_path: Path, method: str, trials: int, more: dict[str, object]
 ) -> None:
-    assert min(map(bowl, asked(search(method, trials, **more), tmp_path))) < near
+    assert min(map(bowl, asked(search(method, trials, **more), tmp_path))) < 0.01
 
 
 def test_a_grid_is_tried_whole_and_nothing_twice(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def studied(folder: Path, spec: PipelineSpec, loss: Loss, **more: object) -> Stu
     return run(plan_of(spec, {"trials": 16, **more}), Curves(loss), folder)
 
 
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory, spec: PipelineSpec) -> Study:
+    """Of sixteen trials, whose loss is their learning rate."""
+    folder = tmp_path_factory.mktemp("study")
+    return studied(folder, spec, lambda job, share: job.training.learning_rate)
+
+
 def test_a_best_that_lies_on_an_edge_is_told_with_the_range_to_try(
     tmp_path: Path, spec: PipelineSpec
 ) -> None:
@@ -109,16 +116,14 @@ def test_a_gain_beyond_luck_is_called_one(tmp_path: Path, spec: PipelineSpec) ->
     assert "may be the best" not in said
 
 
-def test_a_spread_that_was_not_measured_is_not_made_up(tmp_path: Path, spec: PipelineSpec) -> None:
-    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+def test_a_spread_that_was_not_measured_is_not_made_up(study: Study) -> None:
     assert luck(study) is None
     assert "was not measured" in " ".join(verdict(study))
 
 
 def test_a_study_of_which_nothing_was_finished_calls_nothing_best(
-    tmp_path: Path, spec: PipelineSpec
+    study: Study, spec: PipelineSpec
 ) -> None:
-    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
     own = next(one for one in study.trials if one.own)
     search = plan_of(spec, {}).search
     alone = study.model_copy(update={"trials": (own,), "winner": None, "seeds": ()})
@@ -127,9 +132,8 @@ def test_a_study_of_which_nothing_was_finished_calls_nothing_best(
 
 
 def test_a_best_trial_beside_an_own_setting_that_failed_is_compared_with_nothing(
-    tmp_path: Path, spec: PipelineSpec
+    study: Study,
 ) -> None:
-    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
     ends = [one.model_copy(update={"end": "failed"}) if one.own else one for one in study.trials]
     said = verdict(study.model_copy(update={"trials": tuple(ends)}))
     assert said[0] == (
@@ -161,9 +165,8 @@ def test_a_scientific_value_has_its_best_over_the_nuisance_parameters(
     ],
 )
 def test_the_holdout_calls_nothing_better_without_a_word_on_seeds(
-    tmp_path: Path, spec: PipelineSpec, gain: float, spread: float | None, said: str
+    study: Study, gain: float, spread: float | None, said: str
 ) -> None:
-    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
     seeds = () if spread is None else (0.4, 0.4 + spread * 2**0.5)
     apart = Interval(value=-gain, low=-gain - 0.01, high=-gain + 0.01)
     champion = ChampionComparison(
@@ -178,10 +181,7 @@ def test_the_holdout_calls_nothing_better_without_a_word_on_seeds(
     assert said in told
 
 
-def test_the_page_loads_nothing_and_escapes_what_it_shows(
-    tmp_path: Path, spec: PipelineSpec
-) -> None:
-    study = studied(tmp_path, spec, lambda job, share: job.training.learning_rate)
+def test_the_page_loads_nothing_and_escapes_what_it_shows(study: Study, spec: PipelineSpec) -> None:
     small = at_a_glance(study)
     assert small.startswith("validation loss, lower is better") and len(small) < INLINE
     evil = study.model_copy(update={"ended": "<script>alert(1)</script>"})

@@ -118,18 +118,6 @@ def test_feature_rows_get_them_too_of_every_class(released: World, flowers: Pred
     assert (found["prediction"] == holdout["species"]).mean() > 0.8
 
 
-def test_a_row_nobody_has_seen_is_predicted_from_the_tables_as_they_stand(
-    orders: Predictor,
-) -> None:
-    heavy, light = {**ORDER, "load": 95.0}, {**ORDER, "order": 99_998, "load": 5.0}
-    frame = pl.DataFrame([heavy, light]).with_columns(
-        pl.col("ordered_at").str.to_datetime(time_zone="UTC")
-    )
-    found = orders.predict(frame)
-    assert found["order"].to_list() == [99_999, 99_998]
-    assert found["probability"][0] > found["probability"][1] + 0.1
-
-
 def test_the_documented_call_works_in_a_fresh_python(released: World, tmp_path: Path) -> None:
     text = predict_module.__doc__ or ""
     call = [line.strip() for line in text.splitlines() if line.startswith("    ")]
@@ -183,16 +171,21 @@ def test_a_key_twice_or_without_a_value_is_refused_with_its_rows(orders: Predict
     assert "row 2: the key (order) has no value" in refusal(orders, ORDER, {**ORDER, "order": None})
 
 
-def test_a_row_that_breaks_the_contract_is_null_and_noted(orders: Predictor) -> None:
-    heavy = {**ORDER, "order": 99_998, "load": 5000.0}
-    lines = "\n".join(json.dumps(row) for row in (heavy, ORDER))
+def test_rows_nobody_has_seen_are_predicted_and_one_that_breaks_the_contract_is_null_and_noted(
+    orders: Predictor,
+) -> None:
+    """From the tables as they stand."""
+    broken = {**ORDER, "order": 99_998, "load": 5000.0}
+    heavy, light = {**ORDER, "load": 95.0}, {**ORDER, "order": 99_997, "load": 5.0}
+    lines = "\n".join(json.dumps(row) for row in (broken, heavy, light))
     found = orders.predictions(parse_rows(lines.encode(), "rows.jsonl"))
-    assert found.frame["order"].to_list() == [99_998, 99_999]
-    assert [value is None for value in found.frame["probability"]] == [True, False]
+    assert found.frame["order"].to_list() == [99_998, 99_999, 99_997]
+    assert [value is None for value in found.frame["probability"]] == [True, False, False]
+    assert found.frame["probability"][1] > found.frame["probability"][2] + 0.1
     note, *others = found.notes
     assert all(other.startswith("outside the range") for other in others)
     assert note.startswith("row 1 is not predicted because its contract refuses it: between__load")
-    assert "no row meets its contract" in refusal(orders, heavy)
+    assert "no row meets its contract" in refusal(orders, broken)
 
 
 @pytest.mark.parametrize(
@@ -307,12 +300,10 @@ def test_numbers_outside_the_range_of_the_training_set_are_counted_by_column() -
 
 
 def test_a_prediction_says_which_numbers_no_training_row_had(flowers: Predictor) -> None:
-    usual, huge = (
-        flowers.predictions(parse_rows(json.dumps(row).encode(), "rows.json")).notes
-        for row in (FLOWER, FLOWER | {"petal_length": 60.0})
-    )
-    assert not any("outside the range" in note for note in usual)
-    assert any("petal_length of 1 row (60, where 1" in note for note in huge)
+    huge = {**FLOWER, "flower": 2, "petal_length": 60.0}
+    rows = parse_rows(json.dumps([FLOWER, huge]).encode(), "rows.json")
+    (said,) = [note for note in flowers.predictions(rows).notes if "outside the range" in note]
+    assert said.endswith(": petal_length of 1 row (60, where 1 to 6.9 were seen)"), said
 
 
 def test_rows_without_any_history_are_counted() -> None:

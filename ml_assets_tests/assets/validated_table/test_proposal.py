@@ -125,8 +125,7 @@ def _refused(seen: list[pl.DataFrame], months: list[pl.DataFrame], label: str | 
     ]
 
 
-@pytest.mark.parametrize("label", ["x", None])
-@pytest.mark.parametrize("seen", [6, 12])
+@pytest.mark.parametrize(("seen", "label"), [(6, None), (12, "x")])
 def test_a_month_in_another_unit_is_refused_and_a_sound_one_never(
     seen: int, label: str | None
 ) -> None:

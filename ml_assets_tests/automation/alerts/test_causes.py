@@ -187,14 +187,7 @@ def test_a_range_that_failed_is_over_when_what_it_left_undone_is_done(stage: Sta
     assert not stage.run(W2, W2)
     assert stage.causes() == [f"run flights__sources {W2}"]
     stage.unreadable = set()
-    assert stage.run(W2, W2)
-    assert stage.causes() == []
-
-
-def test_a_range_that_was_killed_is_over_when_what_it_left_undone_is_done(stage: Stage) -> None:
-    stage.run_killed(W1, W4, at=W3)
-    assert stage.causes() == [f"run flights__sources {W4}"]
-    assert stage.run(W3, W4)
+    assert stage.run(W1, W3)
     assert stage.causes() == []
 
 
@@ -209,16 +202,6 @@ def test_a_contract_that_a_killed_range_met_again_is_over(stage: Stage) -> None:
     assert stage.causes() == [of_w3, f"run flights__sources {W4}"]
     stage.breaks_contract = set()
     assert stage.run(W3, W3)
-    assert stage.causes() == []
-
-
-def test_a_week_that_failed_is_over_when_a_range_with_it_succeeds(stage: Stage) -> None:
-    stage.unreadable = {W2}
-    assert not stage.run(W2, W2)
-    stage.unreadable = set()
-    assert stage.run(W3, W3)
-    assert stage.causes() == [f"run flights__sources {W2}"]
-    assert stage.run(W1, W3)
     assert stage.causes() == []
 
 

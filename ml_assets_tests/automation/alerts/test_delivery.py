@@ -51,7 +51,6 @@ class Notebook:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(delivery, "PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(delivery, "PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture

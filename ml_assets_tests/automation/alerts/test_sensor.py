@@ -219,32 +219,30 @@ def test_what_a_contract_says_of_the_values_of_rows_reaches_nobody(hook: Webhook
     assert set(reasons.str.strip_prefix(f"{HELD_BACK}: ").str.strip_suffix(" failed")) <= names
 
 
-@pytest.mark.parametrize(
-    ("stage", "name", "severity", "kind"),
-    [
-        ("drift_report", "moved", WARN, ["drift"]),
-        ("drift_report", "moved", ERROR, ["drift"]),
-        ("validated_table", FRESHNESS, WARN, ["stale data"]),
-        ("validated_table", FRESHNESS, ERROR, ["stale data"]),
-        ("validated_table", "moved", ERROR, ["failed contract"]),
-        ("validated_table", "moved", WARN, []),
-        ("raw_snapshot", "schema", ERROR, ["failed contract"]),
-        ("raw_snapshot", "schema", WARN, []),
-        ("evaluation_report", "moved", ERROR, ["failed check"]),
-        ("evaluation_report", "moved", WARN, []),
-    ],
-)
-def test_errors_are_told_and_of_warnings_those_of_drift_and_freshness(
-    stage: str, name: str, severity: dg.AssetCheckSeverity, kind: list[str]
-) -> None:
-    repository, evaluation = scene(severity, stage, name)
+TOLD: list[tuple[str, str, dg.AssetCheckSeverity, list[str]]] = [
+    ("drift_report", "moved", WARN, ["drift"]),
+    ("drift_report", "moved", ERROR, ["drift"]),
+    ("validated_table", FRESHNESS, WARN, ["stale data"]),
+    ("validated_table", FRESHNESS, ERROR, ["stale data"]),
+    ("validated_table", "moved", ERROR, ["failed contract"]),
+    ("validated_table", "moved", WARN, []),
+    ("raw_snapshot", "schema", ERROR, ["failed contract"]),
+    ("raw_snapshot", "schema", WARN, []),
+    ("evaluation_report", "moved", ERROR, ["failed check"]),
+    ("evaluation_report", "moved", WARN, []),
+]
+
+
+def test_errors_are_told_and_of_warnings_those_of_drift_and_freshness() -> None:
     with dg.instance_for_test() as instance:
-        instance.report_runless_asset_event(evaluation(False))
-        found = causes_now(instance, repository, Links("d", "r", "m"), now())
-        assert [cause.kind for cause in found] == kind
-        assert all("PSI of distance is 0.4" in cause.what for cause in found)
-        instance.report_runless_asset_event(evaluation(True))
-        assert causes_now(instance, repository, Links("d", "r", "m"), now()) == []
+        for stage, name, severity, kind in TOLD:
+            repository, evaluation = scene(severity, stage, name)
+            instance.report_runless_asset_event(evaluation(False))
+            found = causes_now(instance, repository, Links("d", "r", "m"), now())
+            assert [cause.kind for cause in found] == kind, (stage, name, severity)
+            assert all("PSI of distance is 0.4" in cause.what for cause in found)
+            instance.report_runless_asset_event(evaluation(True))
+            assert causes_now(instance, repository, Links("d", "r", "m"), now()) == []
 
 
 def test_a_partition_that_failed_stays_told_when_the_next_one_passes() -> None:
