@@ -41,6 +41,7 @@ _FENCE = re.compile(
     r"(?:^<!-- (?P<mark>[^\n]+) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S
 )
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.M)
+_TEST = re.compile(r"([\w/]+\.py)::(test_\w+)")
 _OURS = ("export", "cd", ".", "head", "mkdir")
 _SHELL = re.compile(r"\s(?:&&?|\|)(?:\s|$)")
 
@@ -87,6 +88,13 @@ def test_no_fence_of_a_page_is_overlooked(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
 def test_no_page_holds_a_merge_that_nobody_finished(page: Path) -> None:
     assert not _CONFLICT.search(page.read_text())
+
+
+def test_each_test_that_a_page_names_is_there() -> None:
+    named = {found.groups() for page in PAGES for found in _TEST.finditer(page.read_text())}
+    assert named
+    for file, name in named:
+        assert f"def {name}(" in (Path(__file__).parent / file).read_text(), f"{file}::{name}"
 
 
 @pytest.mark.parametrize("marker", ["<<<<<<< HEAD", "=======", ">>>>>>> main"])
