@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from ml_assets.actions.store_states import find_state
 from ml_assets.assets.training_set.shards import load_schema, scan_rows
 from ml_assets.errors import StorageError, did_you_mean
 from ml_assets.records.recalls import require_sound
@@ -123,31 +124,27 @@ def _stored(
 
 
 def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | None]:
-    """The commit of a version, and the partition that a data version is of.
+    """The commit of a state or a data version, and the partition that a data version is of.
 
     Of a data version it is the newest commit that holds it.
     """
-    if version in store.tags() or version == MAIN:
-        return store.resolve(version), None
-    log = store.log()
-    prefix = version if len(version) >= _SHORTEST_PREFIX else f"{version:\x00<6}"
-    commits = [commit.id for commit in log if commit.id.startswith(prefix)]
-    if len(commits) == 1:
-        return commits[0], None
+    try:
+        return find_state(store, version), None
+    except StorageError as error:
+        no_state = error
+    path = key.replace("/quarantine/", "/validated_table/", 1)
     seen: set[str] = set()
-    of = "validated_table" if key.split("/")[1:2] == ["quarantine"] else None
-    path = key.replace("/quarantine/", f"/{of}/") if of else key
-    for commit in log:
-        for entry in store.list(commit.id, f"records/{path}/") or ():
+    for commit in store.log() if len(version) >= _SHORTEST_PREFIX else ():
+        for entry in store.list(commit.id, f"records/{path}/"):
             if entry.digest in seen:
                 continue
             seen.add(entry.digest)
             record = StageRecord.model_validate_json(store.read_bytes(commit.id, entry.path))
-            if record.data_version.startswith(prefix):
+            if record.data_version.startswith(version):
                 return commit.id, record.partition
     raise StorageError(
-        f"{version!r} is neither a commit or tag of the snapshot store nor a data version of {key}."
-        f" `ml-assets status {key.split('/')[0]} --json` lists the current versions."
+        f"{no_state} Nor does a data version of {key} begin with it: `ml-assets status"
+        f" {key.split('/')[0]} --json` lists the current ones."
     )
 
 

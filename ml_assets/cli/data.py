@@ -29,7 +29,7 @@ SCHEMA = 1
 @click.option(
     "--version",
     metavar="VERSION",
-    help="A commit, a tag or a data version, or the beginning of one.",
+    help="A state (a tag, a day, main~2, six characters of a commit) or a data version.",
 )
 @click.option("--limit", type=options.COUNT, metavar="N", help="Only the first N rows.")
 @options.rows_out(default="table")

@@ -37,7 +37,7 @@ commands.subject(
     "Start",
     of_extra("demo", "Prepare a year of real flights and run the whole pipeline on them."),
     Later("new", "ml_assets.cli.new", "Create the folder of a new pipeline, ready to run."),
-    Later("check", "ml_assets.cli.new", "Report every mistake in a pipeline's folder."),
+    Later("check", "ml_assets.cli.check", "Report every mistake in a pipeline's folder."),
 )
 commands.subject(
     "Work",

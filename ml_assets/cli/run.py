@@ -134,7 +134,7 @@ def run_pipeline(session: Session, request: "Request", *, verbose: bool = False)
     with screen(verbose=verbose) as tell:
         PipelineRun(pipeline, session.defs, session.instance, tell).run(request)
     print(f"done in {time.monotonic() - started:.0f} s")
-    print_release(pipeline, session.settings)
+    print_release(pipeline)
     print("look: ml-assets ui")
     if not request.through:
         print(f"      ml-assets models report {pipeline.name} --open")

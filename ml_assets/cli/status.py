@@ -32,12 +32,12 @@ def status(pipeline: str, as_json: bool) -> None:
     from ml_assets.store.pipeline_context import open_pipeline
 
     opened = open_pipeline(pipeline, settings)
-    document = _status(opened, settings)
+    document = _status(opened)
     if as_json:
         print(json.dumps(document, indent=2))
         return
     _print_stages(document, settings)
-    print_release(opened, settings)
+    _print_release(document)
     if _is_begun(settings):
         _print_tracking(opened)
 
@@ -64,33 +64,36 @@ def _refused(version: str, release: Mapping[str, Any] | None) -> str:
     return f"the newest model, {version[:12]}, is refused; the release below stays"
 
 
-def print_release(pipeline: "Pipeline", settings: Settings) -> None:
+def print_release(pipeline: "Pipeline") -> None:
     """Print the release: stage, gates, decision; before it why there is no newer one."""
-    document = _status(pipeline, settings)
-    release, refusal = document["release"], document["refusal"]
+    _print_release(_status(pipeline))
+
+
+def _print_release(document: Mapping[str, Any]) -> None:
+    name, release, refusal = document["pipeline"], document["release"], document["refusal"]
     if document["failure"]:
-        print(f"{pipeline.name}: {document['failure']}")
+        print(f"{name}: {document['failure']}")
     unsound = [check for check in document["sanity"] or () if check["outcome"] == "failed"]
     if unsound:
         print(
-            f"{pipeline.name}: no model was trained from the newest training set, because"
+            f"{name}: no model was trained from the newest training set, because"
             " the network or the set did not pass its checks"
         )
         for check in unsound:
             print(f"  [fail] {check['name']}: {check['reason']}")
     if refusal is not None:
-        print(f"{pipeline.name}: {_refused(refusal['version'], release)}")
+        print(f"{name}: {_refused(refusal['version'], release)}")
         _print_gates(refusal["gates"])
         if refusal["what_now"]:
             print(f"  note: {refusal['what_now']}")
     canary = document["canary"]
     if canary is not None:
         said = canary["decision"] or "it waits for rows that are newer than its holdout"
-        print(f"{pipeline.name}: model {canary['version'][:12]} is in canary: {said}")
+        print(f"{name}: model {canary['version'][:12]} is in canary: {said}")
     if release is None:
-        print(f"{pipeline.name}: nothing is released yet")
+        print(f"{name}: nothing is released yet")
         return
-    print(f"{pipeline.name}: {release['stage']} is model {release['version'][:12]}")
+    print(f"{name}: {release['stage']} is model {release['version'][:12]}")
     if release["recalled"]:
         print(f"  RECALLED: it {release['recalled']}")
     elif release["unusable"]:
@@ -111,13 +114,13 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
         print(f"  [{'pass' if gate['passed'] else 'fail'}] {gate['name']}: {gate['reason']}")
 
 
-def _status(pipeline: "Pipeline", settings: Settings) -> dict[str, Any]:
+def _status(pipeline: "Pipeline") -> dict[str, Any]:
     from ml_assets.actions.status import status
     from ml_assets.adapters.resources import LauncherResource
     from ml_assets.records.load_release import unusable
 
     launcher = LauncherResource().launcher(pipeline)
-    document = status(pipeline, launcher, begun=_is_begun(settings))
+    document = status(pipeline, launcher, begun=_is_begun(pipeline.settings))
     if document["release"]:
         document["release"]["unusable"] = unusable(pipeline)
     return document

@@ -78,8 +78,15 @@ def test_a_wrong_key_names_the_closest_and_lists_all(released: World) -> None:
 def test_a_wrong_partition_and_a_wrong_version_say_what_there_is(released: World) -> None:
     with pytest.raises(StorageError, match=r"it has 12: 2024-01-01, .* 2024-03-18"):
         read_table("deliveries/raw_snapshot/raw_orders", "2024-01-02", settings=released.settings)
-    with pytest.raises(StorageError, match="'deadbeef' is neither a commit or tag"):
+    with pytest.raises(
+        StorageError, match=r"'deadbeef' is not the name of a state .* Nor does a data version of"
+    ):
         read_table("deliveries/feature_set", version="deadbeef", settings=released.settings)
+    now, before = (
+        read_table("deliveries/feature_set", version=state, settings=released.settings)
+        for state in ("main", "main~1")
+    )
+    assert now.equals(before), "the last commits are of the model"
 
 
 def test_the_documented_call_works_in_a_fresh_python(released: World) -> None:

@@ -90,7 +90,7 @@ def test_at_the_command_line(released: Scene, name: str, capsys) -> None:
 
 def test_a_version_of_64_characters_that_climbs_is_no_commit(released: Scene) -> None:
     climbing = ("../" * 20 + "etc/").ljust(64, "x")
-    with pytest.raises(StorageError, match="is neither a commit or tag"):
+    with pytest.raises(StorageError, match="is not the name of a state"):
         read_table(f"{NAME}/feature_set", version=climbing, settings=released.world.settings)
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection
 
-from ml_assets.actions.run.run import FreshTraining, Request
+from ml_assets.actions.run.fresh_training import FreshTraining
+from ml_assets.actions.run.run import Request
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.training_set.window import require_window
 from ml_assets.automation.planner.candidate_runs import DRIFT, before_the_model

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 CHECK_NAME = "rows_in_partition"
-_TYPE = "times_within_the_partition"
 
 
 def placing_column(spec: PipelineSpec, source: str) -> str | None:
@@ -53,7 +52,6 @@ def judge_placement(
         )
     return ExpectationResult(
         check_name=CHECK_NAME,
-        type=_TYPE,
         severity="warning",
         passed=not count,
         rows_failed=count,

@@ -46,7 +46,6 @@ def judge_volume(rows: int, before: Mapping[str, int], spec: VolumeSpec) -> Expe
     passed = change is None or abs(change) <= spec.within + _ROUNDING
     return ExpectationResult(
         check_name=CHECK_NAME,
-        type="volume_against_the_partitions_before",
         severity=spec.severity,
         passed=passed,
         rows_failed=0,

@@ -32,4 +32,4 @@ def promote(pipeline: str) -> None:
                 "production, canary: {periods: 1}}"
             )
         PipelineRun(opened, session.defs, session.instance, tell).make_alone(canary_candidate)
-        print_release(opened, session.settings)
+        print_release(opened)

@@ -10,7 +10,8 @@ import dagster as dg
 import pytest
 
 from ml_assets.actions.run.due import due_now
-from ml_assets.actions.run.run import FreshTraining, Request
+from ml_assets.actions.run.fresh_training import FreshTraining
+from ml_assets.actions.run.run import Request
 from ml_assets.adapters.runs import PID_TAG, PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.cli.main import main
 from ml_assets.errors import SourceError

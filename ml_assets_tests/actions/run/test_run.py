@@ -4,7 +4,7 @@ import signal
 import time
 from pathlib import Path
 
-from ml_assets.actions.run.run import FreshTraining
+from ml_assets.actions.run.fresh_training import FreshTraining
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import open_pipeline

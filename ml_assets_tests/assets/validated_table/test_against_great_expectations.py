@@ -254,7 +254,7 @@ def answered(frame: pl.DataFrame, *statements: Statement) -> list[Answer]:
 
 def expectations(*statements: Statement) -> list[Expectation]:
     return [
-        Expectation(kind, kwargs, "critical", None, f"check_{number}")
+        Expectation(kind, kwargs, "critical", f"check_{number}")
         for number, (kind, kwargs) in enumerate(statements)
     ]
 

@@ -101,7 +101,6 @@ def test_a_record_that_says_nothing_of_an_audit_is_not_green(store):
 def test_the_outcome_names_what_was_not_met_by_severity():
     expectations = tuple(
         Expectation(
-            id=name,
             check_name=name,
             type="expect_column_values_to_be_between",
             kwargs={"column": name, "min_value": 0},

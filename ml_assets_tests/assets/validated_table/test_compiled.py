@@ -21,7 +21,7 @@ UNIQUE_KEY = "expect_compound_columns_to_be_unique"
 
 def expect(kind: str, severity: str = "critical", **kwargs: Any) -> Expectation:
     name = f"{kind}_{severity}_{kwargs.get('column', '')}"
-    return Expectation(kind, kwargs, severity, None, name)  # pyright: ignore[reportArgumentType]
+    return Expectation(kind, kwargs, severity, name)  # pyright: ignore[reportArgumentType]
 
 
 def audited(frame: pl.DataFrame, *expectations: Expectation) -> Audit:

@@ -26,7 +26,7 @@ FRAME = pl.DataFrame(
 
 
 def said(kind: str, severity: Severity = "critical", **kwargs: Any) -> Expectation:
-    return Expectation(kind, kwargs, severity, None, f"{kind}_{severity}")
+    return Expectation(kind, kwargs, severity, f"{kind}_{severity}")
 
 
 def judged(*stated: Expectation, frame: pl.DataFrame = FRAME) -> Any:
@@ -93,11 +93,7 @@ def test_a_table_over_the_limit_is_an_error_and_no_sample() -> None:
 def test_an_expectation_that_could_not_be_judged_is_no_failure_of_the_data() -> None:
     of_text = said("expect_column_value_z_scores_to_be_less_than", column="day", threshold=3)
     with pytest.raises(ContractError, match="could not judge"):
-        judged(
-            Expectation(
-                of_text.type, {**of_text.kwargs, "double_sided": True}, "critical", None, "z"
-            )
-        )
+        judged(Expectation(of_text.type, {**of_text.kwargs, "double_sided": True}, "critical", "z"))
 
 
 def test_kwargs_that_the_package_refuses_are_found_before_any_table() -> None:

@@ -62,7 +62,7 @@ def test_one_repeat_far_away_in_many_rows_is_found(columns: list[str], shuffled:
     table = table.sample(fraction=1, shuffle=True, seed=7) if shuffled else table
     repeated = pl.concat([table, table[3:4]])
     kind, kwargs = "expect_compound_columns_to_be_unique", {"column_list": columns}
-    unique = Expectation(kind, {**kwargs, "mostly": 0.5}, "critical", None, "unique")
+    unique = Expectation(kind, {**kwargs, "mostly": 0.5}, "critical", "unique")
     sound, found = (audit(rows.lazy(), Contract("t", (unique,))) for rows in (table, repeated))
     assert [result.rows_failed for result in (*sound.results, *found.results)] == [0, 2]
     assert sound.clean.height == SIZE

@@ -12,7 +12,6 @@ class ExpectationResult:
     """The result of a table on one expectation."""
 
     check_name: str
-    type: str
     severity: Severity
     passed: bool
     rows_failed: int
@@ -38,7 +37,6 @@ def whole_result(expectation: Expectation, verdict: WholeFinding) -> Expectation
     """The result of a statement that no single row breaks."""
     return ExpectationResult(
         check_name=expectation.check_name,
-        type=expectation.type,
         severity=expectation.severity,
         passed=verdict.passed,
         rows_failed=0,
@@ -62,7 +60,6 @@ def share_result(
     asked = "all must" if mostly == 1 else f"a share of {mostly:.10g} must"
     return ExpectationResult(
         check_name=expectation.check_name,
-        type=expectation.type,
         severity=expectation.severity,
         passed=share >= mostly if passed is None else passed,
         rows_failed=broken,

@@ -38,7 +38,6 @@ class Expectation:
     type: str
     kwargs: Mapping[str, Any]
     severity: Severity
-    id: str | None
     check_name: str
     """Unique in its contract, stable while the kwargs are, made of ``[A-Za-z0-9_]``."""
 
@@ -309,7 +308,6 @@ def _expectation(entry: Mapping[str, Any]) -> Expectation:
         type=entry["type"],
         kwargs=kwargs,
         severity=entry.get("severity", "critical"),
-        id=entry.get("id"),
         check_name=_check_name(entry["type"], kwargs),
     )
 
