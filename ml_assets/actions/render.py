@@ -63,7 +63,7 @@ def rendered(order: JobOrder, settings: Cluster) -> tuple[str, list[Manifest]]:
     where = (
         f"{world.nodes} pods of {counted(world.procs, 'process')}"
         if world.nodes > 1
-        else f"a pod of {world.procs} process{'es' if world.procs > 1 else ''}"
+        else f"a pod of {counted(world.procs, 'process')}"
     )
     said = f"{order.pipeline}: attempt {order.attempt} to {order.verb} would create {kinds}"
     return f"{said} in namespace {settings.namespace}: {where}.", made

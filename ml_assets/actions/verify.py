@@ -26,7 +26,7 @@ from ml_assets.errors import (
 )
 from ml_assets.load_extras import load_extra
 from ml_assets.records.ledger.certificate import certificate_path
-from ml_assets.records.ledger.chain import path_of, read
+from ml_assets.records.ledger.chain import path_of, pipelines_with_ledger, read
 from ml_assets.records.ledger.origin import Origin, commit_of, find_origin
 from ml_assets.records.ledger.stages import champion, decision_line, stages
 from ml_assets.records.load_release import (
@@ -98,7 +98,7 @@ def verify_pipelines(
     )
     try:
         commit = store.resolve()
-        names = sorted({entry.path.split("/")[1] for entry in store.list(commit, "ledger/")})
+        names = pipelines_with_ledger(store, commit)
     except MlAssetsError as error:
         said = Check("store", "refused", str(error))
         return [Verification(pipeline or settings.snapshots, (said,))]

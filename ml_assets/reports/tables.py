@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ml_assets.errors import counted
 from ml_assets.reports.picture import Table
 from ml_assets.spec.records import ReleaseChanges
 from ml_assets.spec.training_program import World
@@ -55,5 +56,5 @@ def _row(one: Lost) -> list[str]:
 
 
 def _world(world: World) -> str:
-    spread = f"{world.processes} process{'es' if world.processes > 1 else ''}"
+    spread = counted(world.processes, "process")
     return f"{world.nodes} nodes, {spread}" if world.nodes > 1 else spread

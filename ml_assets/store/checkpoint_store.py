@@ -170,7 +170,7 @@ def claim_session(store: CheckpointStore, session: str, attempt: int, *, resume:
 
 
 @dataclass(frozen=True)
-class Lying:
+class StoredSize:
     """Holds what lies at an address, for house-keeping."""
 
     files: int

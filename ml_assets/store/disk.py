@@ -1,7 +1,7 @@
 """Turns a disk's refusals (it is full, or not writable) into one sentence of ours.
 
-Adapters that write use ``told``. For Dagster's own databases, whose errors are SQLAlchemy's, the
-caller uses ``refusal``, which searches the causes of any error for the disk's answer.
+Adapters that write use ``disk_errors``. For Dagster's own databases, whose errors are SQLAlchemy's,
+the caller uses ``refusal``, which searches the causes of any error for the disk's answer.
 """
 
 import errno
@@ -31,7 +31,7 @@ _LITTLE = 1 << 20
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
+def disk_errors(folder: Path) -> Iterator[None]:
     """Make one of our errors of what the disk of a folder refuses inside the block.
 
     Raises:
@@ -69,7 +69,7 @@ def scratch_in(folder: Path) -> Path | None:
     """A folder for temporary files, made; None, the machine's own, where a state is only read."""
     if folder.parent.is_dir() and not may_write(folder.parent):
         return None
-    with told(folder):
+    with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder
 

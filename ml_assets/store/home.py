@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ml_assets.errors import SettingsError, StateInUse
 from ml_assets.settings import Settings
-from ml_assets.store.disk import may_write, told
+from ml_assets.store.disk import disk_errors, may_write
 from ml_assets.store.objects import write_whole
 
 PACKAGE = Path(__file__).parent.parent
@@ -63,7 +63,7 @@ def prepare(settings: Settings) -> None:
         return  # a read-only copy: whoever only reads can use it
     try:
         settings.dagster_home.mkdir(parents=True, exist_ok=True)
-        with told(home):
+        with disk_errors(home):
             _require_format(settings)
             _copy_if_different(PACKAGE / "dagster.yaml", settings.dagster_home / "dagster.yaml")
     except (FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
@@ -175,7 +175,7 @@ def exclusive(file: Path, doing: str, remedy: str) -> Iterator[None]:
     Raises:
         StateInUse: another process holds it; the message names its pid, what it does, since when.
     """
-    with told(file.parent):
+    with disk_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         handle = file.open("a+")
     with handle:
@@ -186,7 +186,7 @@ def exclusive(file: Path, doing: str, remedy: str) -> Iterator[None]:
             who = _holder(handle.read())
             raise StateInUse(f"{file.parent} is in use by {who}. {remedy}") from error
         since = datetime.now(UTC).isoformat(timespec="seconds")
-        with told(file.parent):
+        with disk_errors(file.parent):
             handle.truncate(0)
             handle.write(json.dumps({"pid": os.getpid(), "doing": doing, "since": since}))
             handle.flush()

@@ -14,7 +14,7 @@ from ml_assets.store.checkpoint_store import (
     CLAIM,
     MANIFEST,
     CheckpointStore,
-    Lying,
+    StoredSize,
     claim_file,
     claimed_by,
     is_checkpoint,
@@ -101,13 +101,13 @@ def open_checkpoints(uri: str, scratch: Path | None = None) -> CheckpointStore:
     return LocalCheckpoints(Path(uri))
 
 
-def lying_at(uri: str) -> Lying | None:
+def stored_at(uri: str) -> StoredSize | None:
     """Return what a session's checkpoints take; None: there are none."""
     if is_s3(uri):
-        from ml_assets.store.s3.checkpoints import lying_below
+        from ml_assets.store.s3.checkpoints import stored_below
 
-        return lying_below(uri)
-    return _lying_in(Path(uri))
+        return stored_below(uri)
+    return _stored_in(Path(uri))
 
 
 def discard_all(uri: str) -> None:
@@ -122,7 +122,7 @@ def discard_all(uri: str) -> None:
     shutil.rmtree(uri)
 
 
-def _lying_in(folder: Path) -> Lying | None:
+def _stored_in(folder: Path) -> StoredSize | None:
     """What lies in a folder, for house-keeping; None: nothing."""
     stats: list[os.stat_result] = []
     for path in folder.rglob("*"):
@@ -131,4 +131,4 @@ def _lying_in(folder: Path) -> Lying | None:
     if not stats:
         return None
     changed = datetime.fromtimestamp(max(stat.st_mtime for stat in stats), UTC)
-    return Lying(len(stats), sum(stat.st_size for stat in stats), changed)
+    return StoredSize(len(stats), sum(stat.st_size for stat in stats), changed)

@@ -14,7 +14,7 @@ from ml_assets.store.checkpoint_store import (
     last_claim,
     whole_checkpoints,
 )
-from ml_assets.store.local_checkpoints import discard_all, lying_at, open_checkpoints
+from ml_assets.store.local_checkpoints import discard_all, open_checkpoints, stored_at
 from ml_assets.store.objects import describe
 from ml_assets.store.s3 import client as s3
 from ml_assets_tests.servers.s3 import BUCKET, S3Server
@@ -95,10 +95,10 @@ def test_an_attempt_claims_once_and_an_older_one_never_after_it(store: Checkpoin
 def test_house_keeping_counts_and_deletes_all_of_a_session(store: CheckpointStore) -> None:
     save(store, 10)
     claim_session(store, "s", 1, resume=False)
-    lying = lying_at(store.uri)
-    assert lying is not None and lying.files == 3
+    stored = stored_at(store.uri)
+    assert stored is not None and stored.files == 3
     discard_all(store.uri)
-    assert lying_at(store.uri) is None
+    assert stored_at(store.uri) is None
 
 
 # --- S3 alone -------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def drift_report(declared: Pipeline) -> dg.AssetsDefinition:
 
 def publish_report(state: PipelineState, work: Work, report: "DriftReport") -> Published:
     """Publish a report; its version does not depend on when it was made."""
-    from ml_assets.assets.drift_report.findings import REPORT_FILE
+    from ml_assets.spec.records import REPORT_FILE
 
     rows = sum(window.rows for window in report.windows)
     with Draft(state.pipeline, work, state.commit, rows=rows) as draft:

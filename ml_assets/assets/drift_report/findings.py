@@ -11,7 +11,6 @@ from ml_assets.spec.records import Time
 Statistic = Literal["psi", "ks", "js", "null_share", "new_share", "auc", "loss_rise"]
 Cause = Literal["effect", "chance", "periods"]
 """What sets a bound: the spec's effect, chance with so few rows, or periods that differ."""
-REPORT_FILE = "report.json"
 HARDLY: dict[Statistic, float] = {
     **dict.fromkeys(("ks", "js", "new_share"), 0.8),
     "null_share": 0.5,

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-from ml_assets.assets.drift_report.findings import REPORT_FILE, DriftReport
+from ml_assets.assets.drift_report.findings import DriftReport
 from ml_assets.errors import SpecError, StorageError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
+from ml_assets.spec.records import REPORT_FILE
 from ml_assets.spec.stages import DRIFT_STAGE
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
 

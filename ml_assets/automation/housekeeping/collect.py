@@ -33,11 +33,12 @@ from ml_assets.automation.housekeeping.retention import (
 )
 from ml_assets.errors import StoreAway, counted
 from ml_assets.launch.session_folder import SessionFolder
+from ml_assets.records.ledger.chain import pipelines_with_ledger
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.settings import Settings
 from ml_assets.store.home import exclusive
-from ml_assets.store.local_checkpoints import discard_all, lying_at
+from ml_assets.store.local_checkpoints import discard_all, stored_at
 from ml_assets.store.open import open_objects, open_snapshots, other_stores, register_store
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.objects import S3Objects
@@ -142,7 +143,7 @@ class Housekeeping:
     def _tag_releases(self) -> None:
         """What a process was killed before, or a server did not answer to."""
         head = self.store.resolve(MAIN)
-        for pipeline in sorted({e.path.split("/")[1] for e in self.store.list(head, "ledger/")}):
+        for pipeline in pipelines_with_ledger(self.store, head):
             self._left += [f"tag {failed}" for failed in tag_releases(self.store, pipeline)]
 
     def _tell_mlflow(self) -> None:
@@ -293,8 +294,8 @@ class Housekeeping:
         if not here and not isinstance(self.objects, S3Objects):
             return None
         with SessionFolder(session).idle() if here else nullcontext(True) as idle:
-            lying = lying_at(address) if idle else None
-            if lying is None or lying.changed > thing.used:
+            stored = stored_at(address) if idle else None
+            if stored is None or stored.changed > thing.used:
                 return None
             discard_all(address)
         return thing.bytes

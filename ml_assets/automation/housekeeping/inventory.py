@@ -17,7 +17,7 @@ from ml_assets.spec.training_program import (
     ShardSchema,
     TrainResult,
 )
-from ml_assets.store.local_checkpoints import lying_at
+from ml_assets.store.local_checkpoints import stored_at
 from ml_assets.store.objects import TRASH, LocalObjects
 
 _MANIFESTS: dict[Kind, tuple[str, ...]] = {
@@ -145,13 +145,15 @@ def checkpoints_apart(
 
     Those of an unfinished session are kept with it, and go when it goes.
     """
-    lying = lying_at(session.checkpoints)
-    if lying is None:
+    stored = stored_at(session.checkpoints)
+    if stored is None:
         return []
     needs = (session.session,) if finished else ()
-    name, used = checkpoints_of(session.session), max(when, lying.changed)
+    name, used = checkpoints_of(session.session), max(when, stored.changed)
     address = session.checkpoints
-    return [Thing("checkpoints", name, lying.files, lying.bytes, used, busy, needs, None, address)]
+    return [
+        Thing("checkpoints", name, stored.files, stored.bytes, used, busy, needs, None, address)
+    ]
 
 
 def _handed(session: SessionFolder) -> tuple[str, ...]:

@@ -40,7 +40,8 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
             half of the truth.
     """
     head, history = store.resolve(MAIN), store.history()
-    ledgers = {name: ledger.read(store, name, head) for name in _pipelines(store, head)}
+    names = ledger.pipelines_with_ledger(store, head)
+    ledgers = {name: ledger.read(store, name, head) for name in names}
     walk = _Walk(store, passed_sets(ledgers.values()))
     walk.commit(head, "the head of main", lasting=True)
     releases = tuple(release_name(pipeline, 0).removesuffix("0") for pipeline in ledgers)
@@ -183,11 +184,6 @@ def strings(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from strings(inner)
-
-
-def _pipelines(store: SnapshotStore, commit: CommitId) -> list[str]:
-    """The pipelines that have a ledger."""
-    return sorted({entry.path.split("/")[1] for entry in store.list(commit, "ledger/")})
 
 
 def _published(

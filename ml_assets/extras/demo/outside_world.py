@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
-from ml_assets.errors import SettingsError, SourceError
+from ml_assets.errors import SettingsError, SourceError, counted
 from ml_assets.settings import Settings
 
 FIRST_WEEK = date(2012, 12, 31)
@@ -145,16 +145,12 @@ def land(root: Path, weeks: int = 1) -> list[date]:
     left = WEEKS - landed
     if weeks > left:
         raise SourceError(
-            f"{weeks} {_plural(weeks)} cannot land: {landed} of the year's {WEEKS} have,"
-            f" {left} {_plural(left)} can still. To see the year end again, start over:"
+            f"{counted(weeks, 'week')} cannot land: {landed} of the year's {WEEKS} have,"
+            f" {counted(left, 'week')} can still. To see the year end again, start over:"
             " ml-assets ops reset, then ml-assets demo"
         )
     lay_out(root, arrived=landed + weeks)
     return _weeks()[landed : landed + weeks]
-
-
-def _plural(weeks: int) -> str:
-    return "week" if weeks == 1 else "weeks"
 
 
 def week_is_there(root: Path, week: date) -> bool:

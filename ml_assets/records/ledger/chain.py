@@ -69,6 +69,11 @@ class Declined(Generic[Refusal]):
     outcome: Refusal
 
 
+def pipelines_with_ledger(store: SnapshotStore, commit: CommitId) -> list[str]:
+    """The pipelines on whose models anything was ever decided."""
+    return sorted({entry.path.split("/")[1] for entry in store.list(commit, "ledger/")})
+
+
 def read(
     store: SnapshotStore, pipeline: str, commit: CommitId | None = None
 ) -> tuple[LedgerEntry, ...]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ml_assets.errors import StorageError
-from ml_assets.store.disk import told
+from ml_assets.store.disk import disk_errors
 from ml_assets.store.objects import file_digest, make_durable
 from ml_assets.store.snapshots import Collected
 
@@ -38,7 +38,7 @@ class Blobs:
         self._files = root / "objects"
         self._drafts = root / "drafts"
         self._verified: set[str] = set()
-        with told(root):
+        with disk_errors(root):
             for folder in (self._files, self._drafts):
                 folder.mkdir(parents=True, exist_ok=True)
 
@@ -66,7 +66,7 @@ class Blobs:
                 return Staged(digest, len(content), None)
         draft = self._drafts / f"{os.getpid()}-{uuid.uuid4().hex}"
         try:
-            with told(self._files.parent):
+            with disk_errors(self._files.parent):
                 return Staged(*_copied(content, draft), draft)
         except BaseException:  # what a full disk left of it goes
             draft.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ class Blobs:
         """Make drafts files of the store, all at once: the disk has each before it has its name."""
         drafts = {one.draft: self.path(one.digest) for one in staged if one.draft is not None}
         try:
-            with told(self._files.parent):
+            with disk_errors(self._files.parent):
                 _sync(drafts)
                 for draft, target in drafts.items():
                     target.parent.mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ import polars as pl
 
 from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.spec.base import canonical_json
-from ml_assets.store.disk import told
+from ml_assets.store.disk import disk_errors
 from ml_assets.store.embedded import trees
 from ml_assets.store.embedded.blobs import Blobs, Staged
 from ml_assets.store.embedded.refs import Refs
@@ -203,7 +203,7 @@ class EmbeddedStore:
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Hold the shared lock of everyone who writes: a collection waits for its turn."""
-        with told(self._root):
+        with disk_errors(self._root):
             handle = (self._root / "writers.lock").open("a")
         with handle:
             fcntl.flock(handle, fcntl.LOCK_SH)
@@ -211,7 +211,7 @@ class EmbeddedStore:
 
     @contextlib.contextmanager
     def _collector(self) -> Iterator[bool]:
-        with told(self._root):
+        with disk_errors(self._root):
             handle = (self._root / "writers.lock").open("a")
         with handle:
             try:

@@ -9,7 +9,7 @@ from ml_assets.spec.training_program import File
 from ml_assets.store.checkpoint_store import (
     CLAIM,
     MANIFEST,
-    Lying,
+    StoredSize,
     claim_file,
     claimed_by,
     is_checkpoint,
@@ -103,13 +103,13 @@ class S3Checkpoints:
                 ) from error
 
 
-def lying_below(uri: str) -> Lying | None:
+def stored_below(uri: str) -> StoredSize | None:
     """Return what lies below an address."""
     found = list(S3Place(uri).items())
     if not found:
         return None
     changed = max(item.changed for item in found)
-    return Lying(len(found), sum(item.size for item in found), changed)
+    return StoredSize(len(found), sum(item.size for item in found), changed)
 
 
 def discard_below(uri: str) -> None:

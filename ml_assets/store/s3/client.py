@@ -145,7 +145,7 @@ class S3Place:
 
     def write(self, name: str, data: bytes) -> None:
         """Whole at once, in the place of what was there."""
-        with told(self.uri):
+        with s3_errors(self.uri):
             self._s3.put_object(Bucket=self._bucket, Key=self._prefix + name, Body=data)
         self.moved.add(len(data))
 
@@ -173,12 +173,12 @@ class S3Place:
         def passes(error: BaseException) -> bool:
             return isinstance(error, ClientError) and code_of(error) in _UNDECIDED
 
-        with told(self.uri):
+        with s3_errors(self.uri):
             return again(put, passes=passes, tries=TRIES, first=_CONFLICT_SECONDS)
 
     def upload(self, name: str, file: Path) -> None:
         """A file of this machine, in parts where it is large."""
-        with told(self.uri):
+        with s3_errors(self.uri):
             self._s3.upload_file(
                 str(file), self._bucket, self._prefix + name, Config=transfer_config()
             )
@@ -206,14 +206,14 @@ class S3Place:
             after: only names behind this one.
         """
         more = {"StartAfter": self._prefix + after} if after else {}
-        with told(self.uri):
+        with s3_errors(self.uri):
             for found in objects_below(self._s3, self._bucket, self._prefix + begin, **more):
                 name = found["Key"].removeprefix(self._prefix)
                 yield Item(name, found["Size"], found["LastModified"], found["ETag"])
 
     def folders(self, begin: str = "") -> list[str]:
         """Names up to the next ``/``, of what begins with these letters."""
-        with told(self.uri):
+        with s3_errors(self.uri):
             pages = self._s3.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + begin, Delimiter="/"
             )
@@ -224,7 +224,7 @@ class S3Place:
         """What the store answers of an object, by its bucket and key; None: it is not there."""
         from botocore.exceptions import ClientError
 
-        with told(self.uri):
+        with s3_errors(self.uri):
             try:
                 return ask({"Bucket": self._bucket, "Key": self._prefix + name})
             except ClientError as error:
@@ -237,7 +237,7 @@ class S3Place:
 
     def discard(self, name: str) -> None:
         """Delete one; nothing where there is none."""
-        with told(self.uri):
+        with s3_errors(self.uri):
             self._s3.delete_object(Bucket=self._bucket, Key=self._prefix + name)
 
     def discard_below(self, begin: str = "", first: Sequence[str] = ()) -> None:
@@ -248,7 +248,7 @@ class S3Place:
                 is not whole.
         """
         prefix = self._prefix + begin
-        with told(self.uri):
+        with s3_errors(self.uri):
             keys = [found["Key"] for found in objects_below(self._s3, self._bucket, prefix)]
             # one by one: the message for many needs a checksum that some stores lack
             for key in sorted(keys, key=lambda key: not key.endswith(tuple(first))):
@@ -336,8 +336,8 @@ def objects_below(s3: Any, bucket: str, prefix: str, **more: str) -> Iterator[di
 
 
 @contextmanager
-def told(uri: str) -> Iterator[None]:
-    """What boto3 raises becomes what is wrong, where, and what to do."""
+def s3_errors(uri: str) -> Iterator[None]:
+    """Turn what boto3 raises inside the block into an error that says what to do."""
     from boto3.exceptions import Boto3Error
     from botocore.exceptions import (
         BotoCoreError,

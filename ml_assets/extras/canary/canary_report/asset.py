@@ -14,11 +14,9 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.load_release import load_release
 from ml_assets.records.recalls import sound_champion
 from ml_assets.spec.base import canonical_json, digest_of
-from ml_assets.spec.records import InputVersion
+from ml_assets.spec.records import REPORT_FILE, InputVersion
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
-
-REPORT_FILE = "report.json"
 
 
 def canary_report(declared: Pipeline) -> dg.AssetsDefinition:

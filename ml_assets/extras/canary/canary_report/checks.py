@@ -28,6 +28,7 @@ from ml_assets.records.load_release import provenance_in_force
 from ml_assets.records.recalls import recalled_champion
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.records import (
+    REPORT_FILE,
     CanaryPeriod,
     Decision,
     EvaluationReport,
@@ -88,7 +89,7 @@ def _decided(
     address = Address(pipeline.name, CANARY_REPORT)
     record = require_record(pipeline.at(base), address)
     report = EvaluationReport.model_validate_json(
-        pipeline.store.read_bytes(base, address.file("report.json"))
+        pipeline.store.read_bytes(base, address.file(REPORT_FILE))
     )
     entries = read(pipeline.store, pipeline.name, base)
     evidence = canary_evidence(pipeline.at(base), entries)
