@@ -192,7 +192,7 @@ def test_a_comparison_says_why_each_run_was_made_and_what_people_made_of_it(
 def test_a_name_that_is_none_is_refused_and_the_known_ones_are_told(
     place: Pipeline, wanted: str
 ) -> None:
-    with pytest.raises(UnknownRun, match="The newest runs are"):
+    with pytest.raises(UnknownRun, match="The newest runs: "):
         find(place, wanted)
 
 

@@ -411,7 +411,10 @@ def test_an_index_without_a_name_gets_one(
             "read as float64: 60 of 60 values cannot be read as times, «0.0» for one",
         ),
         (["--label", "garden", "--key", "garden"], "it cannot be a key"),
-        (["--label", "garden", "--key", "rooms,rooms"], "The key ['rooms'] is there more than"),
+        (
+            ["--label", "garden", "--key", "rooms,rooms"],
+            "The key ['rooms'] does not tell the rows apart",
+        ),
         ([], "Add --label COLUMN"),
     ],
 )

@@ -284,7 +284,7 @@ def test_said_twice_it_is_one_recall_and_one_line_and_it_can_be_lifted(walk: Wal
     assert recalled(walk.store, walk.head, "p", MODEL) is None
     line = ledger.read(walk.store, "p")[-1]
     assert line.reason == f"recall {first} lifted: the scale was right"
-    with pytest.raises(StorageError, match="in force: none"):
+    with pytest.raises(StorageError, match="In force: none"):
         lift(walk.store, first, "bob", "again")
 
 

@@ -43,7 +43,7 @@ def test_a_failing_check_keeps_training_from_beginning_and_says_why(refused: str
     assert "[fail] beats_zero_inputs:" in refused
     assert "> irises__train\n" not in refused
     error = refused[refused.index("error: Training did not begin") :]
-    assert "for 2 sanity checks of the network on its training set failed:" in error
+    assert "begin: 2 sanity checks of the network on its training set failed:" in error
     assert "gradients: 1 of 6 parameters get no gradient to learn by: layers.0.weight" in error
     assert "look whether features arrive as zeros" in error
 

@@ -40,7 +40,7 @@ def test_the_reason_counts_them_and_names_the_zone_to_look_at() -> None:
     for part in (
         "3 of 5 rows have a at outside",
         "from «2024-03-06 01:00:00» to «2024-03-06 05:00:00»",
-        "Is partitions.timezone, America/New_York, the zone that the files are cut in?",
+        "cut in another zone than America/New_York, correct partitions.timezone",
     ):
         assert part in said
     assert "outside" in judged(None).reason
