@@ -81,11 +81,12 @@ def test_a_refresh_that_was_due_while_the_daemon_was_down_is_noticed(plant: Plan
 
 def test_a_schedule_that_was_edited_has_missed_nothing_that_its_daemon_looked_at(plant: Plant):
     world = plant(2, "{refresh: {every: hour}}")
-    begun, looked = now() - timedelta(days=60), now() - timedelta(minutes=20)
+    at = now().replace(minute=50)  # it was due at the full hour
+    begun, looked = at - timedelta(days=60), at - timedelta(minutes=20)
     state = switch(world.instance, REFRESH, "0 6 * * 1", since=begun, looked=looked)
-    tick(world.instance, state, now() - timedelta(days=2))
-    assert late_runs(world.graph, world.instance, now()) == []
-    (said,) = late_runs(world.graph, world.instance, now() + timedelta(hours=3))
+    tick(world.instance, state, at - timedelta(days=2))
+    assert late_runs(world.graph, world.instance, at) == []
+    (said,) = late_runs(world.graph, world.instance, at + timedelta(hours=3))
     assert "was due at" in said
 
 
