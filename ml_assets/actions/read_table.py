@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from ml_assets.actions.store_states import find_state
+from ml_assets.actions.store_states import known_state
 from ml_assets.assets.training_set.shards import load_schema, scan_rows
 from ml_assets.errors import StorageError, did_you_mean
 from ml_assets.records.recalls import require_sound
@@ -128,10 +128,9 @@ def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | N
 
     Of a data version it is the newest commit that holds it.
     """
-    try:
-        return find_state(store, version), None
-    except StorageError as error:
-        no_state = error
+    state = known_state(store, version)
+    if state is not None:
+        return state, None
     path = key.replace("/quarantine/", "/validated_table/", 1)
     seen: set[str] = set()
     for commit in store.log() if len(version) >= _SHORTEST_PREFIX else ():
@@ -143,8 +142,9 @@ def _at(store: SnapshotStore, key: str, version: str) -> tuple[CommitId, str | N
             if record.data_version.startswith(version):
                 return commit.id, record.partition
     raise StorageError(
-        f"{no_state} Nor does a data version of {key} begin with it: `ml-assets status"
-        f" {key.split('/')[0]} --json` lists the current ones."
+        f"{version!r} is not the name of a state, and no data version of {key} begins with it."
+        " `ml-assets data list` lists the states, `ml-assets status"
+        f" {key.split('/')[0]} --json` the versions."
     )
 
 

@@ -65,21 +65,27 @@ class Difference:
     rows_after: int | None
 
 
+def known_state(store: SnapshotStore, said: str) -> CommitId | None:
+    """The commit that somebody means; None: it is no name of a state, or one of several."""
+    tags = store.tags()
+    if said == MAIN or said in tags:
+        return store.resolve(said)
+    ending = [name for name in tags if name.endswith(f"-{said}")]
+    found = ending[0] if len(ending) == 1 else _told_by_history(store, said)
+    return None if found is None else store.resolve(found)
+
+
 def find_state(store: SnapshotStore, said: str) -> CommitId:
     """The commit that somebody means.
 
     Raises:
         StorageError: it is no name of a state; names what is near.
     """
-    tags = store.tags()
-    if said == MAIN or said in tags:
-        return store.resolve(said)
-    ending = [name for name in tags if name.endswith(f"-{said}")]
-    if len(ending) == 1:
-        return store.resolve(ending[0])
-    found = _told_by_history(store, said)
+    found = known_state(store, said)
     if found is not None:
-        return store.resolve(found)
+        return found
+    tags = store.tags()
+    ending = [name for name in tags if name.endswith(f"-{said}")]
     near = ending or get_close_matches(said, tags, n=3, cutoff=0.5)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise StorageError(
