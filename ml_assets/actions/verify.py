@@ -32,8 +32,8 @@ from ml_assets.records.ledger.stages import champion, decision_line, stages
 from ml_assets.records.load_release import (
     LoadedRelease,
     certificate_of,
+    doubts,
     load_release,
-    refusal_since,
 )
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import shown_otherwise
@@ -140,8 +140,7 @@ def _checks(
             found = load_release(store, objects, pipeline, stage, commit)
             said = f"model {found.model.digest[:12]}, by the decision in line {found.line.seq}"
             yield Check(stage, "ok", said)
-            if since := refusal_since(found):
-                yield Check(stage, "note", since)
+            yield from (Check(stage, "note", said) for said in doubts(found))
             yield from _behind(settings, store, found)
         except MlAssetsError as error:
             yield Check(stage, "refused", str(error))

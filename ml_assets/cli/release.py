@@ -45,7 +45,7 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
     """
     from ml_assets.actions.model_history import document, history
     from ml_assets.records.ledger.stages import stages
-    from ml_assets.records.load_release import unusable
+    from ml_assets.records.load_release import check_release
     from ml_assets.records.tracking.projection import repair_projection
 
     of = opened(pipeline)
@@ -64,7 +64,7 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
         print(line)
     for stage, model in stages([one.entry for one in reversed(lines)]).items():
         print(f"in {stage} now: {model[:12]}")
-    if why := unusable(of):
+    if why := check_release(of).unusable:
         print(f"the released model cannot be used: {why}")
     return DONE
 
@@ -288,12 +288,11 @@ def export(pipeline: str, to: Path | None) -> None:
     verify FOLDER` checks all of it against the certificate, on any machine, without a store.
     """
     from ml_assets.actions.export import export_release
-    from ml_assets.records.load_release import refusal_since
+    from ml_assets.records.load_release import doubts
 
     done = export_release(opened(pipeline), to)
-    since = refusal_since(done.release)
-    if since:
-        print(f"note: {since}", file=sys.stderr)
+    for said in doubts(done.release):
+        print(f"note: {said}", file=sys.stderr)
     print(done.folder if done.new else f"{done.folder} (already there, and complete)")
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -102,8 +103,9 @@ def _print_release(document: Mapping[str, Any]) -> None:
     print(f"  decision: {release['decision']}, {release['reason']}")
     if (release["processes"] or 0) > 1:
         print(f"  trained on {counted(release['processes'], 'process')}")
-    if release["simpler"]:
-        print(f"  note: {release['simpler']}")
+    for note in (release["simpler"], *release["doubts"]):
+        if note:
+            print(f"  note: {note}")
     override = release["override"]
     if override:
         print(f"  OVERRIDE by {override['author']} (line {override['seq']}): {override['reason']}")
@@ -117,12 +119,12 @@ def _print_gates(gates: list[dict[str, Any]]) -> None:
 def _status(pipeline: "Pipeline") -> dict[str, Any]:
     from ml_assets.actions.status import status
     from ml_assets.adapters.resources import LauncherResource
-    from ml_assets.records.load_release import unusable
+    from ml_assets.records.load_release import check_release
 
     launcher = LauncherResource().launcher(pipeline)
     document = status(pipeline, launcher, begun=_is_begun(pipeline.settings))
     if document["release"]:
-        document["release"]["unusable"] = unusable(pipeline)
+        document["release"].update(asdict(check_release(pipeline)))
     return document
 
 

@@ -26,10 +26,12 @@ from ml_assets.records.ledger.stages import (
     override_line,
     stage_line,
 )
-from ml_assets.records.recalls import require_sound_model
+from ml_assets.records.recalls import quarantine, require_sound_model
 from ml_assets.spec.certificate import Certificate, Provenance
 from ml_assets.spec.gates import Target
+from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import LedgerEntry
+from ml_assets.spec.stages import CANARY_STAGES
 from ml_assets.spec.training_program import ModelManifest, Ref
 from ml_assets.store.objects import LocalObjects, bytes_digest, inside, verify
 from ml_assets.store.pipeline_context import Pipeline
@@ -56,6 +58,9 @@ class LoadedModel:
     refused_since: LedgerEntry | None
     """A later decision that refused it, by a policy that was not there when it was released: the
     release stands until somebody moves it."""
+    judged_on: Recall | None
+    """The recall of the rows that let it out of canary: it was made from none of them, so it stays,
+    but no sound rows speak for it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,23 @@ def load_model(
             f" {model[:12]} was made from. It is not used."
         )
     ref, manifest = open_files(objects, pipeline, model)
-    return LoadedModel(ref, manifest, line, override, certificate, refused_since)
+    report = canary_report_behind(entries, model, moved)
+    rows = quarantine(store, at).of(f"{pipeline}/{CANARY_STAGES[0]}", None, report or "")
+    return LoadedModel(ref, manifest, line, override, certificate, refused_since, rows)
+
+
+def canary_report_behind(
+    entries: Sequence[LedgerEntry], model: str, moved: LedgerEntry | None
+) -> str | None:
+    """The version of the report by which a model passed its canary; None: it passed none.
+
+    Args:
+        moved: the line that put it in a stage: what was decided later did not.
+    """
+    before = [e for e in entries if moved is None or e.seq <= moved.seq]
+    line = decision_line(before, model, canary=True)
+    passed = line is not None and line.decision is not None and line.decision.passed
+    return line.decision.evidence.report if passed else None
 
 
 def provenance_in_force(store: SnapshotStore, pipeline: str, model: str) -> Provenance | None:
@@ -271,23 +292,39 @@ def find_release(pipeline: Pipeline) -> LoadedRelease:
     return load_release(pipeline.store, pipeline.objects, pipeline.name, pipeline.spec.release.to)
 
 
-def refusal_since(release: LoadedRelease) -> str:
-    """Return what a person is told where a later decision keeps a release back; else empty."""
-    since = release.refused_since
-    if since is None:
-        return ""
-    return (
-        f"model {release.entry.model[:12]} was refused since it was released (ledger line"
-        f" {since.seq}: {since.reason}). It stays until another one is released."
-    )
+def doubts(model: LoadedModel) -> tuple[str, ...]:
+    """What a person is told of a model that is in a stage, and that the gates of now or the rows of
+    now would not bring there."""
+    name, since, recall = model.model.digest[:12], model.refused_since, model.judged_on
+    found = list[str]()
+    if since:
+        found.append(
+            f"model {name} was refused since it was released (ledger line {since.seq}:"
+            f" {since.reason}). It stays until another one is released."
+        )
+    if recall:
+        found.append(
+            f"the rows by which model {name} passed its canary are recalled by {recall.author}:"
+            f" {recall.reason} (recall {recall.id}, {recall.time:%Y-%m-%d}). It stays until another"
+            " one is released or somebody rolls back."
+        )
+    return tuple(found)
 
 
-def unusable(pipeline: Pipeline) -> str | None:
-    """Return why the released model is refused wherever it is loaded; None: it is not."""
+@dataclass(frozen=True)
+class ReleaseCheck:
+    """What is to be said of the released model before anybody uses it."""
+
+    unusable: str | None = None
+    """Why it is refused wherever it is loaded."""
+    doubts: tuple[str, ...] = ()
+
+
+def check_release(pipeline: Pipeline) -> ReleaseCheck:
+    """Load the released model, and return what is wrong with it; nothing is where there is none."""
     try:
-        find_release(pipeline)
+        return ReleaseCheck(doubts=doubts(find_release(pipeline)))
     except NothingReleased:
-        return None
+        return ReleaseCheck()
     except MlAssetsError as error:
-        return str(error)
-    return None
+        return ReleaseCheck(unusable=str(error))

@@ -1,16 +1,18 @@
 """Tells what `ml-assets run` would make now, without making it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from ml_assets.actions.run.fresh_training import FreshTraining
 from ml_assets.actions.run.run import Request
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.training_set.window import require_window
-from ml_assets.automation.planner.candidate_runs import DRIFT, before_the_model
+from ml_assets.automation.planner.candidate_runs import CANARY, DRIFT, before_the_model
 from ml_assets.automation.planner.graph_nodes import plan_data, records_by_address
 from ml_assets.automation.planner.landed import landed
 from ml_assets.automation.planner.plan import MAKE, Plan
 from ml_assets.automation.planner.selection import model_run
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.stages import DRIFT_STAGE, MODEL_STAGES, STAGES
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -64,11 +66,7 @@ def _data_due(pipeline: Pipeline, wanted: Collection[str]) -> tuple[list[str], l
 
 
 def _model_due(pipeline: Pipeline, request: Request, wanted: Collection[str]) -> list[str]:
-    lines = [
-        f"{MAKE}  {DRIFT_STAGE if place == DRIFT else place}: {step.reason}"
-        for place, step in (before_the_model(pipeline) if request.through is None else ())
-        if not isinstance(step, str)
-    ]
+    lines = [] if request.through else [*_before_the_model(pipeline)]
     fresh = None
     if "trained_model" in wanted:
         waits = FreshTraining(pipeline.settings.home, pipeline.name)
@@ -86,6 +84,15 @@ def _model_due(pipeline: Pipeline, request: Request, wanted: Collection[str]) ->
     return lines + (
         [f"refuse  {pipeline.name}/released_model: {due.refusal}"] if due.refusal else []
     )
+
+
+def _before_the_model(pipeline: Pipeline) -> Iterator[str]:
+    """What is due before another model is made, and the model in canary that waits."""
+    for place, step in before_the_model(pipeline):
+        if not isinstance(step, str):
+            yield f"{MAKE}  {DRIFT_STAGE if place == DRIFT else place}: {step.reason}"
+        elif place == CANARY and champion(read(pipeline.store, pipeline.name), "canary"):
+            yield f"wait  {CANARY}: {step}"
 
 
 def _made(plan: Plan, wanted: Collection[str]) -> list[str]:

@@ -31,7 +31,7 @@ from ml_assets.errors import RowsRefused, SpecError, counted, quoted
 from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.ledger.origin import find_origin
-from ml_assets.records.load_release import LoadedModel, LoadedRelease, find_release, refusal_since
+from ml_assets.records.load_release import LoadedModel, LoadedRelease, doubts, find_release
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.pipeline import PipelineSpec
@@ -124,8 +124,7 @@ class Predictor:
                 found = self._of_source_rows(subject, rows)
             else:
                 found = self._of_feature_rows(rows)
-        since = refusal_since(self.release)
-        return replace(found, notes=(*([since] if since else ()), *read.said, *found.notes))
+        return replace(found, notes=(*doubts(self.release), *read.said, *found.notes))
 
     @property
     def files(self) -> FilesSource | None:

@@ -222,6 +222,11 @@ def return_to(
     tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
     if since := model.refused_since:
         tell(f"refused since: ledger line {since.seq}, {since.reason}. You are responsible for it.")
+    if recall := model.judged_on:
+        tell(
+            f"judged on bad rows: those by which it passed its canary are recalled (recall"
+            f" {recall.id}: {recall.reason}). You are responsible for it."
+        )
     with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
         beside.submit(tracking.ensure_database)
         tell(f"tried: it predicts {try_out(pipeline, model)} rows of the newest features")

@@ -142,6 +142,11 @@ def _print_recall(found: "Extent", recall: str) -> None:
         print(
             f"recall {recall} is in force: all of these are kept, and nothing reads or loads them"
         )
+    for stage in found.judged_on:
+        print(
+            f"the canary of model {stage.model[:12]}, in {stage.stage} of {stage.pipeline}, was"
+            " judged on these rows: it stays, and no sound rows speak for it"
+        )
     for way in found.ways:
         _print_way(way)
     for pipeline in [way.pipeline for way in found.ways if way.stranded]:

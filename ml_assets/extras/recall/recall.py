@@ -12,13 +12,14 @@ from ml_assets.errors import EvidenceError, StorageError, answered, counted, one
 from ml_assets.records import recalls
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import ORDER, decided_move, moves, put_out_line, stages
+from ml_assets.records.load_release import canary_report_behind
 from ml_assets.records.recalls import derived_from
 from ml_assets.records.record_history import Made, Node, RunHistory, node_of, read_history
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
-from ml_assets.spec.stages import STAGES
+from ml_assets.spec.stages import CANARY_STAGES, STAGES
 from ml_assets.store.layout import read_records, recorded_pipelines
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
@@ -92,6 +93,8 @@ class Extent:
 
     recall: Recall
     ways: tuple[RecoveryPlan, ...]
+    judged_on: tuple[RecalledStage, ...]
+    """Sound models that passed their canary on rows that were reached: they stay where they are."""
 
 
 def extent(
@@ -124,7 +127,7 @@ def extent(
         reason=one_line(reason),
         time=datetime.now(UTC),
     )
-    return Extent(recall, tuple(_ways(store, head, bad)))
+    return Extent(recall, tuple(_ways(store, head, bad)), tuple(_judged_on(store, head, bad)))
 
 
 def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
@@ -295,6 +298,17 @@ def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[Re
     for pipeline in recorded_pipelines(store, head):
         for stage, model in stages(ledger.read(store, pipeline, head)).items():
             if (f"{pipeline}/trained_model", None, model) in bad:
+                yield RecalledStage(pipeline=pipeline, stage=stage, model=model)
+
+
+def _judged_on(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecalledStage]:
+    for pipeline in recorded_pipelines(store, head):
+        entries = ledger.read(store, pipeline, head)
+        for stage, model in stages(entries).items():
+            move = decided_move(entries, model, stage)
+            report = canary_report_behind(entries, model, move)
+            is_bad = (f"{pipeline}/{CANARY_STAGES[0]}", None, report) in bad
+            if is_bad and (f"{pipeline}/trained_model", None, model) not in bad:
                 yield RecalledStage(pipeline=pipeline, stage=stage, model=model)
 
 

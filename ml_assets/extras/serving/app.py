@@ -28,7 +28,7 @@ from ml_assets.extras.serving.follow_ledger import Following
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served_release import ServedModel, aside
 from ml_assets.extras.serving.traffic import AnsweredRows, Traffic, together
-from ml_assets.records.load_release import refusal_since
+from ml_assets.records.load_release import doubts
 
 if TYPE_CHECKING:
     from ml_assets.extras.online.features import Features
@@ -194,8 +194,8 @@ class Server:
         champion = next((part.served for part in parts if part.stage != "canary"), served)
         release, by_canary = champion.release, _canary_of(parts)
         known = {"pipeline": self.name, "model": release.model.digest, "version": champion.version}
-        since = refusal_since(release)
-        noted: dict[str, Any] = {"note": since} if since else {}
+        said = " ".join(doubts(release))
+        noted: dict[str, Any] = {"note": said} if said else {}
         if by_canary:
             noted["canary"] = _said_of(by_canary, there)
 

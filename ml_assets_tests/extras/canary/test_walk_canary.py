@@ -89,10 +89,10 @@ def head_of(world: World) -> str:
     return open_pipeline("deliveries", world.settings).store.resolve()
 
 
-def version_of(world: World, source: str = "orders") -> str:
-    """The version of the canary's week."""
+def version_of(world: World, source: str = "orders", week: str = "2024-04-01") -> str:
+    """The version of a week, at first the canary's."""
     state = open_pipeline("deliveries", world.settings).now()
-    address = Address("deliveries", "raw_snapshot", source, "2024-04-01")
+    address = Address("deliveries", "raw_snapshot", source, week)
     record = state.record(address)
     assert record is not None
     return record.data_version[:12]
@@ -116,6 +116,7 @@ def test_a_model_that_passed_its_gates_waits_in_canary_for_the_next_week(world: 
     waits = f"model {model[:12]} is in canary and waits for the partition 2024-03-25"
     assert waits in said
     assert "nothing is released yet" in world.cli("status", "deliveries")
+    assert world.cli("run", "deliveries", "--dry-run").startswith(f"wait  canary: {waits}")
     assert waits in alone(world, "promoted_model"), "a click does not go round it"
     assert stages(ledger(world)) == {"canary": model}
 
@@ -139,6 +140,26 @@ def test_the_next_run_judges_it_on_exactly_that_week_and_then_trains_another(wor
     assert world.data_version("deliveries", "promoted_model") == model
     said = world.cli("release", "verify", "deliveries")
     assert "ok       canary gate: decided again on the same report, each has the same" in said
+
+
+def test_a_model_that_passed_its_canary_on_rows_that_are_recalled_says_so_wherever_it_is_used(
+    world: World,
+) -> None:
+    """It was made from none of them, so it stays."""
+    model = stages(ledger(world))["production"]
+    who = ("--author", "ada", "--reason", "the week is garbage")
+    was = version_of(world, week="2024-03-25")
+    snapshot = f"deliveries/raw_snapshot/raw_orders/2024-03-25@{was}"
+    reached = f"the canary of model {model[:12]}, in production of deliveries, was judged on these"
+    assert reached in world.cli("data", "recall", snapshot, "--dry-run")
+    assert reached in world.cli("data", "recall", snapshot, *who)
+    said = f"the rows by which model {model[:12]} passed its canary are recalled by ada"
+    verified = world.cli("release", "verify", "deliveries", code=3)  # the next one learned from them
+    assert f"note     production: {said}" in verified
+    assert f"note: {said}" in world.cli("status", "deliveries")
+    (recall,) = active(open_pipeline("deliveries", world.settings).store, head_of(world))
+    world.cli("data", "recall", "--lift", recall.id, *who)
+    assert "passed its canary" not in world.cli("status", "deliveries")
 
 
 def promoted_all_the_same(world: World, elsewhere: Path) -> World:

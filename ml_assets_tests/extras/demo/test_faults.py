@@ -13,7 +13,7 @@ from ml_assets.extras.demo.outside_world import lay_out
 from ml_assets.extras.demo.sandbox import InjectionResult, Ran, Sandbox, refused_by
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
-from ml_assets.records.load_release import unusable
+from ml_assets.records.load_release import check_release
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.load import load_spec, pipeline_folders
 from ml_assets.store.pipeline_context import open_pipeline
@@ -96,12 +96,12 @@ def test_one_changed_byte_is_refused_by_predict_and_told_by_status(
     shutil.copytree(released.root, tmp_path, dirs_exist_ok=True)
     world = World(tmp_path, released.extra)
     place = open_pipeline("irises", world.settings)
-    assert unusable(place) is None
+    assert check_release(place).unusable is None
     model = champion(read(place.store, "irises"))
     assert model is not None
     (weights,) = place.objects.path("models", model).glob("*.safetensors")
     flip_a_byte(weights)
-    assert model[:12] in (unusable(place) or "")
+    assert model[:12] in (check_release(place).unusable or "")
     assert "the model cannot be used" in world.cli("status", "irises")
     assert world.status("irises")["release"]["unusable"]
     said = world.cli("predict", "irises", str(world.sources / "irises.csv"), code=1)
