@@ -149,8 +149,8 @@ def canary_report_behind(
     """
     before = [e for e in entries if moved is None or e.seq <= moved.seq]
     line = decision_line(before, model, canary=True)
-    passed = line is not None and line.decision is not None and line.decision.passed
-    return line.decision.evidence.report if passed else None
+    decision = line.decision if line else None
+    return decision.evidence.report if decision and decision.passed else None
 
 
 def provenance_in_force(store: SnapshotStore, pipeline: str, model: str) -> Provenance | None:
