@@ -1,5 +1,6 @@
 """Builds the metadata of asset pages: row counts, schemas, previews, links."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -169,8 +170,18 @@ def history(store: SnapshotStore, address: Address, draw: Draw, small: Glance) -
 
 
 def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:
-    """Numeric metadata that the UI can plot over time; missing values are left out."""
-    return {name: value for name, value in values.items() if value is not None}
+    """Numeric metadata that the UI can plot over time; missing values are left out.
+
+    It has six significant digits: the UI prints all that it is given. Records and reports have the
+    whole number.
+    """
+    return {name: _readable(value) for name, value in values.items() if value is not None}
+
+
+def _readable(value: float) -> float | int:
+    if isinstance(value, int) or not value or not math.isfinite(value):
+        return value
+    return round(value, max(0, 5 - math.floor(math.log10(abs(value)))))
 
 
 _INPUT_SCHEMA = dg.TableSchema(

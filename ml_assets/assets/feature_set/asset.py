@@ -10,7 +10,7 @@ import dagster as dg
 
 from ml_assets.adapters.check_outcome import CheckOutcome
 from ml_assets.adapters.declare_asset import asset_deps, feature_partitions, stage_asset
-from ml_assets.adapters.metadata import carded_partition, history, table_page
+from ml_assets.adapters.metadata import carded_partition, history, numbers, table_page
 from ml_assets.adapters.partitioned import Events, Made, make_partitions, step_partitions
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.assets.feature_set.function_inputs import Reads, feature_reads
@@ -111,7 +111,7 @@ def publish_rows(
         ahead = encode(draft) if is_s3(pipeline.settings.objects) else {}
         told = {"label_rate": rates, "class_shares": shares, **ahead}
         published = draft.publish(attributes=told)
-    metadata = {**rates, **carded_partition(pipeline, published, address)}
+    metadata = {**numbers(rates), **carded_partition(pipeline, published, address)}
     card = card_of(address, draft.statistics, spec)
     page = partial(table_page, pipeline.store, published, address, card)
     return Made(published, metadata, checks, page=page)

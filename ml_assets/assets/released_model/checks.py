@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 
 from ml_assets.adapters.declare_asset import asset_key, pool
-from ml_assets.adapters.metadata import report_link
+from ml_assets.adapters.metadata import numbers, report_link
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.adapters.step import reported
 from ml_assets.spec.gates import GateSpec, Latency, Memory, Throughput
@@ -76,13 +76,13 @@ def _check_result(
     )
 
 
-def gate_numbers(result: GateResult) -> dict[str, float]:
+def gate_numbers(result: GateResult) -> dict[str, Any]:
     """Return what was held to what, and the interval of the estimate, as far as a gate has them."""
     found = {"value": result.value, "bound": result.bound}
     if result.interval is not None:
         seen = result.interval
         found |= {"estimate": seen.value, "low": seen.low, "high": seen.high}
-    return {name: value for name, value in found.items() if value is not None}
+    return numbers(found)
 
 
 def _describe(gate: GateSpec) -> str:

@@ -15,7 +15,7 @@ from ml_assets.assets.evaluation_report.suspect_labels import read_suspects
 from ml_assets.assets.released_model.gate_decision import gate_results
 from ml_assets.assets.released_model.gates.decide import summary
 from ml_assets.assets.trained_model.cost.jobs import session_uses
-from ml_assets.assets.trained_model.cost.page import numbers
+from ml_assets.assets.trained_model.cost.page import cost_numbers
 from ml_assets.errors import DiskRefuses, one_line
 from ml_assets.graph.inputs import require_record
 from ml_assets.launch.events import session_events
@@ -76,7 +76,7 @@ def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
             **decision_tags(decision),
         },
         params={},
-        numbers={str(step): {**found, **numbers(uses)}},
+        numbers={str(step): {**found, **cost_numbers(uses)}},
     )
 
 

@@ -1,13 +1,13 @@
 """Forwards a running session's events to Dagster (live checkpoints), MLflow and the run's log."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ml_assets.adapters.declare_asset import materialization
-from ml_assets.adapters.metadata import glance, pictures, place, recovery_metadata
+from ml_assets.adapters.metadata import glance, numbers, pictures, place, recovery_metadata
 from ml_assets.adapters.run_journal import words_of
 from ml_assets.adapters.step import AssetStep
 from ml_assets.assets.trained_model.pictures import (
@@ -203,7 +203,7 @@ class EventSinks:
         said = self.story.rows_counted(self.pipeline.spec.label.task)
         rows_counted = {"rows_counted": said} if said else {}
         measured = {"seconds": result.seconds, **pace, **spread}
-        return {**best, **rows_counted, **_readable(measured), **recovered, **there}
+        return {**best, **rows_counted, **numbers(measured), **recovered, **there}
 
     def _entry(self, status: Literal["FINISHED", "FAILED"]) -> OutboxEntry:
         left_out = set(without_meaning(self.job.model))
@@ -238,16 +238,8 @@ class EventSinks:
                     "best": event.best,
                     "session": event.session,
                     "attempt": event.attempt,
-                    **event.metrics,
+                    **numbers(event.metrics),
                     **self.pictures(),
                 },
             )
         )
-
-
-def _readable(measured: Mapping[str, Any]) -> dict[str, Any]:
-    """Five digits of each measurement: no clock tells more."""
-    return {
-        name: float(f"{value:.5g}") if isinstance(value, float) else value
-        for name, value in measured.items()
-    }

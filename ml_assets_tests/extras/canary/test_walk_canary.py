@@ -154,7 +154,8 @@ def test_a_model_that_passed_its_canary_on_rows_that_are_recalled_says_so_wherev
     assert reached in world.cli("data", "recall", snapshot, "--dry-run")
     assert reached in world.cli("data", "recall", snapshot, *who)
     said = f"the rows by which model {model[:12]} passed its canary are recalled by ada"
-    verified = world.cli("release", "verify", "deliveries", code=3)  # the next one learned from them
+    # the next model learned from these rows: it is refused
+    verified = world.cli("release", "verify", "deliveries", code=3)
     assert f"note     production: {said}" in verified
     assert f"note: {said}" in world.cli("status", "deliveries")
     (recall,) = active(open_pipeline("deliveries", world.settings).store, head_of(world))

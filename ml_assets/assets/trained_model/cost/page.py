@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ml_assets.adapters.metadata import markdown
+from ml_assets.adapters.metadata import markdown, numbers
 from ml_assets.assets.trained_model.cost.jobs import Use, session_uses
 from ml_assets.assets.trained_model.cost.money import HOUR, added, in_words, of_time, rounded
 from ml_assets.assets.trained_model.cost.split import PARTS, Part, total
@@ -19,10 +19,10 @@ def costs(pipeline: Pipeline, session: str) -> dict[str, Any]:
         SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
     )
     shown = {"machines": markdown(table(uses).markdown())} if uses else {}
-    return {**numbers(uses), **shown}
+    return {**numbers(cost_numbers(uses)), **shown}
 
 
-def numbers(uses: Sequence[Use]) -> dict[str, float]:
+def cost_numbers(uses: Sequence[Use]) -> dict[str, float]:
     """``node_hours``, ``gpu_hours``, ``useful_share``, and ``cost`` where a price is known."""
     parts = total([use.split for use in uses])
     time = sum(parts.values())
