@@ -17,6 +17,7 @@ from ml_assets.actions.servers import Programs, free_port, stoppable
 from ml_assets.cli import options
 from ml_assets.cli.output import DONE, ERROR
 from ml_assets.cli.session import prepared_settings
+from ml_assets.records.tracking.links import Links
 from ml_assets.settings import Settings, read_settings
 from ml_assets.settings.addresses import beside, is_served, require_free
 
@@ -91,7 +92,7 @@ def _warn(line: str) -> None:
 
 def _tell(here: str, settings: Settings, *, links_here: bool) -> None:
     print(f"Dagster: {here}  (in a few seconds; Ctrl-C stops all)")
-    print(f"MLflow:  {settings.mlflow_url}")
+    print(f"MLflow:  {Links.of(settings).tracking()}")
     print(f"Reports: {settings.reports_url}  (start here: the pipelines' state)", flush=True)
     if here != settings.ui_url and links_here:
         print(f"links lead to {settings.ui_url}: set ML_ASSETS_UI_URL={here}", flush=True)

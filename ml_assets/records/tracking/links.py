@@ -57,6 +57,10 @@ class Links:
         """The data card of a table, or of one partition of it."""
         return f"{self.reports}/{pipeline}/card/{table}/{partition or 'all'}"
 
+    def tracking(self) -> str:
+        """MLflow's list of experiments: its bare address opens on the pages for language models."""
+        return f"{self.mlflow}/#/experiments?workflowType=machine_learning"
+
     def tracking_run(self, run_id: str) -> str:
         """The page of an MLflow run; MLflow finds its experiment."""
         return f"{self.mlflow}/#/runs/{run_id}"
