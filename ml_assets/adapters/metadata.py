@@ -169,17 +169,17 @@ def history(store: SnapshotStore, address: Address, draw: Draw, small: Glance) -
     return {**glance(small(records)), **pictures(draw(records))}
 
 
-def numbers(values: Mapping[str, float | int | None]) -> dict[str, Any]:
-    """Numeric metadata that the UI can plot over time; missing values are left out.
+def numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers that the UI can plot over time, and words beside them; missing values are left out.
 
-    It has six significant digits: the UI prints all that it is given. Records and reports have the
-    whole number.
+    A number has six significant digits: the UI prints all that it is given. Records and reports
+    have the whole of it.
     """
     return {name: _readable(value) for name, value in values.items() if value is not None}
 
 
-def _readable(value: float) -> float | int:
-    if isinstance(value, int) or not value or not math.isfinite(value):
+def _readable(value: object) -> object:
+    if not isinstance(value, float) or not value or not math.isfinite(value):
         return value
     return round(value, max(0, 5 - math.floor(math.log10(abs(value)))))
 

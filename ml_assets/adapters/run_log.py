@@ -67,6 +67,12 @@ def find_run(instance: dg.DagsterInstance, wanted: str) -> dg.DagsterRun:
     raise UnknownRun(f"{what}; {'they are' if found else 'the newest are'}: {shown}")
 
 
+def run_before(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRun | None:
+    """The run that was begun before another one; None: it is the first."""
+    found = instance.get_runs(cursor=run.run_id, limit=1)
+    return found[0] if found else None
+
+
 class RunLog:
     """The log of one run, read further each time it is asked.
 

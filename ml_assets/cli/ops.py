@@ -1,6 +1,7 @@
 """ml-assets ops: monitoring, servers and the cluster, house-keeping, the settings."""
 
 import json
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -39,11 +40,14 @@ def logs(run: str, follow: bool) -> int:
       ml-assets ops logs latest --follow
     """
     settings = watching_settings()
-    from ml_assets.adapters.run_log import RunLog, find_run
-    from ml_assets.adapters.runs import open_instance
+    from ml_assets.adapters.run_log import LATEST, RunLog, find_run, run_before
+    from ml_assets.adapters.runs import name_of, open_instance
 
     with open_instance() as instance:
         found = find_run(instance, run)
+        earlier = run_before(instance, found) if run == LATEST else None
+        if earlier:  # one command may make several runs
+            print(f"before this one came {name_of(earlier)}", file=sys.stderr)
         log = RunLog(instance, found.run_id, settings.cache / "sessions")
         while True:
             ended = log.has_ended  # asked first: what was said before the end is then read

@@ -52,7 +52,7 @@ def defs_yaml(name: str, table: LabelledTable, zone: str, model: str) -> str:
 type: ml_assets.component.TrainingPipeline
 attributes:
   name: {name}
-  description: {_scalar(f'Predicts {table.label} for each row.')} # say for whom, and why
+  description: {_scalar(f"Predicts {table.label} for each row.")} # say for whom, and why
   owner: team:{name}
 {_partitions(table, zone)}\
   sources:

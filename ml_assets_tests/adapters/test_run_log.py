@@ -64,7 +64,9 @@ def test_without_any_run_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_tells_whether_the_run_failed(released: World) -> None:
-    assert "SUCCESS" in released.cli("ops", "logs", "latest").splitlines()[-1]
+    newest = released.streams("ops", "logs", "latest")
+    assert "SUCCESS" in newest.stdout.splitlines()[-1]
+    assert newest.stderr.startswith("before this one came run ")
     with released.instance() as instance:
         failed = instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))
     said = released.cli("ops", "logs", failed[0].run_id[:8], "--follow", code=1)
