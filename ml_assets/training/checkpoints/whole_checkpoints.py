@@ -6,9 +6,10 @@ JSON beside the model's. Each lies in a folder of its own (step and attempt), ne
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ml_assets.errors import StorageError, StoreAway, StoreRefuses
 from ml_assets.spec.base import canonical_json
@@ -39,6 +40,13 @@ class Written:
 
     files: tuple[File, ...]
     bf16_weights: str | None = None
+
+
+class HeldCheckpoint(NamedTuple):
+    """A verified checkpoint on this machine."""
+
+    found: FoundCheckpoint
+    folder: Path
 
 
 @dataclass
@@ -120,12 +128,19 @@ class CheckpointFiles:
         return persist(lambda: self.store.fetch(found.name, files))
 
     def first_whole(
-        self, candidates: Iterable[FoundCheckpoint], instead: str
-    ) -> tuple[FoundCheckpoint, Path] | None:
-        """The first one that is what its manifest says, on this machine; the others are told."""
+        self,
+        candidates: Iterable[FoundCheckpoint],
+        instead: str,
+        fetch: Callable[[FoundCheckpoint], Path] | None = None,
+    ) -> HeldCheckpoint | None:
+        """The first one that is what its manifest says, on this machine; the others are told.
+
+        Args:
+            fetch: on more machines than this one; see ``fetch``.
+        """
         for found in candidates:
             try:
-                return found, self.fetch(found)
+                return HeldCheckpoint(found, (fetch or self.fetch)(found))
             except StoreAway:
                 raise
             except StorageError as error:
