@@ -1,7 +1,6 @@
 """Proposes a table's first contract from its data, and writes pages of a contract."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address, published_partitions, read_record
+from ml_assets.store.objects import write_whole
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
 
@@ -138,10 +138,8 @@ def write_suite(suite: Mapping[str, Any], file: Path, *, force: bool) -> None:
         raise SettingsError(
             f"{file} exists already and was not changed: name another --out, or pass --force."
         )
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
+        write_whole(file, text.encode(), durable=False)
     except OSError as error:
         raise SettingsError(f"{file} cannot be written: {error.strerror}.") from error
 

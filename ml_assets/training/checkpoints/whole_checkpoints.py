@@ -4,7 +4,6 @@ A checkpoint exists when its manifest does, and that is written last. The traine
 JSON beside the model's. Each lies in a folder of its own (step and attempt), never written twice.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from ml_assets.store.checkpoint_store import (
     last_claim,
     whole_checkpoints,
 )
+from ml_assets.store.disk import free_bytes
 from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets.store.objects import bytes_digest, describe, write_whole
 from ml_assets.store.retries import persist
@@ -198,7 +198,7 @@ class CheckpointFiles:
             needed: bytes of the state, over all ranks.
         """
         name, place = self.name(step), self.store.place
-        free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
+        free = free_bytes(place)
         self.store.release(name)
         try:
             self.store.discard(name)

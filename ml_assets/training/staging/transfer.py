@@ -4,7 +4,6 @@ First a request on S3 becomes one whose data, model and weights lie here. At the
 predictions are uploaded, then the result, which makes them count.
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from ml_assets.spec.training_program.pod import (
     RESULTS,
     TRACE,
 )
+from ml_assets.store.disk import free_bytes
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place
@@ -147,7 +147,7 @@ def _fetching(ref: Ref, target: Path) -> Iterator[None]:
     except StorageError as error:
         raise BadData(str(error)) from error
     except OSError as error:
-        free = shutil.disk_usage(next(p for p in target.parents if p.exists())).free
+        free = free_bytes(target.parent)
         raise NotSaved(
             f"{ref.uri} could not be written to {target}: {error}. {free / 1e6:,.0f} MB are free"
             " there: raise cluster.scratch, or set training.order: blocks and cluster.data_cache."
