@@ -31,7 +31,7 @@ import ml_assets.pipelines
 from ml_assets.assets.feature_set.decode import on_engine
 from ml_assets.assets.feature_set.feature_function import build_features, load_function
 from ml_assets.assets.feature_set.future_check import Hidden
-from ml_assets.assets.feature_set.hide_future import compare_rows
+from ml_assets.assets.feature_set.guards import compare_rows
 from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.extras.demo.generator.recipe import Recipe
 from ml_assets.extras.demo.generator.tables import lay_out_generated, weeks_from

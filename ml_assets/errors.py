@@ -65,6 +65,11 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what an error says; of one that says nothing, its name."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def one_line(text: str) -> str:
     """Somebody's words on one line: they forge no line of ours."""
     return visible(" ".join(text.split()))

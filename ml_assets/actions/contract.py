@@ -1,7 +1,6 @@
 """Proposes a table's first contract from its data, and writes pages of a contract."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -16,13 +15,14 @@ from ml_assets.assets.validated_table.contract.proposal import propose
 from ml_assets.assets.validated_table.contract.suite import contract_of, read_contract
 from ml_assets.errors import ContractError, SettingsError, SpecError, StorageError
 from ml_assets.records.recalls import require_sound
-from ml_assets.settings import Settings
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.store.disk import scratch_in
 from ml_assets.store.layout import Address, published_partitions, read_record
-from ml_assets.store.snapshots import MAIN, SnapshotStore
+from ml_assets.store.objects import write_whole
+from ml_assets.store.pipeline_context import Pipeline
+from ml_assets.store.snapshots import MAIN
 
 _LOOKED_AT = 12
 """Partitions of a source that was never read."""
@@ -42,31 +42,23 @@ def source_of(spec: PipelineSpec, table: str) -> SourceSpec:
     return spec.sources[table]
 
 
-def propose_contract(
-    store: SnapshotStore,
-    spec: PipelineSpec,
-    table: str,
-    partition: str | None,
-    sources: Sources,
-) -> dict[str, Any]:
+def propose_contract(pipeline: Pipeline, table: str, partition: str | None) -> dict[str, Any]:
     """A suite that the table's snapshots meet: all partitions, or the one that is named.
 
     Where none was read yet, what the source holds now is looked at; nothing is written.
-
-    Args:
-        sources: where a source that was never read is.
 
     Raises:
         StorageError: there is no such snapshot, or nothing at the source.
         SourceError: the source cannot be read as it is declared.
     """
+    spec, store = pipeline.spec, pipeline.store
     source = source_of(spec, table)
     whole, commit = Address(spec.name, "raw_snapshot", table), store.resolve(MAIN)
     was_read = published_partitions(store, commit, whole) or read_record(store, commit, whole)
     snapshots = (
-        raw_tables(store, spec.name, table, partition)
+        raw_tables(pipeline, table, partition)
         if was_read
-        else _as_it_lies(spec, table, partition, sources)
+        else _as_it_lies(pipeline, table, partition)
     )
     label = spec.label.of or spec.label.column
     suite = propose(
@@ -89,9 +81,10 @@ def propose_contract(
 
 
 def _as_it_lies(
-    spec: PipelineSpec, table: str, partition: str | None, sources: Sources
+    pipeline: Pipeline, table: str, partition: str | None
 ) -> Mapping[str | None, pl.LazyFrame]:
     """Partition -> rows of a source that was never read: the newest partitions, oldest first."""
+    spec, sources = pipeline.spec, Sources(pipeline.settings)
     source = spec.sources[table]
     known = windows(spec.partitions, sources.now()) if source.partitioned else None
     spans = {span.key: span for span in known or ()}
@@ -108,7 +101,7 @@ def _as_it_lies(
 
 
 def raw_tables(
-    store: SnapshotStore, pipeline: str, table: str, partition: str | None
+    pipeline: Pipeline, table: str, partition: str | None
 ) -> Mapping[str | None, pl.LazyFrame]:
     """Partition -> rows of a source as they were read, oldest first.
 
@@ -116,8 +109,8 @@ def raw_tables(
         StorageError: nothing is read yet, or not this partition.
         Recalled: a snapshot was recalled.
     """
-    commit = store.resolve(MAIN)
-    whole = Address(pipeline, "raw_snapshot", table)
+    store = pipeline.store
+    whole, commit = Address(pipeline.name, "raw_snapshot", table), store.resolve(MAIN)
     records = published_partitions(store, commit, whole)
     alone = read_record(store, commit, whole) if not records else None
     found = {None: alone} if alone else dict(records)
@@ -127,7 +120,7 @@ def raw_tables(
         there = f"; it has {min(records)} to {max(records)}" if records else ""
         raise StorageError(
             f"{whole} has no snapshot{f' of {partition}' if partition else ''}{there}. Read the"
-            f" source first: ml-assets run {pipeline} --through raw_snapshot"
+            f" source first: ml-assets run {pipeline.name} --through raw_snapshot"
         )
     for record in found.values():
         require_sound(store, commit, record)
@@ -145,22 +138,13 @@ def write_suite(suite: Mapping[str, Any], file: Path, *, force: bool) -> None:
         raise SettingsError(
             f"{file} exists already and was not changed: name another --out, or pass --force."
         )
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
+        write_whole(file, text.encode(), durable=False)
     except OSError as error:
         raise SettingsError(f"{file} cannot be written: {error.strerror}.") from error
 
 
-def write_docs(
-    store: SnapshotStore,
-    spec: PipelineSpec,
-    folder: Path,
-    table: str,
-    partition: str | None,
-    settings: Settings,
-) -> Path:
+def write_docs(pipeline: Pipeline, table: str, partition: str | None) -> Path:
     """Data Docs of a table's contract and its newest snapshot (or the one named); the first page.
 
     Raises:
@@ -169,9 +153,10 @@ def write_docs(
     """
     from ml_assets.assets.validated_table.contract.data_docs import write_data_docs
 
-    contract = contract_of(folder, source_of(spec, table))
-    key, frame = list(raw_tables(store, spec.name, table, partition).items())[-1]
-    place = settings.home / "data_docs" / spec.name / table
+    settings = pipeline.settings
+    contract = contract_of(pipeline.folder, source_of(pipeline.spec, table))
+    key, frame = list(raw_tables(pipeline, table, partition).items())[-1]
+    place = settings.home / "data_docs" / pipeline.name / table
     with tempfile.TemporaryDirectory(dir=scratch_in(settings.scratch)) as scratch:
         site = Path(scratch) / "site"
         write_data_docs(frame.collect(), contract, key, site)

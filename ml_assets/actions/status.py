@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ml_assets.assets.evaluation_report.stored_report import read_report
-from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
+from ml_assets.assets.trained_model.checks import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.errors import StorageError
 from ml_assets.launch.launcher import Launcher

@@ -23,6 +23,8 @@ from ml_assets.adapters.runs import (
     Selection,
     living_runs,
     name_of,
+    own_cause,
+    own_words,
 )
 from ml_assets.errors import (
     Interrupted,
@@ -247,14 +249,12 @@ def _blocked(
 
 def _reason(event: dg.DagsterEvent) -> str:
     error = event.step_failure_data.error
-    while error and error.cause and not is_ours(error.cls_name):
-        error = error.cause
     if error is None:
         return "no reason was given"
-    text = error.message.strip()
-    if is_ours(error.cls_name):
-        return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
-    return f"{text}\n{''.join(_telling(error.stack))}"
+    cause = own_cause(error)
+    if is_ours(cause.cls_name):
+        return own_words(cause)
+    return f"{cause.message.strip()}\n{''.join(_telling(cause.stack))}"
 
 
 def _telling(stack: Sequence[str]) -> Sequence[str]:

@@ -16,6 +16,7 @@ from ml_assets.adapters.execute import progress_line
 from ml_assets.errors import UnknownRun, counted
 from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.session_name import SESSIONS_TAG
+from ml_assets.spec.training_program.pod import REQUEST
 from ml_assets.store.objects import LocalObjects
 
 LATEST = "latest"
@@ -151,7 +152,7 @@ class RunLog:
             folder = LocalObjects(self._sessions).path(session)
             for number in attempt_numbers(folder):
                 attempt = folder / "attempts" / str(number)
-                if self._is_of_this_run(attempt / "request.json"):
+                if self._is_of_this_run(attempt / REQUEST):
                     origin = f"{session.rsplit('-', 1)[0]} attempt {number}"
                     yield from self._grown(attempt / "log.txt", origin)
 

@@ -9,8 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
+from dagster_shared.error import SerializableErrorInfo
 
 from ml_assets.adapters.resources import PID_TAG
+from ml_assets.errors import is_ours
 
 Definitions = dg.Definitions
 Run = dg.DagsterRun
@@ -95,6 +97,19 @@ def step_failures(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[dg.D
     """The failures of a run's steps, in the order of time."""
     logs = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
     return [entry.dagster_event for entry in logs if entry.dagster_event is not None]
+
+
+def own_cause(error: SerializableErrorInfo) -> SerializableErrorInfo:
+    """Our own error among an error and its causes; where none is ours, the first cause."""
+    while error.cause and not is_ours(error.cls_name):
+        error = error.cause
+    return error
+
+
+def own_words(error: SerializableErrorInfo) -> str:
+    """What our own error says, without the name of its class before it."""
+    text = error.message.strip()
+    return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
 
 
 def name_of(run: dg.DagsterRun) -> str:

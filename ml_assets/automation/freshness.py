@@ -1,12 +1,14 @@
 """Checks whether data is recent, on each validated table whose source has a bound.
 
-Nothing runs if nothing arrives, so a sensor repeats the check as time passes, and reports it
-whenever its answer changes.
+It is judged by the newest row's own time. A row from the future does not count: a wrong clock would
+keep a dead source fresh for ever. Nothing runs if nothing arrives, so a sensor repeats the check as
+time passes, and reports it whenever its answer changes.
 """
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -14,19 +16,77 @@ import dagster as dg
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.resources import StoresResource
 from ml_assets.automation.tick_failures import why_not
-from ml_assets.errors import StorageError, StoreAway
+from ml_assets.errors import StorageError, StoreAway, counted
 from ml_assets.spec.automation import duration_text
-from ml_assets.spec.sources import SourceSpec
+from ml_assets.spec.sources import FreshnessSpec, SourceSpec
 from ml_assets.store.layout import Address, read_records
 from ml_assets.store.pipeline_context import Pipeline
 from ml_assets.store.snapshots import MAIN
 
 if TYPE_CHECKING:
-    from ml_assets.assets.validated_table.freshness import Freshness
+    import polars as pl
 
 CHECK = "freshness"
 STAGE = "validated_table"
 SECONDS_BETWEEN_TICKS = 300
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The end of a table by its time column, as of a moment."""
+
+    time: datetime | None
+    """The time of the newest row that is not from the future; None: there is none."""
+    partition: str | None
+    """Where that row lies."""
+    future: int = 0
+    """Rows later than the moment, of the partitions that were looked at."""
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """Says whether a source is as recent as declared."""
+
+    fresh: bool
+    reason: str
+    newest: Newest
+
+
+def newest_row(table: "pl.LazyFrame", column: str, now: datetime) -> tuple[datetime | None, int]:
+    """The latest time up to now, and how many rows are later; only the column is read."""
+    import polars as pl
+
+    time = pl.col(column)
+    past = time.filter(time <= now).max().alias("newest")
+    found = table.select(past, (time > now).sum().alias("future")).collect(engine="streaming")
+    newest, future = found.row(0)
+    return newest, int(future or 0)
+
+
+def judge_freshness(newest: Newest, now: datetime, spec: FreshnessSpec) -> Freshness:
+    """Hold the newest row to the bound; where there is none, the source is not fresh."""
+    future = (
+        f" {counted(newest.future, 'row', 'are')} from the future (after {now:%Y-%m-%d %H:%M} UTC)"
+        " and do not count: check the clock of the source."
+        if newest.future
+        else ""
+    )
+    bound = duration_text(spec.within)
+    if newest.time is None:
+        said = f"There is no row yet; one of the last {bound} was expected."
+        return Freshness(False, said + future, newest)
+    age = now - newest.time
+    where = f" (partition {newest.partition})" if newest.partition else ""
+    said = (
+        f"The newest row is of {newest.time:%Y-%m-%d %H:%M} UTC{where}, {_age(age)} ago; one "
+        f"within {bound} was expected."
+    )
+    return Freshness(age <= spec.within, said + future, newest)
+
+
+def _age(age: timedelta) -> str:
+    hours = age.total_seconds() / 3600
+    return f"{hours / 24:,.1f} days" if hours >= 48 else f"{hours:,.1f} hours"
 
 
 def bounded_sources(pipeline: Pipeline) -> dict[str, SourceSpec]:
@@ -34,15 +94,13 @@ def bounded_sources(pipeline: Pipeline) -> dict[str, SourceSpec]:
     return {name: one for name, one in pipeline.spec.sources.items() if one.freshness}
 
 
-def source_freshness(pipeline: Pipeline, name: str, now: datetime) -> "Freshness":
+def source_freshness(pipeline: Pipeline, name: str, now: datetime) -> Freshness:
     """Judge the newest partition that is published; where all its rows are from the future, the
     one before it, and so on.
 
     Raises:
         StorageError: the store cannot be read.
     """
-    from ml_assets.assets.validated_table.freshness import Newest, judge_freshness, newest_row
-
     source = pipeline.spec.sources[name]
     assert source.freshness is not None and source.time_column is not None
     commit = pipeline.store.resolve(MAIN)
@@ -131,9 +189,7 @@ def freshness_tick(
     return dg.SensorResult(skip_reason=said, cursor=json.dumps(seen), asset_events=changed)
 
 
-def _judged(pipeline: Pipeline, now: datetime) -> "Iterator[tuple[str, Freshness]]":
-    from ml_assets.assets.validated_table.freshness import Freshness, Newest
-
+def _judged(pipeline: Pipeline, now: datetime) -> Iterator[tuple[str, Freshness]]:
     for name, source in bounded_sources(pipeline).items():
         try:
             yield name, source_freshness(pipeline, name, now)
@@ -144,7 +200,7 @@ def _judged(pipeline: Pipeline, now: datetime) -> "Iterator[tuple[str, Freshness
             yield name, Freshness(False, str(error), Newest(None, None))
 
 
-def _evaluation(pipeline: Pipeline, name: str, found: "Freshness") -> dg.AssetCheckEvaluation:
+def _evaluation(pipeline: Pipeline, name: str, found: Freshness) -> dg.AssetCheckEvaluation:
     return dg.AssetCheckEvaluation(
         asset_key(pipeline, STAGE, name),
         CHECK,
@@ -160,7 +216,7 @@ def _severity(source: SourceSpec) -> dg.AssetCheckSeverity:
     return dg.AssetCheckSeverity.ERROR if critical else dg.AssetCheckSeverity.WARN
 
 
-def _metadata(found: "Freshness") -> dict[str, str]:
+def _metadata(found: Freshness) -> dict[str, str]:
     newest = found.newest
     return {
         "newest_row": str(newest.time or "none"),

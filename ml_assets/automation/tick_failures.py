@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 from dagster_shared.error import SerializableErrorInfo
 
+from ml_assets.adapters.runs import own_cause, own_words
 from ml_assets.errors import MlAssetsError, WindowError, is_ours
 
 COULD_NOT = "could not check: "
@@ -42,12 +43,8 @@ def error_words(error: SerializableErrorInfo, where: str) -> str:
     """Our own error's words, which hold no secret; of any other its name, and where it was."""
     if error.cls_name == _STOPPED:
         return f"it was stopped in {where}"
-    while error.cause and not is_ours(error.cls_name):
-        error = error.cause
-    if not is_ours(error.cls_name):
-        return f"{error.cls_name} in {where}"
-    text = error.message.strip()
-    return text.split(": ", 1)[-1] if text.startswith("ml_assets.") else text
+    cause = own_cause(error)
+    return own_words(cause) if is_ours(cause.cls_name) else f"{cause.cls_name} in {where}"
 
 
 def _last(instance: dg.DagsterInstance, state: Any) -> list[Any]:

@@ -45,13 +45,9 @@ def propose(
     """
     settings = prepared_settings()
     from ml_assets.actions.contract import propose_contract, write_suite
-    from ml_assets.assets.raw_snapshot.sources import Sources
-    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.open import open_snapshots
+    from ml_assets.store.pipeline_context import declared_pipeline
 
-    spec = load_spec(find_pipeline(pipeline_folders(settings), pipeline))
-    store, sources = open_snapshots(settings.snapshots), Sources(settings)
-    suite = propose_contract(store, spec, table, partition, sources)
+    suite = propose_contract(declared_pipeline(pipeline, settings), table, partition)
     if out is None:
         print(json.dumps(suite, indent=2, ensure_ascii=False))
         return
@@ -74,14 +70,11 @@ def docs(pipeline: str, table: str | None, partition: str | None, open_page: boo
     """
     settings = prepared_settings()
     from ml_assets.actions.contract import write_docs
-    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.open import open_snapshots
+    from ml_assets.store.pipeline_context import declared_pipeline
 
-    folder = find_pipeline(pipeline_folders(settings), pipeline)
-    spec = load_spec(folder)
-    store = open_snapshots(settings.snapshots)
-    for name in [table] if table else [*spec.sources]:
-        page = write_docs(store, spec, folder, name, partition, settings)
+    opened = declared_pipeline(pipeline, settings)
+    for name in [table] if table else [*opened.spec.sources]:
+        page = write_docs(opened, name, partition)
         tell_page(page, open_page=open_page)
 
 
@@ -102,22 +95,21 @@ def show(pipeline: str, table: str | None, partition: str | None, as_json: bool)
     settings = prepared_settings()
     from ml_assets.actions.contract import source_of
     from ml_assets.actions.quarantine import kept_rows
-    from ml_assets.spec.load import find_pipeline, load_spec, pipeline_folders
-    from ml_assets.store.open import open_snapshots
+    from ml_assets.store.pipeline_context import declared_pipeline
 
-    spec = load_spec(find_pipeline(pipeline_folders(settings), pipeline))
+    opened = declared_pipeline(pipeline, settings)
     if table:
-        source_of(spec, table)
-    found = kept_rows(open_snapshots(settings.snapshots), spec.name, table, partition)
+        source_of(opened.spec, table)
+    found = kept_rows(opened.store, opened.name, table, partition)
     if as_json:
         kept = [_kept_document(one) for one in found]
-        document = {"schema": SCHEMA, "pipeline": spec.name, "kept": kept}
+        document = {"schema": SCHEMA, "pipeline": opened.name, "kept": kept}
         print(json.dumps(document, indent=2, default=str))
         return
     if not found:
-        print(f"no rows of {spec.name} are in quarantine")
+        print(f"no rows of {opened.name} are in quarantine")
     for name, group in groupby(found, key=lambda kept: kept.table):
-        _print_table(spec.name, name, list(group))
+        _print_table(opened.name, name, list(group))
 
 
 @click.command

@@ -2,10 +2,8 @@
 file; and the exit codes."""
 
 import io
-import os
 import sys
 import webbrowser
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,13 +56,11 @@ def hand_out(frame: "pl.DataFrame", target: Path | None, kind: str) -> None:
     if target is None:
         _to_stdout(frame, kind)
         return
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    from ml_assets.store.objects import write_whole
+
     try:
-        draft.write_bytes(_bytes(frame, kind))
-        draft.replace(target)
+        write_whole(target, _bytes(frame, kind), durable=False)
     except OSError as error:
-        with suppress(OSError):
-            draft.unlink()
         raise SettingsError(f"{target} cannot be written: {error.strerror}.") from error
     print(f"{counted(len(frame), 'row')} to {target}", file=sys.stderr)
 

@@ -12,12 +12,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from ml_assets.errors import MlAssetsError, TrainingFailed, TrainingInterrupted
-from ml_assets.launch.events import (
-    SessionReader,
-    append_warning,
-    avoided_nodes,
-    session_events,
-)
+from ml_assets.launch.events import SessionReader, avoided_nodes, session_events
 from ml_assets.launch.failure import Ending
 from ml_assets.launch.launcher import OnEvent, ShouldStop
 from ml_assets.launch.next_attempt import Budgets, EndedAttempt, RetryDecision, next_attempt
@@ -130,7 +125,7 @@ class Follower:
             if not warned:
                 warned = True
                 message = f"The object store does not answer. It will be asked again: {error}"
-                append_warning(work.folder.attempt(attempt), work.folder.session, attempt, message)
+                work.folder.warn(attempt, message)
                 self.pass_on()
 
         return persist(asked, limit, tell=warn)
@@ -305,4 +300,4 @@ def _warn(
         goes_on=decision.world,
         avoid=decision.avoid,
     )
-    append_warning(folder.attempt(attempt), folder.session, attempt, message, lost)
+    folder.warn(attempt, message, lost)

@@ -10,8 +10,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from ml_assets.spec.training_program.events import Event, Lost, Placed, Warning
 from ml_assets.spec.training_program.identity import NodePlace
+from ml_assets.spec.training_program.pod import EVENTS_FILE
 
-EVENTS_FILE = "events.jsonl"
 LAUNCHER_FILE = "events.launcher.jsonl"
 _LAUNCHER_SEQ = 10**15
 """The launcher's own numbers in an attempt begin here, above those of every rank."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ml_assets.launch.events import EVENTS_FILE, attempt_numbers
+from ml_assets.launch.events import append_warning, attempt_numbers
 from ml_assets.spec.base import Frozen, canonical_json
 from ml_assets.spec.training_program import (
     MeasureResult,
@@ -24,6 +24,8 @@ from ml_assets.spec.training_program import (
     ScoreResult,
     TrainResult,
 )
+from ml_assets.spec.training_program.events import Lost
+from ml_assets.spec.training_program.pod import EVENTS_FILE, REQUEST, RESULT, SESSIONS
 from ml_assets.store.checkpoint_store import (
     CheckpointStore,
     is_checkpoint,
@@ -31,7 +33,7 @@ from ml_assets.store.checkpoint_store import (
     whole_checkpoints,
 )
 from ml_assets.store.local_checkpoints import open_checkpoints
-from ml_assets.store.objects import file_digest, is_whole, write_whole
+from ml_assets.store.objects import LocalObjects, file_digest, is_whole, write_whole
 from ml_assets.store.signing import Keys, Signature
 
 SESSION = "{session}"
@@ -47,6 +49,11 @@ class SessionFolder:
     kept_at: str | None = None
     """The place that holds the checkpoints of every session; None: each beside its session.
     With ``{session}`` in it, the place of each."""
+
+    @classmethod
+    def of(cls, objects: LocalObjects, session: str, kept_at: str | None = None) -> "SessionFolder":
+        """The folder of a session, in an object store."""
+        return cls(objects.path(SESSIONS, session), kept_at)
 
     @property
     def session(self) -> str:
@@ -76,7 +83,10 @@ class SessionFolder:
         return self.attempt(number) / EVENTS_FILE
 
     def result(self, number: int) -> Path:
-        return self.attempt(number) / "result.json"
+        return self.attempt(number) / RESULT
+
+    def request(self, number: int) -> Path:
+        return self.attempt(number) / REQUEST
 
     def log(self, number: int) -> Path:
         return self.attempt(number) / "log.txt"
@@ -89,10 +99,14 @@ class SessionFolder:
 
     def begin(self, request: Request) -> Path:
         """Make the attempt's folder, which is never used twice, and write the request into it."""
-        folder = self.attempt(request.attempt)
-        folder.mkdir(parents=True)
-        write_whole(folder / "request.json", canonical_json(request))
-        return folder / "request.json"
+        file = self.request(request.attempt)
+        file.parent.mkdir(parents=True)
+        write_whole(file, canonical_json(request))
+        return file
+
+    def warn(self, attempt: int, message: str, lost: Lost | None = None) -> None:
+        """The launcher's own word in an attempt's stream."""
+        append_warning(self.attempt(attempt), self.session, attempt, message, lost)
 
     def state(self, pipeline: str, verb: str) -> None:
         """``session.json``: for humans who look at the folder. Nothing reads it."""

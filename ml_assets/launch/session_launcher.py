@@ -86,7 +86,7 @@ class SessionLauncher:
     def under_way(self, job: TrainJob) -> TrainJob | None:
         """See ``Launcher.under_way``."""
         name = train_session(job)
-        if SessionFolder(self._objects.path("sessions", name)).finished_training() is not None:
+        if SessionFolder.of(self._objects, name).finished_training() is not None:
             return None
         program = self._runner.older(training_asked(job), name)
         return replace(job, program=program) if program is not None else None
@@ -96,7 +96,7 @@ class SessionLauncher:
     ) -> TrainResult:
         """See ``Launcher.train``."""
         name = train_session(job)
-        folder = SessionFolder(self._objects.path("sessions", name), self._checkpoints)
+        folder = SessionFolder.of(self._objects, name, self._checkpoints)
         keys = self._keys() if job.evidence else None
         work = SessionWork(
             job.pipeline,
@@ -176,7 +176,7 @@ class SessionLauncher:
         return known
 
     def _folder(self, session: str) -> SessionFolder:
-        return SessionFolder(self._objects.path("sessions", session))
+        return SessionFolder.of(self._objects, session)
 
     def _fitting(
         self, job: TrainJob | MeasureJob | SanityJob, request: Callable[[int, World], RequestT]

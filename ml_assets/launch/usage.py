@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ml_assets.launch.events import EventReader, attempt_numbers
 from ml_assets.launch.failure import Ending
@@ -24,6 +24,7 @@ from ml_assets.spec.training_program.events import (
     Progress,
 )
 from ml_assets.spec.training_program.exit_codes import EXIT_PEER_SILENT
+from ml_assets.spec.training_program.pod import REQUESTS
 from ml_assets.spec.usage import AttemptEnd, AttemptUsage, Held, Mark
 from ml_assets.store.objects import write_whole
 
@@ -37,7 +38,6 @@ _FETCHED = "fetched_mb"
 _MILLISECOND = timedelta(milliseconds=1)
 _SAME_WORD = 1000
 """Milliseconds: a step that is told twice within them is told once."""
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 def held_here(request: Request, began: datetime, ended: datetime, events: Sequence[Event]) -> Held:
@@ -176,9 +176,9 @@ def _kept(folder: SessionFolder, number: int) -> AttemptUsage | None:
 
 def _from_events(folder: SessionFolder, number: int) -> AttemptUsage | None:
     """The usage of an attempt that nobody saw end: from its request to the last that it told of."""
-    file = folder.attempt(number) / "request.json"
+    file = folder.request(number)
     try:
-        request, asked = _REQUEST.validate_json(file.read_bytes()), _written(file)
+        request, asked = REQUESTS.validate_json(file.read_bytes()), _written(file)
     except (OSError, ValidationError):
         return None
     events = list(EventReader(folder.attempt(number)).new())

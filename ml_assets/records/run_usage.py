@@ -63,7 +63,7 @@ def usage_files(
     """
     commit = store.resolve(MAIN)
     known = {key for folder in folders(store, commit, pipeline) for key in _keys(folder)}
-    places = [SessionFolder(objects.path("sessions", session)) for session in sessions]
+    places = [SessionFolder.of(objects, session) for session in sessions]
     there = [place for place in places if place.root.is_dir()]
     used = [usage for place in there for usage in session_usages(place, outlived=outlived)]
     return {

@@ -5,8 +5,8 @@ certain microbatches, reads only the blocks of their lanes. The place of each un
 (seed, epoch, position), whatever the number of ranks.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -57,19 +57,18 @@ class BlockOrder:
         left = np.clip(rest - share * np.arange(lanes), 0, share)
         self._lengths: list[int] = (rounds * share + left).tolist()
         self._starts: list[int] = np.cumsum([0, *self._lengths]).tolist()
-        self._laid = OrderedDict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int64]]]()
-        self._mixed = OrderedDict[tuple[int, Window], NDArray[np.int64]]()
-        self._whole = OrderedDict[tuple[int, int], NDArray[np.int64]]()
+        self._whole = lru_cache(2)(self._made_whole)
+        self._line = lru_cache(2)(self._laid)
+        self._units_of = lru_cache(2 * lanes)(self._mixed)
 
     def permuted(self, positions: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
         """The units at ``positions`` of the epoch's order; a bijection of ``range(units)``."""
         if self.units > AT_ONCE:
             return self._walked(positions, seed, epoch)
-        if (known := self._whole.get((seed, epoch))) is None:
-            known = self._whole[seed, epoch] = self._walked(np.arange(self.units), seed, epoch)
-            if len(self._whole) > 2:
-                self._whole.popitem(last=False)
-        return known[positions]
+        return self._whole(seed, epoch)[positions]
+
+    def _made_whole(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        return self._walked(np.arange(self.units), seed, epoch)
 
     def _walked(self, positions: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.int64]:
         microbatches, within = np.divmod(positions, self._share)
@@ -158,33 +157,21 @@ class BlockOrder:
         last = min(first + self._span, self._lengths[lane])
         return Window(epoch, lane, number, max(0, first), last)
 
-    def _units_of(self, window: Window, seed: int) -> NDArray[np.int64]:
-        """[places of the window] the unit that comes there. Those of the last windows are kept."""
-        if (known := self._mixed.get((seed, window))) is not None:
-            return known
+    def _mixed(self, window: Window, seed: int) -> NDArray[np.int64]:
+        """[places of the window] the unit that comes there."""
         count = window.last - window.first
         own = mixed(key(mixed(key(seed, window.lane, _LANE)), window.number, _WINDOW))
         line = permuted(np.arange(count), count, own, window.epoch)
         line += self._starts[window.lane] + window.first
         blocks, begins = self._line(seed, window.epoch)
         places = np.searchsorted(begins, line, side="right") - 1
-        found = self.firsts[blocks[places]] + line - begins[places]
-        self._mixed[seed, window] = found
-        if len(self._mixed) > 2 * self._lanes:
-            self._mixed.popitem(last=False)
-        return found
+        return self.firsts[blocks[places]] + line - begins[places]
 
-    def _line(self, seed: int, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _laid(self, seed: int, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """[blocks] which comes at each place; and [blocks + 1] the position where it begins."""
-        if (known := self._laid.get((seed, epoch))) is not None:
-            return known
         count = len(self.firsts)
         blocks = permuted(np.arange(count), count, mixed(key(seed, 0, _BLOCKS)), epoch)
-        found = blocks, np.cumsum(np.concatenate([[0], self._sizes[blocks]]))
-        self._laid[seed, epoch] = found
-        if len(self._laid) > 2:
-            self._laid.popitem(last=False)
-        return found
+        return blocks, np.cumsum(np.concatenate([[0], self._sizes[blocks]]))
 
 
 def block_order(shards: Sequence[int], spec: TrainingSpec) -> BlockOrder:

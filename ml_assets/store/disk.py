@@ -113,7 +113,7 @@ def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
     if any(word in words for word in _SQLITE_READ_ONLY) and unwritable:
         return _read_only(folder)
     unsaid = (*_SQLITE_READ_ONLY, *_SQLITE_UNSAID)
-    if any(word in words for word in unsaid) and _free(folder) < _LITTLE:
+    if any(word in words for word in unsaid) and free_bytes(folder) < _LITTLE:
         return _full(folder)
     if _SQLITE_WRITE_REFUSED in words:
         return DiskRefuses(
@@ -125,7 +125,7 @@ def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
 
 
 def _full(place: Path) -> DiskRefuses:
-    free = _free(place) / 1e6
+    free = free_bytes(place) / 1e6
     return DiskRefuses(
         f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was "
         "published before is kept. Make room (`ml-assets ops gc --dry-run` lists what is no "
@@ -141,7 +141,7 @@ def _read_only(place: Path) -> DiskRefuses:
     )
 
 
-def _free(place: Path) -> int:
+def free_bytes(place: Path) -> int:
     """Bytes that a user may still write on the disk of a place, which need not be there."""
     there = next((p for p in (place, *place.parents) if p.exists()), Path("/"))
     return shutil.disk_usage(there).free

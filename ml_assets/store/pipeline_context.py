@@ -327,6 +327,15 @@ def open_pipeline(name: str, settings: Settings) -> Pipeline:
     Raises:
         SpecError: there is no such pipeline, or its spec is wrong.
     """
+    found = declared_pipeline(name, settings)
+    return replace(found, search=load_search(found.folder, found.spec)).with_winner()
+
+
+def declared_pipeline(name: str, settings: Settings) -> Pipeline:
+    """A pipeline by its name, as its spec alone declares it; its search is not read.
+
+    Raises:
+        SpecError: there is no such pipeline, or its spec is wrong.
+    """
     folder = find_pipeline(pipeline_folders(settings), name)
-    spec = load_spec(folder)
-    return Pipeline(spec, folder, settings, search=load_search(folder, spec)).with_winner()
+    return Pipeline(load_spec(folder), folder, settings)

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ml_assets.errors import StoreAway
 from ml_assets.spec.network_code import code_folder
@@ -45,7 +45,7 @@ from ml_assets.spec.training_program.identity import (
     program_here,
     versions_here,
 )
-from ml_assets.spec.training_program.pod import shell_code
+from ml_assets.spec.training_program.pod import REQUESTS, shell_code
 from ml_assets.training.diagnosis import LESS_MEMORY, is_out_of_memory
 from ml_assets.training.events import REFUSED_BY_DISK, EventWriter
 from ml_assets.training.orphans import end_with_parent
@@ -64,8 +64,6 @@ _REPORTED = (
 )
 """Distributions whose versions a node reports."""
 
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
-
 
 def main() -> int:
     """Parse, run one verb, and turn what stopped it into an exit code and an event."""
@@ -74,7 +72,7 @@ def main() -> int:
     parser.add_argument("--request", required=True, type=Path, help="the request, a JSON file")
     arguments = parser.parse_args()
     try:
-        request = _REQUEST.validate_json(arguments.request.read_bytes())
+        request = REQUESTS.validate_json(arguments.request.read_bytes())
     except (OSError, ValidationError) as error:
         sys.stderr.write(f"bad request {arguments.request}: {error}\n")
         return EXIT_BAD_REQUEST

@@ -15,7 +15,6 @@ from ml_assets.spec.training import Task, TrainingSpec
 from ml_assets.spec.training_program import MeasureRequest, ShardSchema, TrainRequest
 from ml_assets.spec.training_program.events import DrawnRows
 from ml_assets.training.distributed.ranks import Ranks, total
-from ml_assets.training.distributed.running_statistics import RunningStatistics
 from ml_assets.training.distributed.step_checks import (
     Pass,
     locate_non_finite,
@@ -29,6 +28,7 @@ from ml_assets.training.distributed.strategies import (
     summing,
 )
 from ml_assets.training.losses import row_weights, training_losses
+from ml_assets.training.models.batch_norm import RunningStatistics
 from ml_assets.training.models.families import code_of, fresh_network
 from ml_assets.training.models.network import Network
 from ml_assets.training.optimization import learning_rate, make_optimizer, rates_of

@@ -1,16 +1,27 @@
-"""A source whose rows stop coming turns its check red by itself, and green when they come again."""
+"""A source whose rows stop coming turns its check red by itself, and green when they come again.
+
+Freshness is by the newest row's own time: a row from the future proves nothing.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
+import polars as pl
 import pytest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from ml_assets.automation.freshness import freshness_tick, source_freshness
+from ml_assets.automation.freshness import (
+    Newest,
+    freshness_tick,
+    judge_freshness,
+    newest_row,
+    source_freshness,
+)
 from ml_assets.errors import StoreAway
 from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
+from ml_assets.spec.sources import FreshnessSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.automation.conftest import World
@@ -19,6 +30,33 @@ from ml_assets_tests.worlds.opened import pipeline_of
 Plant = Callable[[int, str], World]
 ARRIVALS = dg.AssetKey(["deliveries", "validated_table", "arrivals"])
 NOW = datetime(2024, 1, 16, tzinfo=UTC)
+SPEC = FreshnessSpec(within=timedelta(days=2))
+
+
+def rows(*times: datetime | None) -> pl.LazyFrame:
+    return pl.LazyFrame({"at": times}, schema={"at": pl.Datetime("us", "UTC")})
+
+
+@pytest.mark.parametrize(("hours", "fresh"), [(0, True), (47, True), (48, True), (49, False)])
+def test_the_age_of_the_newest_row_is_held_to_the_bound(hours: int, fresh: bool) -> None:
+    newest = Newest(NOW - timedelta(hours=hours), "2024-02-26")
+    found = judge_freshness(newest, NOW, SPEC)
+    assert found.fresh is fresh
+    assert "2024-02-26" in found.reason and "2 days" in found.reason
+
+
+def test_a_row_from_the_future_makes_nothing_fresh_and_is_counted() -> None:
+    old, coming = NOW - timedelta(days=30), NOW + timedelta(days=1)
+    assert newest_row(rows(old, coming, coming, None), "at", NOW) == (old, 2)
+    found = judge_freshness(Newest(old, None, 2), NOW, SPEC)
+    assert not found.fresh
+    assert "2 rows are from the future" in found.reason
+
+
+def test_a_table_without_a_row_up_to_now_is_not_fresh() -> None:
+    assert newest_row(rows(NOW + timedelta(hours=1)), "at", NOW) == (None, 1)
+    assert newest_row(rows(), "at", NOW) == (None, 0)
+    assert not judge_freshness(Newest(None, None), NOW, SPEC).fresh
 
 
 @pytest.fixture
@@ -32,8 +70,6 @@ def world(plant: Plant) -> World:
 
 
 def publish(week: str, *times: datetime) -> None:
-    import polars as pl
-
     store = open_snapshots(read_settings().snapshots)
     address = Address("deliveries", "validated_table", "arrivals", week)
     frame = pl.DataFrame({"order": range(len(times)), "arrived_at": times})

@@ -10,11 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from ml_assets.errors import StorageError
-from ml_assets.launch.local.launcher import PROGRAM
 from ml_assets.launch.local.process import environment
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.training_program import File, Ref
+from ml_assets.spec.training_program.start import PROGRAM
 from ml_assets.store.kept_code import bring_network
 from ml_assets.store.objects import LocalObjects
 from ml_assets.training.boosting import engine

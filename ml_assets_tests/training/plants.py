@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ml_assets.training.__main__ import run
-from ml_assets.training.distributed import running_statistics
+from ml_assets.training.models import batch_norm
 from ml_assets.training.models.mlp import MlpNetwork
 from ml_assets.training.rows.batches import Batches
 
@@ -56,7 +56,7 @@ def draws_a_row_twice(batches: Batches, places: Any, epoch: int) -> Any:
 if __name__ == "__main__":
     fault = globals()[sys.argv.pop(1)]
     if fault is Alone:
-        running_statistics.dist = fault
+        batch_norm.dist = fault
     elif fault is draws_a_row_twice:
         Batches._drawn = fault
     else:

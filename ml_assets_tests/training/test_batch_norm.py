@@ -17,8 +17,12 @@ from ml_assets.spec.training import TrainingSpec
 from ml_assets.spec.training_program import Ref
 from ml_assets.training.distributed.blocks import recompute
 from ml_assets.training.distributed.ranks import join, leave
-from ml_assets.training.distributed.running_statistics import RunningStatistics
-from ml_assets.training.models.batch_norm import microbatches_told, norms_of, replace_batch_norm
+from ml_assets.training.models.batch_norm import (
+    RunningStatistics,
+    microbatches_told,
+    norms_of,
+    replace_batch_norm,
+)
 from ml_assets.training.models.families import code_of
 from ml_assets.training.models.layers import Masks
 from ml_assets.training.models.network import Network

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ml_assets.extras.demo.python_sources import FILE, lay_out_code
+from ml_assets.extras.demo.shown_sources import FILE, lay_out_code
 from ml_assets.settings import SHOWN_AFTER_DEMO
 from ml_assets.settings.environment import CODE_WORLD
 

@@ -13,8 +13,8 @@ from ml_assets.adapters.run_journal import word_tags
 from ml_assets.adapters.runs import Definitions, Selection
 from ml_assets.adapters.step import Instance
 from ml_assets.assets.raw_snapshot.sources import Sources
+from ml_assets.assets.trained_model.checks import checks_of
 from ml_assets.assets.trained_model.cost.money import in_words, of_time
-from ml_assets.assets.trained_model.sanity import checks_of
 from ml_assets.assets.training_set.window import require_window
 from ml_assets.automation.planner.candidate_runs import (
     CANARY,

@@ -32,7 +32,7 @@ def derived_table(declared: Pipeline, table: str) -> dg.AssetsDefinition:
         code_version=code_version,
         description=f"`{table}`, made by `{spec.function}` from {', '.join(spec.reads)}.",
         kinds={"polars"},
-        deps=asset_deps(declared, reads.reads()),
+        deps=asset_deps(declared, reads.dependencies()),
         partitions_def=partitions,
     )
     def materialize(context: dg.AssetExecutionContext, stores: StoresResource) -> Events:

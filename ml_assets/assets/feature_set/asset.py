@@ -54,7 +54,7 @@ def feature_set(declared: Pipeline, encode: EncodeAhead) -> dg.AssetsDefinition:
         f" {counted(len(spec.features.categorical), 'categorical column')} and the label"
         f" `{spec.label.column}`.",
         kinds={"polars"},
-        deps=asset_deps(declared, reads.reads()),
+        deps=asset_deps(declared, reads.dependencies()),
         partitions_def=feature_partitions(declared),
         check_specs=[parity_spec(declared), *leak_specs(declared, STAGE, ROWS_CHECKS)],
     )

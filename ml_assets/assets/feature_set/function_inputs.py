@@ -95,7 +95,7 @@ class Reads:
             window = Window(partition, span.start, span.end)
         return deciding(window, self.pipeline.spec.label) if self.reader == STAGE else window
 
-    def reads(self) -> list[tuple[str, str, int]]:
+    def dependencies(self) -> list[tuple[str, str, int]]:
         """The same as stage, name, and how many partitions back each is read."""
         return [(self._stage(name), name, self._back(name)) for name in self.names]
 

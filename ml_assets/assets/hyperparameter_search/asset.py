@@ -12,7 +12,7 @@ from ml_assets.adapters.metadata import address as link
 from ml_assets.adapters.metadata import glance, numbers, pictures, record_metadata
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.step import AssetStep
-from ml_assets.assets.trained_model.sanity import require_sane
+from ml_assets.assets.trained_model.checks import require_sane
 from ml_assets.errors import SettingsError, SpecError, counted
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record

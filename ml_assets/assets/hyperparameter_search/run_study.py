@@ -18,10 +18,10 @@ from ml_assets.assets.hyperparameter_search.trial import (
     Hours,
     Outcome,
     Running,
-    again,
-    how,
+    earlier_ending,
+    ending_of,
     mark_pruned,
-    said,
+    trial_line,
     usages_of,
     used_by,
 )
@@ -212,7 +212,7 @@ class StudyRun:
             self._spent += found.held
         if proposal.ended in ("pruned", "failed") and not found.repeat:
             found.pruned = proposal.ended == "pruned"
-            self._end(found, again(found, self._events(session)))
+            self._end(found, earlier_ending(found, self._events(session)))
             return True
         bound = proposal.ended is None and not proposal.own and not found.repeat
         if bound and self._is_spent():
@@ -274,7 +274,7 @@ class StudyRun:
         used = used_by(self._objects, session)
         since = used - one.held
         self._spent += since if since.machine > 0 else self._goes_on(one)
-        end, reason, came_to = how(one, outcome, self._metric)
+        end, reason, came_to = ending_of(one, outcome, self._metric)
         judged = judged_by(self._metric)
         if end == "pruned":
             mark_pruned(self._objects, session)
@@ -307,7 +307,7 @@ class StudyRun:
                 self._weights[number] = outcome.model
         elif end != "stopped" and number != OUTSIDE and not one.proposal.told:
             self._sampler.tell(number, end, loss if end == "finished" else None)
-        self._say(said(trial, self.trials, judged))
+        self._say(trial_line(trial, self.trials, judged))
         self._ended(trial, one)
 
     def _say(self, line: str) -> None:

@@ -75,7 +75,7 @@ def mark_pruned(objects: LocalObjects, session: str) -> None:
     usages = usages_of(objects, session)
     if usages and usages[-1].end == "stopped":
         pruned = usages[-1].model_copy(update={"end": "pruned"})
-        keep_usage(SessionFolder(objects.path("sessions", session)), pruned)
+        keep_usage(SessionFolder.of(objects, session), pruned)
 
 
 Outcome = TrainResult | BaseException
@@ -152,7 +152,7 @@ class Running:
         return loss
 
 
-def how(one: Running, outcome: Outcome, metric: str) -> tuple[TrialEnd, str, float | None]:
+def ending_of(one: Running, outcome: Outcome, metric: str) -> tuple[TrialEnd, str, float | None]:
     """Return how a training ended, why where it failed, and what it came to where it finished.
 
     Raises:
@@ -171,7 +171,7 @@ def how(one: Running, outcome: Outcome, metric: str) -> tuple[TrialEnd, str, flo
     raise outcome
 
 
-def again(one: Running, told: Sequence[Event]) -> MlAssetsError:
+def earlier_ending(one: Running, told: Sequence[Event]) -> MlAssetsError:
     """Return how a trial ended that an earlier process saw end without a result."""
     if one.pruned:
         return TrainingInterrupted("it was pruned")
@@ -183,7 +183,7 @@ def named(own: bool, number: int) -> str:
     return "the spec's own setting" if own else f"trial {number}"
 
 
-def said(trial: Trial, so_far: Sequence[Trial], judged: str) -> str:
+def trial_line(trial: Trial, so_far: Sequence[Trial], judged: str) -> str:
     """One line about a trial that has ended."""
     whose = named(trial.own, trial.number)
     values = ", ".join(f"{path.partition('.')[2]} {value}" for path, value in trial.values.items())
@@ -192,5 +192,5 @@ def said(trial: Trial, so_far: Sequence[Trial], judged: str) -> str:
     loss = "never judged" if trial.loss is None else f"{judged} {trial.loss:.5f}"
     done = [one.loss for one in so_far if one.end == "finished" and one.loss is not None]
     best = trial.end == "finished" and trial.loss == min(done, default=None)
-    how = "" if trial.end == "finished" else f", {trial.end}"
-    return f"{whose} ({values}): {loss}{how}{', the best so far' if best else ''}"
+    ending = "" if trial.end == "finished" else f", {trial.end}"
+    return f"{whose} ({values}): {loss}{ending}{', the best so far' if best else ''}"

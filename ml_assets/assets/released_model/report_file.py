@@ -62,9 +62,7 @@ def _entry(pipeline: Pipeline, decision: Decision) -> OutboxEntry:
     there = links.report(pipeline.name, model.data_version)
     made = [e for e in read(pipeline.store, pipeline.name, base) if e.kind == "decision"]
     step = sum(entry.model == decision.evidence.model for entry in made)
-    uses = session_uses(
-        SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
-    )
+    uses = session_uses(SessionFolder.of(pipeline.objects, session), pipeline.settings.prices)
     found = decision_numbers(read_report(pipeline.at(base)), decision)
     return OutboxEntry(
         pipeline=pipeline.name,

@@ -11,7 +11,7 @@ from ml_assets.adapters.metadata import SHOWN, numbers, record_metadata, trackin
 from ml_assets.adapters.resources import LauncherResource, StoresResource
 from ml_assets.adapters.run_config import RunConfig
 from ml_assets.adapters.step import reported
-from ml_assets.assets.trained_model.sanity import require_sane
+from ml_assets.assets.trained_model.checks import require_sane
 from ml_assets.graph.publish import Published
 from ml_assets.reports.wording import plain_markdown
 from ml_assets.spec.sanity import Alone

@@ -48,7 +48,7 @@ from ml_assets.spec.training_program import (
     Split,
 )
 from ml_assets.store.objects import bytes_digest, describe, read_verified, renew
-from ml_assets.store.shard_rows import checksums
+from ml_assets.store.row_encoding import checksums
 
 NO_ROWS = SplitRows(())
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.launch.events import attempt_numbers
@@ -13,10 +13,10 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.spec.training_program import (
     SCHEMA_FILE,
     SHARD_FILE,
-    Request,
     ShardSchema,
     TrainResult,
 )
+from ml_assets.spec.training_program.pod import REQUESTS
 from ml_assets.store.local_checkpoints import stored_at
 from ml_assets.store.objects import TRASH, LocalObjects
 
@@ -25,7 +25,6 @@ _MANIFESTS: dict[Kind, tuple[str, ...]] = {
     "shards": (SCHEMA_FILE, SHARD_FILE),
 }
 """What is touched when a folder is used again."""
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 def objects(store: LocalObjects, scratch: Path, kept_at: str | None = None) -> list[Thing]:
@@ -161,8 +160,7 @@ def _handed(session: SessionFolder) -> tuple[str, ...]:
     found: set[str] = set()
     for number in attempt_numbers(session.root):
         try:
-            file = session.attempt(number) / "request.json"
-            request = _REQUEST.validate_json(file.read_bytes())
+            request = REQUESTS.validate_json(session.request(number).read_bytes())
         except (OSError, ValidationError):
             continue
         found.add(request.data.digest)

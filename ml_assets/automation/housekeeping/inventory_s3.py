@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ml_assets.automation.housekeeping.inventory import (
     checkpoints_apart,
@@ -16,13 +16,12 @@ from ml_assets.automation.housekeeping.inventory import (
 )
 from ml_assets.automation.housekeeping.retention import Kind, Thing, checkpoints_of, report_of
 from ml_assets.launch.session_folder import SessionFolder
-from ml_assets.spec.training_program import SCHEMA_FILE, Request
-from ml_assets.spec.training_program.pod import REQUEST, RESULT
+from ml_assets.spec.training_program import SCHEMA_FILE
+from ml_assets.spec.training_program.pod import REQUEST, REQUESTS, RESULT
 from ml_assets.store.open import EPHEMERAL
 from ml_assets.store.s3.client import Item
 from ml_assets.store.s3.objects import S3Objects
 
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _DEPTH = {"shards": 3, "models": 2, "reports": 3, "sessions": 2, EPHEMERAL: 2}
 """How many names lead to a thing."""
 _CHECKPOINTS = "checkpoints/"
@@ -124,7 +123,7 @@ def _session_apart(store: S3Objects, place: tuple[str, ...], items: Items, at: s
     """A session, and its checkpoints, which lie in a place of their own."""
     name, when = place[1], _newest(items)
     busy, finished = _busy(store, name), any(item.name.endswith(f"/{RESULT}") for item in items)
-    own = SessionFolder(store.path("sessions", name), at)
+    own = SessionFolder.of(store, name, at)
     apart = checkpoints_apart(own, when, busy, finished)
     needs = () if finished else (*_handed(store, items), *(one.name for one in apart))
     return [_thing(store, "sessions", name, place, items, when, busy, needs), *apart]
@@ -164,7 +163,7 @@ def _handed(store: S3Objects, told: Items) -> tuple[str, ...]:
         if not item.name.endswith(f"/{REQUEST}"):
             continue
         try:
-            request = _REQUEST.validate_json(store.place.read(item.name) or b"")
+            request = REQUESTS.validate_json(store.place.read(item.name) or b"")
         except ValidationError:
             continue
         found |= {request.data.digest}

@@ -13,7 +13,7 @@ from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.runs import Selection
 from ml_assets.assets.feature_set.leak_checks import set_checks
 from ml_assets.assets.released_model.gate_decision import current_evidence
-from ml_assets.assets.trained_model.sanity import checks_of
+from ml_assets.assets.trained_model.checks import checks_of
 from ml_assets.assets.training_set.window import resolve_window
 from ml_assets.automation.planner.graph_nodes import plan_model
 from ml_assets.automation.planner.plan import Item, Plan, contiguous

@@ -79,7 +79,7 @@ def demo(pipeline: str, plant: str | None) -> int:
 
 def _code() -> int:
     from ml_assets.actions.check.check import missing_here
-    from ml_assets.extras.demo.python_sources import lay_out_code
+    from ml_assets.extras.demo.shown_sources import lay_out_code
 
     if missing := missing_here(SHOWN_AFTER_DEMO / CODE_WORLD / CODE, read_settings()):
         raise SettingsError("\n".join(missing))
@@ -87,7 +87,7 @@ def _code() -> int:
 
 
 def _digits() -> int:
-    from ml_assets.extras.demo.digit_images import lay_out_images
+    from ml_assets.extras.demo.shown_sources import lay_out_images
 
     return _smaller(DIGITS, lay_out_images, _DIGITS_NEXT)
 

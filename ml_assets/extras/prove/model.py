@@ -9,8 +9,8 @@ import polars as pl
 from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.adapters.execute import Tell, execute
 from ml_assets.adapters.runs import Definitions, Selection
+from ml_assets.assets.trained_model.checks import checks_of, sanity_job
 from ml_assets.assets.trained_model.initial_weights import DISTILL, INIT_FROM
-from ml_assets.assets.trained_model.sanity import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
 from ml_assets.assets.training_set.shards import load_schema, read_rows
 from ml_assets.automation.planner.selection import gate_keys, leak_keys

@@ -35,6 +35,7 @@ from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.records import StageRecord
 from ml_assets.spec.split import WindowSplit
 from ml_assets.spec.training_program import Ref, TrainRequest
+from ml_assets.spec.training_program.pod import REQUEST
 from ml_assets.store.open import has_snapshots, open_snapshots
 from ml_assets.store.pipeline_context import Pipeline
 
@@ -225,7 +226,7 @@ def _other_request(pipeline: Pipeline, record: RunRecord) -> str:
     folder = session_here(pipeline.objects, record.session)
     for number in reversed(attempt_numbers(folder)):
         try:
-            data = (folder / "attempts" / str(number) / "request.json").read_bytes()
+            data = (folder / "attempts" / str(number) / REQUEST).read_bytes()
         except OSError:
             continue
         request = TrainRequest.model_validate_json(data)

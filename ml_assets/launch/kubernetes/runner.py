@@ -14,12 +14,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
 from ml_assets.errors import ClusterAway, ClusterRefused, MlAssetsError, StoreAway
 from ml_assets.launch.attempts import Follower, SessionWork
 from ml_assets.launch.events import (
-    append_warning,
     attempt_numbers,
     avoided_nodes,
     session_events,
@@ -60,14 +57,13 @@ from ml_assets.spec.memory_estimate import Room, pod_room
 from ml_assets.spec.training_program import Request, TrainRequest, World
 from ml_assets.spec.training_program.events import Checkpoint, Event
 from ml_assets.spec.training_program.identity import Program
-from ml_assets.spec.training_program.pod import REQUEST, TerminationMessage, attempt_of
+from ml_assets.spec.training_program.pod import REQUEST, REQUESTS, TerminationMessage, attempt_of
 from ml_assets.store.objects import write_whole
 from ml_assets.store.open import mark_of
 from ml_assets.store.s3.client import client
 from ml_assets.store.s3.objects import S3Objects
 
 T = TypeVar("T")
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 _SLACK_SECONDS = 40
 """A pod that never found a node goes when Kubernetes next collects such, every 20 seconds."""
 _MADE_AGAIN = {"lost", "unstarted", "no_room"}
@@ -143,7 +139,7 @@ class KubernetesRunner:
             folder, _, name = job.request.rpartition("/")
             data = self._objects.place.elsewhere(folder).read(name)
             if data is not None:
-                return _REQUEST.validate_json(data).program
+                return REQUESTS.validate_json(data).program
         return None
 
     def adopt(self, work: SessionWork[Any]) -> Request | None:
@@ -195,17 +191,12 @@ class KubernetesRunner:
             self._api.delete(left, _LEAVE_SECONDS)
             SessionMirror(work.folder, self._objects).vouch(number)
         except (ClusterAway, ClusterRefused, StoreAway) as error:
-            folder, session = work.folder.attempt(number), work.folder.session
-            append_warning(
-                folder,
-                session,
-                number,
-                f"Some objects of this session could not be deleted: {error}",
-            )
+            said = f"Some objects of this session could not be deleted: {error}"
+            work.folder.warn(number, said)
 
     def kill(self, session: str, attempt: int, rank: int) -> bool:
         """Delete the pod that a rank of an attempt runs in, without a grace; False: none does."""
-        request = _begun(SessionFolder(self._objects.path("sessions", session)), attempt)
+        request = _begun(SessionFolder.of(self._objects, session), attempt)
         index = index_of(job_name(session, attempt, self._mark), rank, request.world)
         for pod in self._api.pods(self._selector(session, attempt)):
             if pod.index == index and pod.started and not pod.lost:
@@ -282,8 +273,7 @@ class KubernetesRunner:
                 "earlier spec and data. To end it, after it has saved: kubectl delete job "
                 f"{job.name} --namespace {where}"
             )
-            folder = work.folder.attempt(order.attempt)
-            append_warning(folder, order.session, order.attempt, message)
+            work.folder.warn(order.attempt, message)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -388,7 +378,7 @@ class KubernetesRunner:
 
 def _begun(folder: SessionFolder, number: int) -> Request:
     """The request of an attempt that was begun, by us or by another launcher."""
-    return _REQUEST.validate_json((folder.attempt(number) / REQUEST).read_bytes())
+    return REQUESTS.validate_json(folder.request(number).read_bytes())
 
 
 def _largest_checkpoint(told: Sequence[Event]) -> int | None:

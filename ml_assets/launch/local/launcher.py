@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,13 +22,11 @@ from ml_assets.spec.memory_estimate import Room, machine_room
 from ml_assets.spec.training_program import SCHEMA_FILE, Request, ShardSchema, World
 from ml_assets.spec.training_program.events import heartbeat_file, read_heartbeat
 from ml_assets.spec.training_program.identity import Program
-from ml_assets.spec.training_program.start import RESTARTS, Start
+from ml_assets.spec.training_program.start import PROGRAM, RESTARTS, Start
 from ml_assets.store.embedded.trust import given_keys
 from ml_assets.store.objects import LocalObjects
 from ml_assets.store.s3.objects import S3Objects
 from ml_assets.store.signing import Keys
-
-PROGRAM = (sys.executable, "-m", "ml_assets.training")
 
 
 class LocalLauncher(SessionLauncher):
@@ -67,7 +64,7 @@ class LocalLauncher(SessionLauncher):
 
     def kill(self, session: str, attempt: int, rank: int) -> bool:
         """SIGKILL the process of a rank, for a drill; False: it does not run now."""
-        folder = SessionFolder(self._objects.path("sessions", session)).attempt(attempt)
+        folder = SessionFolder.of(self._objects, session).attempt(attempt)
         beat = read_heartbeat(heartbeat_file(folder, rank))
         if beat is None:  # it is not there yet
             return False
@@ -118,7 +115,7 @@ class LocalRunner:
         """See ``AttemptRunner.run``; an exception ends the processes, too."""
         folder, log = work.folder.attempt(request.attempt), work.folder.log(request.attempt)
         self._bring_rows(request)
-        command = self.command(request, folder / "request.json")
+        command = self.command(request, work.folder.request(request.attempt))
         threads, s3 = request.world.threads, is_s3(work.folder.checkpoints)
         stall, noticed = StallDetector(folder, request.world.procs), None
         with ChildProcess(command, threads, log, self._grace, s3=s3) as child:

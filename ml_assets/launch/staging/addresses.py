@@ -13,6 +13,7 @@ from ml_assets.spec.training_program import (
 )
 from ml_assets.spec.training_program.pod import (
     EVENTS,
+    EVENTS_FILE,
     MODEL,
     PREDICTIONS,
     RESULT,
@@ -21,8 +22,6 @@ from ml_assets.spec.training_program.pod import (
 )
 from ml_assets.store.s3.content import MODELS
 from ml_assets.store.s3.objects import S3Objects
-
-EVENTS_FILE = "events.jsonl"
 
 
 def addressed(request: Request, objects: S3Objects, checkpoints: str) -> Request:

@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
-from ml_assets.launch.events import LAUNCHER_FILE, append_warning
+from ml_assets.launch.events import LAUNCHER_FILE
 from ml_assets.launch.session_folder import SessionFolder, parsed, signature_of
 from ml_assets.launch.staging.addresses import addressed
 from ml_assets.spec.base import Frozen, canonical_json
@@ -30,6 +30,7 @@ from ml_assets.spec.training_program.pod import (
     PREDICTIONS,
     REQUEST,
     RESULT,
+    RESULTS,
     PodHeartbeats,
     TerminationMessage,
     attempts_of,
@@ -45,7 +46,6 @@ from ml_assets.store.s3.content import MODELS, fetch_folder
 from ml_assets.store.s3.handover import put_made, put_result
 from ml_assets.store.s3.objects import S3Objects
 
-_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
 ReadT = TypeVar("ReadT", bound=Frozen)
 _BETWEEN_LOOKS = 5.0
 
@@ -119,7 +119,7 @@ class SessionMirror:
             _put_lines(place, file, max((end for end in ends if end), default=0))
         result = self.folder.result(number)
         if result.is_file() and number == max(self.attempts()):
-            put_result(put_made(_RESULT.validate_json(result.read_bytes()), place), place)
+            put_result(put_made(RESULTS.validate_json(result.read_bytes()), place), place)
 
     def attempts(self) -> tuple[int, ...]:
         """Numbers of the attempts that were begun by anybody, oldest first."""
@@ -186,14 +186,14 @@ class SessionMirror:
         if not self.folder.attempt(attempt).is_dir():
             self.take_up(attempt)
         try:
-            result = _RESULT.validate_json(data)
+            result = RESULTS.validate_json(data)
             if (result.session, result.attempt) != (self.folder.session, attempt):
                 raise StorageError(f"it belongs to attempt {result.attempt} of {result.session}")
             self._fetch(result, self._large.at(str(attempt)))
         except StoreAway:
             raise
         except (StorageError, ValidationError) as error:
-            self._warn(attempt, f"The result of attempt {attempt} does not count: {error}")
+            self.folder.warn(attempt, f"The result of attempt {attempt} does not count: {error}")
             return False
         write_whole(self.folder.result(attempt), data)
         return True
@@ -312,9 +312,6 @@ class SessionMirror:
         if file.is_file():
             self._at(attempt).write_new(chunk_name(LAUNCHER_FILE, 0), file.read_bytes())
 
-    def _warn(self, attempt: int, message: str) -> None:
-        append_warning(self.folder.attempt(attempt), self.folder.session, attempt, message)
-
 
 def session_here(objects: LocalObjects, session: str) -> Path:
     """The folder of a session, with all that its pods, or other homes, told of it meanwhile.
@@ -322,7 +319,7 @@ def session_here(objects: LocalObjects, session: str) -> Path:
     Raises:
         StoreAway: nobody can tell what they did.
     """
-    folder = SessionFolder(objects.path("sessions", session))
+    folder = SessionFolder.of(objects, session)
     if isinstance(objects, S3Objects):
         with folder.idle() as idle:
             if idle:  # else who works on it brings what there is

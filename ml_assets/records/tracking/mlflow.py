@@ -9,9 +9,10 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 from ml_assets.records.tracking.mlflow_server import Server
@@ -59,6 +60,24 @@ class AnotherHome(Unavailable):
     """The registered model shows the ledger of another home, and stays as it is."""
 
 
+def attempted(
+    do: Callable[Concatenate["Tracking", P], T],
+) -> Callable[Concatenate["Tracking", P], T | Unavailable]:
+    """Decorate what is done at the server: where that does not work it is ``Unavailable``."""
+
+    @wraps(do)
+    def tried(self: "Tracking", *args: P.args, **kwargs: P.kwargs) -> T | Unavailable:
+        try:
+            done = do(self, *args, **kwargs)
+        except Exception as error:  # MLflow raises its own, SQLAlchemy's, requests' and more
+            _silent_until[self.uri] = time.monotonic() + self.pause
+            return Unavailable(self._server.said(error))
+        _silent_until.pop(self.uri, None)
+        return done
+
+    return tried
+
+
 @dataclass
 class Tracking:
     """One tracking server or database.
@@ -81,18 +100,36 @@ class Tracking:
         """The server or database that the settings name."""
         return cls(settings.tracking_uri, settings.home)
 
-    def ensure_database(self) -> Logged | Unavailable:
+    @attempted
+    def ensure_database(self) -> Logged:
         """Make the database where it is missing: whole, and by one process only."""
-        return self._attempt(self._ensure_database)
+        self._server.client()
+        return Logged()
 
+    @attempted
     def open_run(
         self, experiment: str, session: str, tags: Mapping[str, str], params: Mapping[str, str]
-    ) -> str | Unavailable:
+    ) -> str:
         """The run of a training session, made at the first call; its id.
 
         A run that failed is running again; one that finished stays finished.
         """
-        return self._attempt(self._open_run, experiment, session, tags, params)
+        client = self._server.client()
+        with self._server.lock(f"run-{session}"):
+            home = self._experiment(client, experiment)
+            run = _run_of(client, home.experiment_id, session)
+            if run is None:
+                name = f"{experiment} {session[:12]}"
+                first = {SESSION_TAG: session}
+                run = client.create_run(home.experiment_id, tags=first, run_name=name)
+            elif run.info.status in ("FAILED", "KILLED"):
+                client.update_run(run.info.run_id, status="RUNNING")
+            run_id = run.info.run_id
+            _log_tags(client, run_id, tags)
+            _log_params(
+                client, run_id, {k: v for k, v in params.items() if k not in run.data.params}
+            )
+        return run_id
 
     def log_metrics(
         self,
@@ -111,7 +148,7 @@ class Tracking:
         """
         if self.silent is not None and not now:
             return self.silent
-        return self._attempt(self._log_metrics, run_id, metrics, times)
+        return self._log_metrics(run_id, metrics, times)
 
     @property
     def silent(self) -> Unavailable | None:
@@ -121,21 +158,28 @@ class Tracking:
             return None
         return Unavailable(f"the server did not answer; next try in {wait:.0f} s or later")
 
-    def log_artifact(self, run_id: str, file: Path) -> Logged | Unavailable:
+    @attempted
+    def log_artifact(self, run_id: str, file: Path) -> Logged:
         """Copy a file to a run; a file of that name is replaced."""
-        return self._attempt(self._log_artifact, run_id, file)
+        self._server.client().log_artifact(run_id, str(file))
+        return Logged()
 
-    def log_text(self, run_id: str, text: str, name: str) -> Logged | Unavailable:
+    @attempted
+    def log_text(self, run_id: str, text: str, name: str) -> Logged:
         """Write a file of a run; a file of that name is replaced."""
-        return self._attempt(self._log_text, run_id, text, name)
+        self._server.client().log_text(run_id, text, name)
+        return Logged()
 
-    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged | Unavailable:
+    @attempted
+    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged:
         """Set tags of a run; too long ones are cut."""
-        return self._attempt(self._set_tags, run_id, tags)
+        _log_tags(self._server.client(), run_id, tags)
+        return Logged()
 
+    @attempted
     def link_model(
         self, pipeline: str, model: str, uri: str, session: str, run_id: str | None
-    ) -> Logged | Unavailable:
+    ) -> Logged:
         """Register a model as a version of its pipeline's registered model, one for each model.
 
         Args:
@@ -143,8 +187,22 @@ class Tracking:
             uri: where the object store holds it.
             run_id: the run of its session; None: it is looked up by the session.
         """
-        return self._attempt(self._link_model, pipeline, model, uri, session, run_id)
+        client = self._server.client()
+        tags = {MODEL_TAG: model, SESSION_TAG: session, URI_TAG: uri}
+        with self._server.lock(f"model-{pipeline}"):
+            opened(client, pipeline)
+            versions = versions_of(client, pipeline, model)
+            for version in versions:
+                for name, value in tags.items():
+                    if version.tags.get(name) != value:
+                        client.set_model_version_tag(pipeline, version.version, name, value)
+            if not versions:
+                run_id = run_id or self._run_id(client, pipeline, session)
+                source = self._source(uri, run_id)
+                client.create_model_version(pipeline, source, run_id, tags=tags)
+        return Logged()
 
+    @attempted
     def set_stage_aliases(
         self,
         pipeline: str,
@@ -161,46 +219,65 @@ class Tracking:
             stages: stage -> model digest; or how to read it, which is then done under the lock, so
                 that of two projections at once the last one is not the older one.
         """
-        return self._attempt(self._set_stage_aliases, pipeline, stages, ledger)
+        client = self._server.client()
+        missing: list[str] = []
+        there: dict[str, str] = {}
+        with self._server.lock(f"model-{pipeline}"):
+            if other := claim(client, pipeline, ledger, self.home):
+                return AnotherHome(other)
+            wanted = stages() if callable(stages) else stages
+            found = opened(client, pipeline).aliases
+            for stage in STAGES:
+                model = wanted.get(stage)
+                versions = versions_of(client, pipeline, model) if model else []
+                if model and not versions:
+                    missing.append(f"{stage} (model {model[:12]})")
+                if versions and str(found.get(stage)) != str(versions[0].version):
+                    client.set_registered_model_alias(pipeline, stage, str(versions[0].version))
+                if not versions and stage in found:
+                    client.delete_registered_model_alias(pipeline, stage)
+                if versions:
+                    there[str(versions[0].version)] = stage
+            left = {str(found[one]) for one in STAGES if one in found} | tagged(client, pipeline)
+            for version, stage in {**dict.fromkeys(left, "archived"), **there}.items():
+                client.set_model_version_tag(pipeline, version, STAGE_TAG, stage)
+        if missing:
+            return Unavailable(
+                f"{pipeline} has no version in MLflow for {', '.join(missing)}: link the model"
+            )
+        return Logged()
 
+    @attempted
     def shown_stages(self, pipeline: str, ledger: str) -> Mapping[str, str] | Unavailable:
         """Stage -> digest of the model that its alias leads to now; nothing is made by asking."""
-        return self._attempt(self._shown_stages, pipeline, ledger)
+        if not self._server.is_made:
+            return Unavailable("there is no database yet")
+        client = self._server.client()
+        found = client.search_registered_models(f"name = '{pipeline}'", max_results=1)
+        if others := [said for one in found if (said := told_by_another(one, ledger))]:
+            return AnotherHome(others[0])
+        return {
+            stage: client.get_model_version(pipeline, str(version)).tags.get(
+                MODEL_TAG, f"of version {version}"
+            )
+            for model in found
+            for stage, version in model.aliases.items()
+            if stage in STAGES
+        }
 
-    def close(self, run_id: str, status: str) -> Logged | Unavailable:
+    @attempted
+    def close(self, run_id: str, status: str) -> Logged:
         """End a run as FINISHED, FAILED or KILLED; one that finished stays finished."""
-        return self._attempt(self._close, run_id, status)
+        client = self._server.client()
+        if client.get_run(run_id).info.status not in (status, "FINISHED"):
+            client.set_terminated(run_id, status)
+        return Logged()
 
     @property
     def _server(self) -> Server:
         return Server(self.uri, self.home)
 
-    # --- how each is done: these raise what MLflow raises -------------------------------------
-
-    def _ensure_database(self) -> Logged:
-        self._server.client()
-        return Logged()
-
-    def _open_run(
-        self, experiment: str, session: str, tags: Mapping[str, str], params: Mapping[str, str]
-    ) -> str:
-        client = self._server.client()
-        with self._server.lock(f"run-{session}"):
-            home = self._experiment(client, experiment)
-            run = _run_of(client, home.experiment_id, session)
-            if run is None:
-                name = f"{experiment} {session[:12]}"
-                first = {SESSION_TAG: session}
-                run = client.create_run(home.experiment_id, tags=first, run_name=name)
-            elif run.info.status in ("FAILED", "KILLED"):
-                client.update_run(run.info.run_id, status="RUNNING")
-            run_id = run.info.run_id
-            _log_tags(client, run_id, tags)
-            _log_params(
-                client, run_id, {k: v for k, v in params.items() if k not in run.data.params}
-            )
-        return run_id
-
+    @attempted
     def _log_metrics(
         self,
         run_id: str,
@@ -236,103 +313,6 @@ class Tracking:
             history = client.get_metric_history(run_id, name)
             self._known[run_id, name] = {metric.step for metric in history}
         return self._known[run_id, name]
-
-    def _log_artifact(self, run_id: str, file: Path) -> Logged:
-        self._server.client().log_artifact(run_id, str(file))
-        return Logged()
-
-    def _log_text(self, run_id: str, text: str, name: str) -> Logged:
-        self._server.client().log_text(run_id, text, name)
-        return Logged()
-
-    def _set_tags(self, run_id: str, tags: Mapping[str, str]) -> Logged:
-        _log_tags(self._server.client(), run_id, tags)
-        return Logged()
-
-    def _link_model(
-        self, pipeline: str, model: str, uri: str, session: str, run_id: str | None
-    ) -> Logged:
-        client = self._server.client()
-        tags = {MODEL_TAG: model, SESSION_TAG: session, URI_TAG: uri}
-        with self._server.lock(f"model-{pipeline}"):
-            opened(client, pipeline)
-            versions = versions_of(client, pipeline, model)
-            for version in versions:
-                for name, value in tags.items():
-                    if version.tags.get(name) != value:
-                        client.set_model_version_tag(pipeline, version.version, name, value)
-            if not versions:
-                run_id = run_id or self._run_id(client, pipeline, session)
-                source = self._source(uri, run_id)
-                client.create_model_version(pipeline, source, run_id, tags=tags)
-        return Logged()
-
-    def _set_stage_aliases(
-        self,
-        pipeline: str,
-        stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]],
-        ledger: str,
-    ) -> Logged | Unavailable:
-        client = self._server.client()
-        missing: list[str] = []
-        there: dict[str, str] = {}
-        with self._server.lock(f"model-{pipeline}"):
-            if other := claim(client, pipeline, ledger, self.home):
-                return AnotherHome(other)
-            wanted = stages() if callable(stages) else stages
-            found = opened(client, pipeline).aliases
-            for stage in STAGES:
-                model = wanted.get(stage)
-                versions = versions_of(client, pipeline, model) if model else []
-                if model and not versions:
-                    missing.append(f"{stage} (model {model[:12]})")
-                if versions and str(found.get(stage)) != str(versions[0].version):
-                    client.set_registered_model_alias(pipeline, stage, str(versions[0].version))
-                if not versions and stage in found:
-                    client.delete_registered_model_alias(pipeline, stage)
-                if versions:
-                    there[str(versions[0].version)] = stage
-            left = {str(found[one]) for one in STAGES if one in found} | tagged(client, pipeline)
-            for version, stage in {**dict.fromkeys(left, "archived"), **there}.items():
-                client.set_model_version_tag(pipeline, version, STAGE_TAG, stage)
-        if missing:
-            return Unavailable(
-                f"{pipeline} has no version in MLflow for {', '.join(missing)}: link the model"
-            )
-        return Logged()
-
-    def _shown_stages(self, pipeline: str, ledger: str) -> Mapping[str, str] | Unavailable:
-        if not self._server.is_made:
-            return Unavailable("there is no database yet")
-        client = self._server.client()
-        found = client.search_registered_models(f"name = '{pipeline}'", max_results=1)
-        if others := [said for one in found if (said := told_by_another(one, ledger))]:
-            return AnotherHome(others[0])
-        return {
-            stage: client.get_model_version(pipeline, str(version)).tags.get(
-                MODEL_TAG, f"of version {version}"
-            )
-            for model in found
-            for stage, version in model.aliases.items()
-            if stage in STAGES
-        }
-
-    def _close(self, run_id: str, status: str) -> Logged:
-        client = self._server.client()
-        if client.get_run(run_id).info.status not in (status, "FINISHED"):
-            client.set_terminated(run_id, status)
-        return Logged()
-
-    # --- inside
-
-    def _attempt(self, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Unavailable:
-        try:
-            done = do(*args, **kwargs)
-        except Exception as error:  # MLflow raises its own, SQLAlchemy's, requests' and more
-            _silent_until[self.uri] = time.monotonic() + self.pause
-            return Unavailable(self._server.said(error))
-        _silent_until.pop(self.uri, None)
-        return done
 
     def _experiment(self, client: "MlflowClient", name: str) -> "Experiment":
         with self._server.lock("experiments"):

@@ -1,4 +1,4 @@
-"""The objects in the store between a pod and its launcher, besides request and result.
+"""The objects in the store between a pod and its launcher, request and result among them.
 
 The layout below the store's address is that of a local object store; an attempt's own folder is
 ``sessions/<session>/attempts/<n>/``. An object is written whole or not at all, and no name is ever
@@ -8,9 +8,10 @@ written with two contents, except the heartbeats.
 import re
 from typing import Annotated
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter
 
 from ml_assets.spec.base import Frozen, Positive
+from ml_assets.spec.training_program import Request, Result
 from ml_assets.spec.training_program.events import Heartbeat
 
 SESSIONS = "sessions"
@@ -18,6 +19,9 @@ REQUEST = "request.json"
 """Written by the launcher before the Job; an attempt exists from here on."""
 RESULT = "result.json"
 """Written by the pod, last."""
+_LATER = ConfigDict(defer_build=True)
+REQUESTS: TypeAdapter[Request] = TypeAdapter(Request, config=_LATER)
+RESULTS: TypeAdapter[Result] = TypeAdapter(Result, config=_LATER)
 MODEL = "model"
 PREDICTIONS = "predictions.npy"
 FILES = "files/"
@@ -25,6 +29,8 @@ FILES = "files/"
 TRACE = "trace.json.gz"
 """The trace of ``training.profile``, beside the events."""
 EVENTS = "events/"
+EVENTS_FILE = "events.jsonl"
+"""Of the first rank; who else has something to say has a file of its own beside it."""
 HEARTBEATS = "heartbeats/"
 EXIT = "exit/"
 

@@ -3,12 +3,14 @@
 The launcher of a laptop and the program of a pod start it by the same flags.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ml_assets.spec.training_program import World
 
+PROGRAM = (sys.executable, "-m", "ml_assets.training")
 TORCHRUN = ("-m", "ml_assets.training.elastic")
 RESTARTS = 3
 """Torchrun starts the processes of one attempt again so often."""

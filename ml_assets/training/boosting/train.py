@@ -104,7 +104,7 @@ class Grower:
         held = self.files.first_whole(self.files.best_first(), "next best one")
         if held is None:
             raise StorageError(f"{self.files.store.uri} has no whole checkpoint to choose.")
-        return Best.of(held[0]), held[1]
+        return Best.of(held.found), held.folder
 
     def after_round(
         self, rounds: int, judged: Callable[[], Mapping[str, float]], trees: Callable[[], bytes]

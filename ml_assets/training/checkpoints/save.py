@@ -24,12 +24,17 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
-from ml_assets.errors import StorageError, StoreAway
+from ml_assets.errors import StorageError
 from ml_assets.store.checkpoint_store import FoundCheckpoint
 from ml_assets.store.objects import make_durable
 from ml_assets.store.retries import persist
 from ml_assets.training.checkpoints.read import BF16_WEIGHTS, read_into, write_bf16
-from ml_assets.training.checkpoints.whole_checkpoints import CheckpointFiles, Written, read_state
+from ml_assets.training.checkpoints.whole_checkpoints import (
+    CheckpointFiles,
+    HeldCheckpoint,
+    Written,
+    read_state,
+)
 from ml_assets.training.distributed.powersgd import PowerSgd
 from ml_assets.training.distributed.ranks import Ranks, on_every_rank, on_first_rank, total
 from ml_assets.training.models.network import Network
@@ -263,33 +268,20 @@ class Checkpoints:
     @contextmanager
     def _first_whole(
         self, found: Sequence[FoundCheckpoint], instead: str
-    ) -> Iterator["_Held | None"]:
+    ) -> Iterator[HeldCheckpoint | None]:
         """The first one that is what its manifest says, on each machine; the others are told."""
-        for one in found:
-            try:
-                folder, *_ = on_every_rank(
-                    self.ranks,
-                    lambda one=one: self.files.fetch(one) if self._first_here else Path(),
-                )
-            except StoreAway:
-                raise
-            except StorageError as error:
-                self.files.damaged.add(one.name)
-                self.files.events.warning(f"{error} The {instead} is used.")
-                continue
-            yield _Held(one, folder)
+
+        def fetched(one: FoundCheckpoint) -> Path:
+            folder, *_ = on_every_rank(
+                self.ranks, lambda: self.files.fetch(one) if self._first_here else Path()
+            )
+            return folder
+
+        held = self.files.first_whole(found, instead, fetched)
+        yield held
+        if held is not None:
             on_every_rank(self.ranks, lambda: None)  # all have read it
-            self._release(one.name)
-            return
-        yield None
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A verified checkpoint on this machine."""
-
-    found: FoundCheckpoint
-    folder: Path
+            self._release(held.found.name)
 
 
 class _Files(FileSystem):

@@ -4,11 +4,11 @@ A checkpoint exists when its manifest does, and that is written last. The traine
 JSON beside the model's. Each lies in a folder of its own (step and attempt), never written twice.
 """
 
-import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ml_assets.errors import StorageError, StoreAway, StoreRefuses
 from ml_assets.spec.base import canonical_json
@@ -22,6 +22,7 @@ from ml_assets.store.checkpoint_store import (
     last_claim,
     whole_checkpoints,
 )
+from ml_assets.store.disk import free_bytes
 from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets.store.objects import bytes_digest, describe, write_whole
 from ml_assets.store.retries import persist
@@ -39,6 +40,13 @@ class Written:
 
     files: tuple[File, ...]
     bf16_weights: str | None = None
+
+
+class HeldCheckpoint(NamedTuple):
+    """A verified checkpoint on this machine."""
+
+    found: FoundCheckpoint
+    folder: Path
 
 
 @dataclass
@@ -120,12 +128,19 @@ class CheckpointFiles:
         return persist(lambda: self.store.fetch(found.name, files))
 
     def first_whole(
-        self, candidates: Iterable[FoundCheckpoint], instead: str
-    ) -> tuple[FoundCheckpoint, Path] | None:
-        """The first one that is what its manifest says, on this machine; the others are told."""
+        self,
+        candidates: Iterable[FoundCheckpoint],
+        instead: str,
+        fetch: Callable[[FoundCheckpoint], Path] | None = None,
+    ) -> HeldCheckpoint | None:
+        """The first one that is what its manifest says, on this machine; the others are told.
+
+        Args:
+            fetch: on more machines than this one; see ``fetch``.
+        """
         for found in candidates:
             try:
-                return found, self.fetch(found)
+                return HeldCheckpoint(found, (fetch or self.fetch)(found))
             except StoreAway:
                 raise
             except StorageError as error:
@@ -183,7 +198,7 @@ class CheckpointFiles:
             needed: bytes of the state, over all ranks.
         """
         name, place = self.name(step), self.store.place
-        free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
+        free = free_bytes(place)
         self.store.release(name)
         try:
             self.store.discard(name)

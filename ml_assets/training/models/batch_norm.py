@@ -1,14 +1,15 @@
 """Batch norm over logical microbatches: "ghost batch normalization" (Hoffer et al., 2017).
 
 A microbatch is computed whole on one rank, so what it is normalized by is the same in any world.
-The running statistics move once a step, by the rows of all ranks together, on all ranks alike.
+The running statistics move once a step, by what all ranks saw of it, on all ranks alike.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import groupby
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -170,3 +171,47 @@ def microbatches_told(norms: Sequence[GhostBatchNorm], masks: Masks | None) -> I
     yield
     for norm in norms:
         norm.recording = False
+
+
+class RunningStatistics:
+    """What the batch norms of a network see in the passes of a step, on this rank."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._norms = norms_of(network)
+        self._seen: torch.Tensor | None = None
+        """All norms in one, float64; None: no pass yet, or no norm."""
+
+    def begin(self) -> None:
+        """Forget what was seen: a step begins."""
+        self._seen = None
+
+    def add(self, *, counted: bool) -> None:
+        """Take what the last pass saw; where no row of it counts, nothing."""
+        if not self._norms:
+            return
+        found = torch.cat([_of_pass(norm) for norm in self._norms])
+        found = found if counted else torch.zeros_like(found)
+        self._seen = found if self._seen is None else self._seen + found
+
+    def move(self, communication: AbstractContextManager[object]) -> None:
+        """Move the running statistics, alike on every rank; one message, which all must send.
+
+        Args:
+            communication: times the message.
+        """
+        if self._seen is None:
+            return
+        if dist.get_world_size() > 1:
+            with communication:
+                dist.all_reduce(self._seen)
+        sizes = [1 + 2 * norm.num_features for norm in self._norms]
+        for norm, seen in zip(self._norms, self._seen.split(sizes), strict=True):
+            norm.move(seen)
+
+
+def _of_pass(norm: GhostBatchNorm) -> torch.Tensor:
+    seen, norm.seen = norm.seen, None
+    if seen is None:  # the pass went round it
+        assert norm.running_mean is not None
+        seen = norm.running_mean.new_zeros(1 + 2 * norm.num_features, dtype=torch.float64)
+    return seen

@@ -19,9 +19,8 @@ from ml_assets.spec.training_program import (
     ShardSchema,
 )
 from ml_assets.store.objects import bytes_digest
-from ml_assets.store.row_encoding import Encoder, scale_label
+from ml_assets.store.row_encoding import CHECKED, LABEL_TYPES, Encoder, checksum, scale_label
 from ml_assets.store.s3.client import S3Place
-from ml_assets.store.shard_rows import CHECKED, LABEL_TYPES, checksum
 from ml_assets.training.rows.arrays import Rows
 
 _SHARDS_KNOWN = 256

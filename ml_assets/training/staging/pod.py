@@ -29,7 +29,7 @@ from ml_assets.spec.training_program.exit_codes import (
     true_code,
 )
 from ml_assets.spec.training_program.pod import UPLOAD_SECONDS
-from ml_assets.spec.training_program.start import TORCHRUN, Rendezvous, Start, variables
+from ml_assets.spec.training_program.start import PROGRAM, TORCHRUN, Rendezvous, Start, variables
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place, client
 from ml_assets.training.staging.outbox import Outbox, PodEnd, TerminationReporter
@@ -37,7 +37,6 @@ from ml_assets.training.staging.transfer import deliver, read_request, require_n
 from ml_assets.training.stop import Stopped
 
 T = TypeVar("T")
-PROGRAM = (sys.executable, "-m", "ml_assets.training")
 _POLL_SECONDS = 0.1
 _VERDICT_SECONDS = 1.0
 """A torchrun that would only start a rank again ends so long after that rank's verdict."""

@@ -4,31 +4,38 @@ First a request on S3 becomes one whose data, model and weights lie here. At the
 predictions are uploaded, then the result, which makes them count.
 """
 
-import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from ml_assets.errors import StorageError, StoreAway
 from ml_assets.spec.training_program import (
     Ref,
     Request,
-    Result,
     SanityRequest,
     ScoreRequest,
     TrainRequest,
 )
 from ml_assets.spec.training_program.on_demand import RowsOnDemand
-from ml_assets.spec.training_program.pod import FILES, MODEL, PREDICTIONS, RESULT, TRACE
+from ml_assets.spec.training_program.pod import (
+    EVENTS_FILE,
+    FILES,
+    MODEL,
+    PREDICTIONS,
+    REQUESTS,
+    RESULT,
+    RESULTS,
+    TRACE,
+)
+from ml_assets.store.disk import free_bytes
 from ml_assets.store.objects import file_digest
 from ml_assets.store.retries import Deadline, persist
 from ml_assets.store.s3.client import S3Place
 from ml_assets.store.s3.content import MODELS, Kind, arrays_of, fetch_folder
 from ml_assets.store.s3.handover import put_made, put_result
 from ml_assets.training.stop import BadData, BadRequest, NotSaved, Superseded
-
-EVENTS_FILE = "events.jsonl"
-_REQUEST: TypeAdapter[Request] = TypeAdapter(Request)
 
 
 def read_request(place: S3Place, name: str, deadline: Deadline) -> Request:
@@ -42,7 +49,7 @@ def read_request(place: S3Place, name: str, deadline: Deadline) -> Request:
     if data is None:
         raise BadRequest(f"{place.uri}/{name} is not there: a request was to be read.")
     try:
-        return _REQUEST.validate_json(data)
+        return REQUESTS.validate_json(data)
     except ValidationError as error:
         raise BadRequest(f"{place.uri}/{name} is not a request of this version: {error}") from error
 
@@ -107,14 +114,8 @@ def stage(
 
 
 def _bring(place: S3Place, ref: Ref, kind: Kind, target: Path) -> None:
-    try:
+    with _fetching(ref, target):
         fetch_folder(place, ref.digest, kind, target)
-    except StoreAway:
-        raise
-    except StorageError as error:
-        raise BadData(str(error)) from error
-    except OSError as error:
-        raise _no_room(ref, target, error) from error
 
 
 def _weights(init: Ref, place: S3Place, scratch: Path, deadline: Deadline) -> Ref:
@@ -127,14 +128,8 @@ def _weights(init: Ref, place: S3Place, scratch: Path, deadline: Deadline) -> Re
     folder, _, name = init.uri.rpartition("/")
 
     def download() -> None:
-        try:
+        with _fetching(init, file):
             place.elsewhere(folder).download(name, file)
-        except StoreAway:
-            raise
-        except StorageError as error:
-            raise BadData(str(error)) from error
-        except OSError as error:
-            raise _no_room(init, file, error) from error
 
     persist(download, deadline)
     if file_digest(file) != init.digest:
@@ -142,15 +137,21 @@ def _weights(init: Ref, place: S3Place, scratch: Path, deadline: Deadline) -> Re
     return Ref(uri=str(file), digest=init.digest)
 
 
-def _no_room(ref: Ref, target: Path, error: OSError) -> NotSaved:
-    free = shutil.disk_usage(next(p for p in target.parents if p.exists())).free
-    return NotSaved(
-        f"{ref.uri} could not be written to {target}: {error}. {free / 1e6:,.0f} MB are free there:"
-        " raise cluster.scratch, or set training.order: blocks and cluster.data_cache."
-    )
-
-
-_RESULT: TypeAdapter[Result] = TypeAdapter(Result)
+@contextmanager
+def _fetching(ref: Ref, target: Path) -> Iterator[None]:
+    """Tell what could not be fetched, and why."""
+    try:
+        yield
+    except StoreAway:
+        raise
+    except StorageError as error:
+        raise BadData(str(error)) from error
+    except OSError as error:
+        free = free_bytes(target.parent)
+        raise NotSaved(
+            f"{ref.uri} could not be written to {target}: {error}. {free / 1e6:,.0f} MB are free"
+            " there: raise cluster.scratch, or set training.order: blocks and cluster.data_cache."
+        ) from error
 
 
 def deliver(request: Request, place: S3Place, deadline: Deadline) -> bool:
@@ -172,7 +173,7 @@ def deliver(request: Request, place: S3Place, deadline: Deadline) -> bool:
     if not file.is_file():
         return False
     persist(lambda: require_newest(place, request.attempt), deadline)
-    result = _RESULT.validate_json(file.read_bytes())
+    result = RESULTS.validate_json(file.read_bytes())
     try:
         moved = persist(lambda: put_made(result, place), deadline)
     except StorageError as error:

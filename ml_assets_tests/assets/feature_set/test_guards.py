@@ -6,7 +6,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from ml_assets.assets.feature_set import hide_future, replay
+from ml_assets.assets.feature_set import guards, replay
 from ml_assets.assets.feature_set.guards import JudgedRows, RowGuards
 from ml_assets.assets.feature_set.replay import Parity
 from ml_assets.errors import FeaturesDiffer, StoreAway
@@ -25,7 +25,7 @@ class Step:
         self.replay_fails: set[str] = set()
         self.replay_finds = Parity(1, None, "")
         monkeypatch.setattr(replay, "replay", self._replay)
-        monkeypatch.setattr(hide_future, "sampled", lambda *_: frozenset())
+        monkeypatch.setattr(guards, "sampled", lambda *_: frozenset())
         events = SimpleNamespace(partitions=0)
         spec = SimpleNamespace(leaks=SimpleNamespace(future_events=events))
         state = SimpleNamespace(commit="c")
@@ -86,7 +86,7 @@ def test_a_store_that_is_away_while_the_future_is_hidden_holds_every_other_parti
     def away(*_: object) -> None:
         raise AWAY
 
-    monkeypatch.setattr(hide_future, "_known_times", lambda *_: iter(()))
+    monkeypatch.setattr(guards, "_known_times", lambda *_: iter(()))
     monkeypatch.setattr(step.guards.future, "examined", {WEEKS[0]})
     reads = cast("Any", step.guards.future.reads)
     reads.addresses = away

@@ -23,7 +23,7 @@ from ml_assets.assets.raw_snapshot.readers.arrived_files import (
 from ml_assets.assets.raw_snapshot.readers.look_cache import Seen
 from ml_assets.assets.raw_snapshot.readers.parquet_format import frame_of
 from ml_assets.assets.raw_snapshot.schema import Reading, check_names, from_typed
-from ml_assets.errors import MlAssetsError, SourceError, counted, install, quoted
+from ml_assets.errors import MlAssetsError, SourceError, counted, first_line, install, quoted
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.paths import S3
@@ -155,7 +155,7 @@ def _files_told(title: str, table: LakeTable) -> Iterator[None]:
     except MlAssetsError:
         raise
     except Exception as error:  # each store and format has errors of its own
-        said = quoted((str(error).splitlines() or [type(error).__name__])[0])
+        said = quoted(first_line(error))
         raise SourceError(
             f"{title}: a file of its version {table.version} cannot be read: {said}. Restore the"
             " file; if it was deleted with old versions (VACUUM), name another 'version' of this"
@@ -202,7 +202,7 @@ class DeltaLake:
                         f" be read; its newest is {newest}. Correct 'version' of this source in"
                         " defs.yaml, or remove it to read the newest."
                     ) from error
-            said = quoted((str(error).splitlines() or [type(error).__name__])[0])
+            said = quoted(first_line(error))
             raise SourceError(
                 f"{name}: the Delta table {place} cannot be read: {said}. Correct 'path' of this"
                 " source in defs.yaml; a folder with _delta_log is expected there."

@@ -10,7 +10,7 @@ import polars as pl
 
 from ml_assets.assets.raw_snapshot.readers.places import allowed
 from ml_assets.assets.raw_snapshot.schema import Columns, check_names, from_typed
-from ml_assets.errors import SourceError, counted, quoted
+from ml_assets.errors import SourceError, counted, first_line, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,7 @@ def read_parquet(content: bytes, where: str, declared: Columns | None = None) ->
         _check_text(table, len(content), where, bound)
         return frame_of(table)
     except (*_ARROW_ERRORS, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        said = quoted((str(error).splitlines() or [type(error).__name__])[0])
+        said = quoted(first_line(error))
         raise SourceError(
             f"{where} is not a complete Parquet file: {said}. Deliver it again."
         ) from error

@@ -15,9 +15,7 @@ from ml_assets.store.pipeline_context import Pipeline
 
 def costs(pipeline: Pipeline, session: str) -> dict[str, Any]:
     """Node-hours, GPU-hours, what of them was useful, and their cost where a price is known."""
-    uses = session_uses(
-        SessionFolder(pipeline.objects.path("sessions", session)), pipeline.settings.prices
-    )
+    uses = session_uses(SessionFolder.of(pipeline.objects, session), pipeline.settings.prices)
     shown = {"machines": markdown(table(uses).markdown())} if uses else {}
     return {**numbers(cost_numbers(uses)), **shown}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.extras.demo.digit_images import WRITTEN, lay_out_images
+from ml_assets.extras.demo.shown_sources import WRITTEN, lay_out_images
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import pipeline_folders
 from ml_assets_tests.worlds.world import World
