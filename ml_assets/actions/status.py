@@ -47,7 +47,7 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
     release = _release(pipeline, records, entries)
     if release is not None:
         found = recalled(store, base, pipeline.name, release["version"])
-        release["recalled"] = said_of(found) if found else None
+        release["recalled"] = said_of(found, pipeline.name) if found else None
     sanity, failure = _sanity(pipeline, records, launcher), last_failure(pipeline)
     failed = failed_partitions(pipeline.at(base))
     return _document(pipeline, stages, release, entries, sanity, failure, failed)

@@ -1,4 +1,4 @@
-"""Recalls in the snapshot store, and the check that every loader makes: may this be used?
+"""The check that every loader makes: may this be used, or did a recall reach it?
 
 A recall lists what it had reached. Content is judged by its inputs: what is published from recalled
 inputs after the recall may not be used either; the same content, made again from sound inputs, may.
@@ -11,68 +11,15 @@ from functools import lru_cache
 from itertools import chain
 
 from ml_assets.errors import Recalled, StorageError, StoreAway
-from ml_assets.records.ledger.stages import champion
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import champion, registration
+from ml_assets.records.recall_files import active
 from ml_assets.records.record_history import Node, node_of
-from ml_assets.spec.base import canonical_json
 from ml_assets.spec.gates import Target
-from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall, recall_file
+from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import InputVersion, LedgerEntry, StageRecord
 from ml_assets.store.layout import Address, read_record
-from ml_assets.store.snapshots import MAIN, CommitId, Conflict, SnapshotStore
-
-_ATTEMPTS = 20
-_FOLDER = "recalls/"
-
-
-def active(store: SnapshotStore, commit: CommitId) -> tuple[Recall, ...]:
-    """The recalls that hold as of a commit, oldest first."""
-    if not store.exists(commit, ACTIVE_FILE):
-        return ()
-    ids = ActiveRecalls.model_validate_json(store.read_bytes(commit, ACTIVE_FILE)).ids
-    digests = {one.path: one.digest for one in store.list(commit, _FOLDER)} if ids else {}
-    return tuple(_read(store, commit, one, digests.get(recall_file(one))) for one in ids)
-
-
-def find(store: SnapshotStore, commit: CommitId, wanted: str) -> Recall:
-    """A recall that holds, by the beginning of its id.
-
-    Raises:
-        StorageError: none does, or several.
-    """
-    holding = active(store, commit)
-    found = [recall for recall in holding if recall.id.startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    listed = ", ".join(f"{recall.id} ({recall.snapshot})" for recall in holding) or "none"
-    several = "Several recalls begin" if found else "No recall in force begins"
-    raise StorageError(f"{several} with {wanted!r}. In force: {listed}")
-
-
-def lifted(store: SnapshotStore, commit: CommitId, recall: str) -> tuple[Recall, Lift] | None:
-    """A recall that holds no more, by its whole id, and who lifted it; None: there is none."""
-    path = _lift_file(recall)
-    if not store.exists(commit, path):
-        return None
-    said = Lift.model_validate_json(store.read_bytes(commit, path))
-    return _read(store, commit, recall), said
-
-
-def write(store: SnapshotStore, recall: Recall) -> None:
-    """Publish a recall, or what it reached more; from then on nothing that it reached is used.
-
-    Raises:
-        StorageError: other writers were always first.
-    """
-    _publish(store, f"recall {recall.id}", recall_file(recall.id), recall, add=recall.id)
-
-
-def lift(store: SnapshotStore, said: Lift) -> None:
-    """Publish that a recall holds no more.
-
-    Raises:
-        StorageError: other writers were always first.
-    """
-    _publish(store, f"lift recall {said.id}", _lift_file(said.id), said, remove=said.id)
+from ml_assets.store.snapshots import CommitId, SnapshotStore
 
 
 def recalled(store: SnapshotStore, commit: CommitId, pipeline: str, model: str) -> Recall | None:
@@ -112,7 +59,7 @@ def require_sound_model(store: SnapshotStore, commit: CommitId, pipeline: str, m
     """
     found = recalled(store, commit, pipeline, model)
     if found:
-        raise Recalled(f"The model {model[:12]} of {pipeline} {said_of(found)}")
+        raise Recalled(f"The model {model[:12]} of {pipeline} {said_of(found, pipeline)}")
 
 
 def require_sound(store: SnapshotStore, commit: CommitId, record: StageRecord) -> None:
@@ -124,12 +71,12 @@ def require_sound(store: SnapshotStore, commit: CommitId, record: StageRecord) -
     found = quarantine(store, commit).of_record(record)
     if found:
         where = f"{record.key} [{record.partition}]" if record.partition else record.key
-        raise Recalled(f"{where} {record.data_version[:12]} {said_of(found)}")
+        pipeline = record.key.split("/")[0]
+        raise Recalled(f"{where} {record.data_version[:12]} {said_of(found, pipeline)}")
 
 
-def said_of(recall: Recall) -> str:
-    """The rest of a sentence that begins with what is recalled."""
-    pipeline = recall.seeds[0].key.split("/")[0]
+def said_of(recall: Recall, pipeline: str) -> str:
+    """The rest of a sentence that begins with what is recalled of a pipeline."""
     return (
         f"is recalled by {recall.author}, for {recall.snapshot}: {recall.reason} (recall"
         f" {recall.id}, {recall.time:%Y-%m-%d}). It is kept and not used. Repair the data and make"
@@ -158,6 +105,24 @@ def _named(record: StageRecord, version: InputVersion) -> InputVersion:
     return version.model_copy(update={"key": key})
 
 
+def content_of(recall: Recall, seed: InputVersion) -> Node:
+    """What a seed stands for: its content, wherever it is read again. Where the recall names a
+    table (``table@version``): in that partition of its pipeline, whatever the table is called by
+    then."""
+    node = node_of(seed)
+    return named_content(node) if "@" in recall.snapshot else _content(node)
+
+
+def _content(node: Node) -> Node:
+    return "", None, node[2]
+
+
+def named_content(node: Node) -> Node:
+    """A table's content in its pipeline, stage and partition."""
+    key, partition, version = node
+    return "/".join(key.split("/")[:2]), partition, version
+
+
 _Asked = tuple[Node, CommitId | None]
 """What is asked about, and the older commit that its consumer was found at; None: on ``main``."""
 _Verdict = Generator[_Asked, "Recall | None", "Recall | None"]
@@ -167,8 +132,9 @@ _Verdict = Generator[_Asked, "Recall | None", "Recall | None"]
 class Quarantine:
     """Holds what may not be used as of a commit.
 
-    A seed never may. Everything else may where one of its records has only inputs that may: the
-    list of a recall ends with the recall, and work that had begun before it publishes after it.
+    A seed never may, whoever reads it again. Everything else may where one of its records has only
+    inputs that may: the list of a recall ends with the recall, and work that had begun before it
+    publishes after it.
     """
 
     store: SnapshotStore
@@ -179,6 +145,7 @@ class Quarantine:
     _named: dict[Node, list[CommitId]] = field(default_factory=dict)
     """Where recalls saw what is read whole, and what they spared."""
     _judged: dict[_Asked, Recall | None] = field(default_factory=dict)
+    _ledgers: dict[str, Sequence[LedgerEntry]] = field(default_factory=dict)
     _newest: dict[Address, StageRecord | None] = field(default_factory=dict)
     _times: dict[CommitId, datetime | None] = field(default_factory=dict)
     _since: dict[str, Mapping[str, Sequence[CommitId]]] = field(default_factory=dict)
@@ -186,7 +153,7 @@ class Quarantine:
 
     def __post_init__(self) -> None:
         for recall in self.recalls:
-            self._seeds.update((node_of(version), recall) for version in recall.seeds)
+            self._seeds.update((content_of(recall, seed), recall) for seed in recall.seeds)
             self._reached.update((node_of(version), recall) for version in recall.reached)
             whole = (version for version in recall.reached if version.partition is None)
             for version in (*recall.spared, *whole):
@@ -227,8 +194,12 @@ class Quarantine:
 
     def _judge(self, asked: _Asked, record: StageRecord | None = None) -> _Verdict:
         node, at = asked
-        if node in self._seeds:
-            return self._seeds[node]
+        if seed := self._seeds.get(named_content(node)) or self._seeds.get(_content(node)):
+            return seed
+        for other in self._copies(node):
+            found = yield other, None
+            if found:
+                return found
         found = self._reached.get(node)
         given = [(record, at)] if record else []
         for known, place in chain(given, self._records(node, at)):
@@ -236,6 +207,27 @@ class Quarantine:
             if found is None:
                 return None
         return found
+
+    def model_anywhere(self, model: str) -> Recall | None:
+        """The recall that reached a model in any pipeline."""
+        nodes = self._in_each_pipeline(model)
+        return next(filter(None, (self.of(*node) for node in nodes)), None)
+
+    def _copies(self, node: Node) -> Iterator[Node]:
+        """A model that was made elsewhere, as each other pipeline has it: here nobody knows what it
+        was made from."""
+        pipeline, stage, *_ = node[0].split("/")
+        if stage != "trained_model":
+            return
+        if pipeline not in self._ledgers:
+            self._ledgers[pipeline] = read(self.store, pipeline, self.commit)
+        if registration(self._ledgers[pipeline], node[2]):
+            yield from self._in_each_pipeline(node[2])
+
+    def _in_each_pipeline(self, model: str) -> Iterator[Node]:
+        versions = (v for recall in self.recalls for v in (*recall.seeds, *recall.reached))
+        for pipeline in sorted({version.key.split("/")[0] for version in versions}):
+            yield f"{pipeline}/trained_model", None, model
 
     def _behind(self, record: StageRecord, at: CommitId | None) -> _Verdict:
         """The first recall that reached an input."""
@@ -356,43 +348,3 @@ def _commits_since(
 def quarantine(store: SnapshotStore, commit: CommitId) -> Quarantine:
     """Return what may not be used as of a commit; each record that is read asks for it."""
     return Quarantine(store, commit, active(store, commit))
-
-
-_READ: dict[str, Recall] = {}
-"""Digest -> a recall that this process has read: most are the same in the next commit."""
-
-
-def _read(store: SnapshotStore, commit: CommitId, recall: str, digest: str | None = None) -> Recall:
-    if digest in _READ:
-        return _READ[digest]
-    found = Recall.model_validate_json(store.read_bytes(commit, recall_file(recall)))
-    return _READ.setdefault(digest, found) if digest else found
-
-
-def _lift_file(recall: str) -> str:
-    return f"{_FOLDER}{recall}.lifted.json"
-
-
-def _publish(
-    store: SnapshotStore,
-    message: str,
-    path: str,
-    document: Recall | Lift,
-    *,
-    add: str | None = None,
-    remove: str | None = None,
-) -> None:
-    for _ in range(_ATTEMPTS):
-        base = store.resolve(MAIN)
-        ids = dict.fromkeys(recall.id for recall in active(store, base) if recall.id != remove)
-        now = ActiveRecalls(ids=tuple(ids | {add: None} if add else ids))
-        with store.open(base, f"{message} on {base}") as workspace:
-            workspace.put_bytes(path, canonical_json(document))
-            workspace.put_bytes(ACTIVE_FILE, canonical_json(now))
-            workspace.commit(message, {"author": document.author})
-            if not isinstance(workspace.publish(), Conflict):
-                return
-    raise StorageError(
-        f"{message}: other writers were first in {_ATTEMPTS} attempts. Nothing was written; run "
-        "again when fewer runs are active."
-    )

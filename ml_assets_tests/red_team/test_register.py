@@ -23,7 +23,7 @@ from ml_assets.extras.api.app import Api
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.stages import registration, stages
 from ml_assets.records.load_release import find_release
-from ml_assets.records.recalls import lift, write
+from ml_assets.records.recall_files import lift, write
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.handover import Handover
 from ml_assets.spec.recalls import Lift, Recall

@@ -15,9 +15,9 @@ from typing import Any
 from ml_assets.assets.released_model.return_to_model import Way, way_back
 from ml_assets.assets.released_model.tags import release_name
 from ml_assets.automation.housekeeping.retention import checkpoints_of, commit_name, run_name
-from ml_assets.records import recalls
 from ml_assets.records.ledger import chain as ledger
 from ml_assets.records.ledger.stages import moves, stages
+from ml_assets.records.recall_files import active
 from ml_assets.reports.wording import happened
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.spec.recalls import Recall
@@ -56,7 +56,7 @@ def reached(store: SnapshotStore, since: datetime) -> dict[str, str]:
         walk.ledger(pipeline, entries)
         for commit, path in _published(store, head, history, pipeline, entries):
             walk.commit(commit, f"{path} was published there", lasting=True, release=True)
-    for recall in recalls.active(store, head):
+    for recall in active(store, head):
         walk.recall(recall)
     for commit in _since(history, since):
         walk.commit(commit, "running work may read it", lasting=False)

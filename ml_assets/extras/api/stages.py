@@ -30,7 +30,7 @@ from ml_assets.records.ledger.stages import (
     stage_line,
     stage_of,
 )
-from ml_assets.records.recalls import active, recalled, said_of
+from ml_assets.records.recalls import quarantine, said_of
 from ml_assets.records.tracking.links import Links
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import project_stages
@@ -196,11 +196,9 @@ def _stage_problems(pipeline: Pipeline, asked: RegisterRequest) -> list[Problem]
 
 def _require_recalled_nowhere(pipeline: Pipeline, model: str) -> None:
     """Another pipeline knows nothing of the data that a model was made from."""
-    store, now = pipeline.store, pipeline.store.resolve()
-    bad = (version for one in active(store, now) for version in (*one.seeds, *one.reached))
-    for name in sorted({version.key.split("/")[0] for version in bad}):
-        if found := recalled(store, now, name, model):
-            raise EvidenceError(f"Model {model[:12]} of {name} {said_of(found)}")
+    found = quarantine(pipeline.store, pipeline.store.resolve()).model_anywhere(model)
+    if found:
+        raise EvidenceError(f"Model {model[:12]} {said_of(found, pipeline.name)}")
 
 
 def _require_new_or_same(entries: Sequence[LedgerEntry], model: str, said: Registered) -> None:

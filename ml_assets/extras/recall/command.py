@@ -12,7 +12,8 @@ from ml_assets.cli.session import prepared_settings
 from ml_assets.errors import SpecError, counted
 
 if TYPE_CHECKING:
-    from ml_assets.extras.recall.recall import Extent, RecoveryPlan
+    from ml_assets.extras.recall.recall import Extent
+    from ml_assets.extras.recall.recovery import RecoveryPlan
     from ml_assets.settings import Settings
     from ml_assets.spec.recalls import Recall
     from ml_assets.store.snapshots import SnapshotStore
@@ -89,11 +90,11 @@ def _lift(
 ) -> None:
     """End a recall; ``by`` are author and reason."""
     from ml_assets.extras.recall.recall import extent, lift
-    from ml_assets.records import recalls
+    from ml_assets.records import recall_files
     from ml_assets.store.snapshots import MAIN
 
     if dry_run:
-        recall = recalls.find(store, store.resolve(MAIN), identity)
+        recall = recall_files.find(store, store.resolve(MAIN), identity)
         print(f"would lift recall {recall.id} of {recall.snapshot} ({recall.reason})")
         return
     author, reason = by

@@ -1,7 +1,7 @@
-"""Recalls bad data: what it reached, in every pipeline and stage, and the cheapest way back."""
+"""Recalls bad data, and everything that it reached in every pipeline and stage; lifts a recall."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -9,18 +9,18 @@ from typing import Literal
 from ml_assets.adapters.declare_asset import observation
 from ml_assets.adapters.step import Instance
 from ml_assets.errors import EvidenceError, StorageError, answered, counted, one_line
-from ml_assets.records import recalls
+from ml_assets.extras.recall.recovery import RecoveryPlan, place, recovery_plans
+from ml_assets.records import recall_files
 from ml_assets.records.ledger import chain as ledger
-from ml_assets.records.ledger.stages import ORDER, decided_move, moves, put_out_line, stages
+from ml_assets.records.ledger.stages import decided_move, stages
 from ml_assets.records.load_release import canary_report_behind
-from ml_assets.records.recalls import derived_from
+from ml_assets.records.recalls import content_of, derived_from, named_content
 from ml_assets.records.record_history import Made, Node, RunHistory, node_of, read_history
 from ml_assets.spec.base import digest_of
-from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import Lift, Recall, RecalledStage
 from ml_assets.spec.records import InputVersion, LedgerEntry
-from ml_assets.spec.stages import CANARY_STAGES, STAGES
-from ml_assets.store.layout import read_records, recorded_pipelines
+from ml_assets.spec.stages import CANARY_STAGES
+from ml_assets.store.layout import recorded_pipelines
 from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 _SHORTEST = 6
@@ -59,32 +59,6 @@ def spread(seeds: Iterable[Node], derivations: Sequence[Derivation]) -> set[Node
                 bad.add(output)
                 frontier.append(output)
     return bad
-
-
-def remake(bad: Iterable[Node], head: Mapping[Node, int]) -> list[Node]:
-    """The bad nodes that are there now, in the order to make them again.
-
-    Args:
-        head: what is there now -> its place in the order of the walk.
-    """
-    return sorted((node for node in bad if node in head), key=lambda n: (head[n], n[0], n[1] or ""))
-
-
-@dataclass(frozen=True)
-class RecoveryPlan:
-    """Describes how a pipeline gets back, at the least cost."""
-
-    pipeline: str
-    again: tuple[Node, ...]
-    """What is there now and has to be made again, in order."""
-    stays: int
-    """How many (asset, partition)s stay as they are."""
-    command: str
-    """Makes them again; empty where nothing is to be made."""
-    back_to: str | None
-    """The model that was released before and that no recall reaches."""
-    stranded: bool
-    """Whether the released model is reached, and there is none to go back to."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +101,9 @@ def extent(
         reason=one_line(reason),
         time=datetime.now(UTC),
     )
-    return Extent(recall, tuple(_ways(store, head, bad)), tuple(_judged_on(store, head, bad)))
+    return Extent(
+        recall, tuple(recovery_plans(store, head, bad)), tuple(_judged_on(store, head, bad))
+    )
 
 
 def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
@@ -141,11 +117,11 @@ def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
     Raises:
         StorageError: a ledger is broken, or others are always first.
     """
-    holding = recalls.active(store, store.resolve(MAIN))
-    again = next((r for r in holding if _nodes(r.seeds) == _nodes(found.recall.seeds)), None)
+    holding = recall_files.active(store, store.resolve(MAIN))
+    again = next((r for r in holding if _contents(r) == _contents(found.recall)), None)
     kept = _grown(again, found.recall) if again else found.recall
     if kept != again:
-        recalls.write(store, kept)
+        recall_files.write(store, kept)
         named = found.recall.snapshot  # the name that was first given may be of several by now
         return carry_out(store, extent(store, named, kept.author, kept.reason))
     _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
@@ -154,15 +130,29 @@ def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
 
 def _grown(recall: Recall, found: Recall) -> Recall:
     """A recall with all that is found of it now; itself where that is no more."""
-    listed, spared = _nodes(recall.reached), _nodes(recall.spared)
-    if _nodes(found.reached) <= listed and _nodes(found.spared) <= spared:
+    seeds, listed, spared = _nodes(recall.seeds), _nodes(recall.reached), _nodes(recall.spared)
+    if (
+        _nodes(found.seeds) <= seeds
+        and _nodes(found.reached) <= listed
+        and _nodes(found.spared) <= spared
+    ):
         return recall
+    read_again = [v for v in found.seeds if node_of(v) not in seeds]
     new = [v for v in found.reached if node_of(v) not in listed]
     others = [v for v in found.spared if node_of(v) not in spared]
-    reached = sorted([*recall.reached, *new], key=lambda version: _place(node_of(version)))
+    reached = sorted([*recall.reached, *new], key=lambda version: place(node_of(version)))
     stages = tuple(dict.fromkeys([*recall.stages, *found.stages]))
-    more = {"reached": tuple(reached), "spared": (*recall.spared, *others), "stages": stages}
+    more = {
+        "seeds": (*recall.seeds, *read_again),
+        "reached": tuple(reached),
+        "spared": (*recall.spared, *others),
+        "stages": stages,
+    }
     return recall.model_copy(update=more)
+
+
+def _contents(recall: Recall) -> set[Node]:
+    return {content_of(recall, seed) for seed in recall.seeds}
 
 
 def _nodes(versions: Iterable[InputVersion]) -> set[Node]:
@@ -179,14 +169,14 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
     if nobody := answered("Lifting a recall", author, reason):
         raise EvidenceError(nobody)
     head = store.resolve(MAIN)
-    before = recalls.lifted(store, head, wanted)
+    before = recall_files.lifted(store, head, wanted)
     if before and not _is_told(store, *before):  # whoever lifted it was killed
         recall, said = before
     else:
-        recall = recalls.find(store, head, wanted)
+        recall = recall_files.find(store, head, wanted)
         author, reason = one_line(author), one_line(reason)
         said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
-        recalls.lift(store, said)
+        recall_files.lift(store, said)
     _tell_ledgers(store, recall, "lift", said.author, _lifted(said))
     return recall
 
@@ -219,11 +209,25 @@ def observe(instance: Instance, recall: Recall, ways: Sequence[RecoveryPlan], te
 
 
 def derivations(history: RunHistory) -> list[Derivation]:
-    """Return what was made from what, ever."""
-    return [
-        Derivation(made.node, tuple(node_of(i) for i in derived_from(made.record) if "/" in i.key))
-        for made in history.made
-    ]
+    """Return what was made from what, ever.
+
+    A model that was registered is made from what another pipeline made it from, if one did.
+    """
+    makers: defaultdict[str, list[Node]] = defaultdict(list)
+    for made in history.made:
+        if _is_model(made) and "registered" not in made.record.attributes:
+            makers[made.node[2]].append(made.node)
+    found: list[Derivation] = []
+    for made in history.made:
+        inputs = [node_of(i) for i in derived_from(made.record) if "/" in i.key]
+        if _is_model(made) and "registered" in made.record.attributes:
+            inputs += [node for node in makers[made.node[2]] if node != made.node]
+        found.append(Derivation(made.node, tuple(inputs)))
+    return found
+
+
+def _is_model(made: Made) -> bool:
+    return made.record.key.endswith("/trained_model")
 
 
 def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
@@ -250,7 +254,10 @@ def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
             f"{snapshot!r} is not one data version or commit of the snapshot store: {what}."
             " `ml-assets status PIPELINE --json` lists the current versions."
         )
-    return tuple((named or brought).values())
+    found = named or brought
+    same = {named_content(node) for node in found} if at else set[Node]()
+    renamed = {made.node: made for made in history.made if named_content(made.node) in same}
+    return tuple({**found, **renamed}.values())
 
 
 def _places(made: Made) -> tuple[str, ...]:
@@ -266,7 +273,7 @@ def _version(made: Made) -> InputVersion:
 
 def _reached(history: RunHistory, bad: set[Node]) -> Iterator[InputVersion]:
     newest = {made.node: made for made in history.made if made.node in bad}
-    for made in sorted(newest.values(), key=lambda made: _place(made.node)):
+    for made in sorted(newest.values(), key=lambda made: place(made.node)):
         yield _version(made)
 
 
@@ -282,16 +289,6 @@ def _spared(history: RunHistory, bad: set[Node]) -> Iterator[InputVersion]:
         else:
             sound[made.node] = made
     yield from (_version(made) for node, made in sound.items() if node in spoiled)
-
-
-def _place(node: Node) -> tuple[int, str, str]:
-    return _step(node[0]), node[0], node[1] or ""
-
-
-def _step(key: str) -> int:
-    """Where a stage stands in the walk; what is no part of it comes last."""
-    stage = key.split("/")[1]
-    return STAGES.index(stage) if stage in STAGES else len(STAGES)
 
 
 def _stages(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecalledStage]:
@@ -310,66 +307,6 @@ def _judged_on(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator
             is_bad = (f"{pipeline}/{CANARY_STAGES[0]}", None, report) in bad
             if is_bad and (f"{pipeline}/trained_model", None, model) not in bad:
                 yield RecalledStage(pipeline=pipeline, stage=stage, model=model)
-
-
-def _ways(store: SnapshotStore, head: CommitId, bad: set[Node]) -> Iterator[RecoveryPlan]:
-    for pipeline in recorded_pipelines(store, head):
-        records = read_records(store, head, pipeline)
-        there = {(r.key, r.partition, r.data_version): _step(r.key) for r in records}
-        again = remake(bad, there)
-        entries = ledger.read(store, pipeline, head)
-        stage, model = _released(entries)
-        reached = (f"{pipeline}/trained_model", None, model) in bad
-        if not again and not reached:
-            continue
-        back_to = _back_to(store, head, pipeline, entries, stage, bad) if reached else None
-        yield RecoveryPlan(
-            pipeline=pipeline,
-            again=tuple(again),
-            stays=len(there) - len(again),
-            command=_command(pipeline, again),
-            back_to=back_to,
-            stranded=reached and back_to is None,
-        )
-
-
-def _command(pipeline: str, again: Sequence[Node]) -> str:
-    """The least that makes them: where no model is bad, no model is made."""
-    if not again:
-        return ""
-    last = max(again, key=_place)[0]
-    is_data = _step(last) < STAGES.index("training_set")
-    through = f" --through {last.split('/')[1]}" if is_data else ""
-    return f"ml-assets run {pipeline}{through}"
-
-
-def _released(entries: Sequence[LedgerEntry]) -> tuple[Target | None, str]:
-    """The last stage that holds a model, and the model; a canary on its way is not released."""
-    there = stages(entries)
-    for stage in reversed(ORDER):
-        model = there.get(stage, "")
-        move = decided_move(entries, model, stage)
-        if move and (stage != "canary" or move.canary == "none"):
-            return stage, model
-    return None, ""
-
-
-def _back_to(
-    store: SnapshotStore,
-    head: CommitId,
-    pipeline: str,
-    entries: Sequence[LedgerEntry],
-    stage: Target | None,
-    bad: set[Node],
-) -> str | None:
-    """The newest model that a rollback takes: released to the stage before, put out by nobody
-    since, and reached by no recall."""
-    key, held = f"{pipeline}/trained_model", recalls.quarantine(store, head)
-    for model in dict.fromkeys(move.model for move in reversed(moves(entries, stage))):
-        is_bad = (key, None, model) in bad or held.of(key, None, model)
-        if not is_bad and decided_move(entries, model, stage) and not put_out_line(entries, model):
-            return model
-    return None
 
 
 def _tell_ledgers(

@@ -18,7 +18,7 @@ from ml_assets.assets.released_model.promote import (
 from ml_assets.errors import EvidenceError
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
-from ml_assets.records.recalls import active, write
+from ml_assets.records.recall_files import active, write
 from ml_assets.spec.gates import CanarySpec, ReleaseSpec
 from ml_assets.spec.recalls import Recall, recall_file
 from ml_assets.spec.records import CanaryPeriod, InputVersion

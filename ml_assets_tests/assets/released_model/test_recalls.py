@@ -9,7 +9,8 @@ import pytest
 from ml_assets.errors import Recalled, StorageError
 from ml_assets.extras.recall.recall import carry_out, extent, lift
 from ml_assets.records.ledger import chain as ledger
-from ml_assets.records.recalls import active, quarantine, recalled, require_sound, write
+from ml_assets.records.recall_files import active, write
+from ml_assets.records.recalls import quarantine, recalled, require_sound
 from ml_assets.records.record_history import read_history
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.records import InputVersion, StageRecord

@@ -27,7 +27,7 @@ from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import latest_decision, stages
 from ml_assets.records.load_release import provenance_in_force
-from ml_assets.records.recalls import active
+from ml_assets.records.recall_files import active
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import Interval, LedgerEntry
 from ml_assets.store.layout import Address

@@ -12,10 +12,11 @@ from ml_assets.actions.export import export_release
 from ml_assets.assets.released_model.made_from import require_made_here
 from ml_assets.errors import Recalled
 from ml_assets.extras.recall import recall
-from ml_assets.extras.recall.recall import RecoveryPlan, carry_out, extent
+from ml_assets.extras.recall.recall import carry_out, extent
+from ml_assets.extras.recall.recovery import RecoveryPlan
 from ml_assets.records.ledger.chain import Head, append, read
 from ml_assets.records.ledger.stages import stages
-from ml_assets.records.recalls import active, write
+from ml_assets.records.recall_files import active, write
 from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import Recall
 from ml_assets.spec.records import InputVersion, LedgerEntry

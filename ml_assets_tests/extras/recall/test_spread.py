@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from ml_assets.extras.recall.recall import Derivation, remake, spread
+from ml_assets.extras.recall.recall import Derivation, spread
+from ml_assets.extras.recall.recovery import remake
 from ml_assets.records.record_history import Node
 
 

@@ -25,7 +25,8 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import Origin, find_origin
 from ml_assets.records.ledger.stages import champion, decision_line, override_line
 from ml_assets.records.load_release import open_files
-from ml_assets.records.recalls import active, require_sound, sound_champion
+from ml_assets.records.recall_files import active
+from ml_assets.records.recalls import require_sound, sound_champion
 from ml_assets.spec.base import digest_of
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.pipeline import PipelineSpec
