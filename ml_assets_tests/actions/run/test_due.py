@@ -13,10 +13,10 @@ from ml_assets.actions.run.due import due_now
 from ml_assets.actions.run.fresh_training import FreshTraining
 from ml_assets.actions.run.run import Request
 from ml_assets.adapters.runs import PID_TAG, PIPELINE_TAG, TRIGGER_TAG
-from ml_assets.cli.main import main
 from ml_assets.errors import SourceError
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -168,11 +168,8 @@ def test_a_refused_model_is_told_with_its_gates_until_something_changes(tmp_path
     assert due.startswith("make  irises/released_model")
 
 
-def test_what_would_end_a_run_ends_this(
-    released: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_would_end_a_run_ends_this(released: World, tmp_path: Path, cli: Cli) -> None:
     other = elsewhere(released, tmp_path)
     with pytest.raises(SourceError, match="ML_ASSETS_SOURCES"):
         due_now(open_pipeline("irises", other.settings), NOW)
-    assert main(["run", "irises", "--dry-run", "--search"]) == 2
-    assert "Leave --search out" in capsys.readouterr().err
+    assert "Leave --search out" in cli("run", "irises", "--dry-run", "--search", code=2).err
