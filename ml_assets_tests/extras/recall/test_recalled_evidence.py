@@ -23,7 +23,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.spec.records import Decision, Evidence, InputVersion, Interval, SeedSpread
 from ml_assets.spec.study_record import parted_by
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
-from ml_assets_tests.assets.released_model.test_recalls import BAD, GOOD, OTHER, TABLE, Walk
+from ml_assets_tests.assets.released_model.recall_walk import BAD, GOOD, OTHER, TABLE, Walk
 from ml_assets_tests.records.conftest import A, B, gate
 from ml_assets_tests.worlds import deliveries, searched
 from ml_assets_tests.worlds.world import World
