@@ -1,6 +1,5 @@
 """A source whose rows stop coming turns its check red by itself, and green when they come again."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -13,10 +12,9 @@ from ml_assets.graph.publish import Draft, Work
 from ml_assets.settings import read_settings
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import Plant, World
 from ml_assets_tests.worlds.opened import pipeline_of
 
-Plant = Callable[[int, str], World]
 ARRIVALS = dg.AssetKey(["deliveries", "validated_table", "arrivals"])
 NOW = datetime(2024, 1, 16, tzinfo=UTC)
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -353,3 +354,18 @@ PLACES = {
     "postgres": on_postgres,
     "cluster": cluster,
 }
+
+
+def settled(place: Place, seconds: float = 180) -> History:
+    """The history once what ends by itself has ended, or after this time.
+
+    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon, and
+    once the runs that it began have ended.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        history = place.history()
+        quiet = not history.processes and not place.left_in_cluster()
+        if quiet or time.monotonic() > until:
+            return history
+        time.sleep(0.2)

@@ -15,11 +15,7 @@ import pytest
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import LightGbm, TrainingSpec
-from ml_assets.spec.training_program import (
-    Ref,
-    ScoreResult,
-    Split,
-)
+from ml_assets.spec.training_program import Ref, ScoreResult, Split
 from ml_assets.spec.training_program.events import Checkpoint, Failed
 from ml_assets.store.objects import file_digest
 from ml_assets.training.boosting.by_lightgbm import draws

@@ -14,11 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ml_assets.spec.gpt import GPT_PRESETS, Gpt, parameter_count
 from ml_assets.spec.training_program import Ref, Reports, SanityRequest, World
 from ml_assets.training.model_folder import open_model
-from ml_assets.training.models.gpt import (
-    GptNetwork,
-    flops_per_token,
-    model_flops_utilization,
-)
+from ml_assets.training.models.gpt import GptNetwork, flops_per_token, model_flops_utilization
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.rows.tokens import TokenArrays, split_arrays
 from ml_assets.training.sanity.suite import admit, examine

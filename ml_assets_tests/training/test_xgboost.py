@@ -17,14 +17,7 @@ from ml_assets.training.boosting.by_lightgbm import LightGbmEngine
 from ml_assets.training.boosting.by_xgboost import taken
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.stop import BadRequest
-from ml_assets_tests.training.conftest import (
-    FEATURES,
-    LABEL,
-    Attempt,
-    Sessions,
-    frame,
-    ranking_set,
-)
+from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame, ranking_set
 from ml_assets_tests.training.test_boosting import (
     SPEC,
     newest,
