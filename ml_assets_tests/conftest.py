@@ -37,9 +37,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     """
     ports = dict(zip(("UI", "REPORTS", "MLFLOW"), free_ports(3), strict=True))
     extra = {f"ML_ASSETS_{name}_URL": f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    world = World(tmp_path_factory.mktemp("released"), {**extra, "TORCH_CPP_LOG_LEVEL": "INFO"})
-    irises.plant(world.pipelines, world.sources)
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(
+        tmp_path_factory.mktemp("released"), {**extra, "TORCH_CPP_LOG_LEVEL": "INFO"}
+    ).plant(irises, deliveries)
     world.cli("run", "irises")
     spec = world.pipelines / "irises" / "defs.yaml"
     good = spec.read_text()

@@ -15,6 +15,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.guards.source_text import PACKAGE, PROJECT
 
 HEAVY = {
@@ -198,16 +199,8 @@ def loaded_by(program: str, *arguments: str, **environment: str) -> set[str]:
 
 def _fresh(program: str, *arguments: str, **environment: str) -> str:
     """The last line that a fresh interpreter prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return (done.stdout.splitlines() or [""])[-1]
+    said = said_by(program, *arguments, env={**os.environ, **environment}, cwd=PROJECT)
+    return (said.splitlines() or [""])[-1]
 
 
 # --- what Dagster is given ------------------------------------------------------------------------

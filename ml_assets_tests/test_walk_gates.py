@@ -39,8 +39,7 @@ OTHER = SPEC.replace("epochs: 30", "epochs: 32")
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    found = World(tmp_path_factory.mktemp("gates"))
-    irises.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("gates")).plant(irises)
     declare(found, SPEC)
     found.cli("run", "irises")
     return found

@@ -29,8 +29,7 @@ RELEASED = dg.AssetKey(["irises", "released_model"])
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two models, one after the other in production."""
-    found = World(tmp_path_factory.mktemp("rollback"))
-    irises.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("rollback")).plant(irises)
     declare(found, SPEC)
     found.cli("run", "irises")
     irises.write_flowers(found.sources, "virginica")
@@ -220,8 +219,7 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
 def test_a_model_that_was_refused_since_can_come_back_and_serves(world: World, cli: Cli) -> None:
     """It was released by what counted then; a policy of later does not make it unfit."""
     third = champion(read(place(world).store, "irises")) or ""
-    spec = world.pipelines / "irises" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("at_least: 0.99999", "at_least: 0.999999"))
+    world.edit("irises", ("at_least: 0.99999", "at_least: 0.999999"))
     world.cli("run", "irises", code=3)
     assert all_say(world, third), (
         "an override of another decision releases nothing, a release stays"

@@ -16,8 +16,7 @@ PROPOSE = ("data", "contract", "propose", "irises", "flowers")
 @pytest.fixture(scope="module")
 def was_read(tmp_path_factory: pytest.TempPathFactory) -> World:
     """The irises, read and not yet held to their contract."""
-    world = World(tmp_path_factory.mktemp("world"))
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("world")).plant(irises)
     world.cli("run", "irises", "--through", "raw_snapshot")
     return world
 
@@ -50,8 +49,7 @@ def test_a_proposed_contract_is_written_once_and_met_by_what_was_read(
 def test_a_first_contract_needs_no_contract_and_nothing_that_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
-    fresh = World(tmp_path / "fresh")
-    irises.plant(fresh.pipelines, fresh.sources)
+    fresh = World(tmp_path / "fresh").plant(irises)
     for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
         monkeypatch.setenv(name, fresh.environment[name])
     folder = fresh.pipelines / "irises"

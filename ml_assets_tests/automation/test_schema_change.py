@@ -87,8 +87,7 @@ def test_run_says_what_it_costs_in_time_and_money_with_the_training_that_follows
     for name in ("state", "sources", "pipelines"):
         shutil.copytree(released.root / name, tmp_path / name)
     world = Folders(tmp_path, {**released.extra, "ML_ASSETS_PRICES": "node=3600"})  # 1 a second
-    spec = world.pipelines / "deliveries" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("order: int64", "order: float64"))
+    world.edit("deliveries", ("order: int64", "order: float64"))
     before, _, _ = world.cli("run", "deliveries", "--through", "raw_snapshot").partition("\n> ")
     took = re.search(
         r"note  the last time, these tables took ([\d.]+) s \(([\d.]+)\),"

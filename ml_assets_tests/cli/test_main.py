@@ -18,6 +18,7 @@ import pytest
 from ml_assets.cli.main import commands
 from ml_assets_tests.cli.words import TOP, every_command
 from ml_assets_tests.conftest import Cli
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
@@ -149,8 +150,7 @@ def test_help_imports_no_command_and_nothing_heavy() -> None:
         " [one for one in sys.modules if one.startswith('ml_assets.cli.') and one not in"
         " ('ml_assets.cli.main', 'ml_assets.cli.groups', 'ml_assets.cli.output')] or None)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    said_by(code)
 
 
 @pytest.mark.parametrize("group", ["data", "models", "release", "ops", "run", "ui"])
@@ -159,8 +159,7 @@ def test_the_help_of_a_command_imports_nothing_heavy(group: str) -> None:
         f"import sys; from ml_assets.cli.main import main; main([{group!r}, '--help']);"
         "sys.exit([one for one in ('dagster', 'pydantic', 'polars') if one in sys.modules] or None)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    said_by(code)
 
 
 @pytest.mark.parametrize(

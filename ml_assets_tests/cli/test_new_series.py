@@ -18,6 +18,7 @@ from ml_assets.spec.split import TimeSplit
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.conftest import Cli
+from ml_assets_tests.worlds.world import edit
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 12
@@ -50,14 +51,6 @@ def air(tmp_path: Path) -> Path:
 @pytest.fixture
 def new(air: Path, cli: Cli) -> Cli:
     return partial(cli, "new", "air", "--from", str(air), "--label", "pm25", "--ahead", "6h")
-
-
-def edit(file: Path, *changes: tuple[str, str]) -> None:
-    text = file.read_text()
-    for before, after in changes:
-        assert before in text
-        text = text.replace(before, after)
-    file.write_text(text)
 
 
 def test_what_lies_there_is_found_and_said(room: Path, air: Path, new: Cli) -> None:

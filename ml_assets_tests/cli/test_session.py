@@ -15,8 +15,7 @@ COMMANDS = [("ops", "reliability"), ("models", "cost")]
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Two pipelines, the first of which has a wrong spec."""
-    made = World(tmp_path)
-    irises.plant(made.pipelines, made.sources)
+    made = World(tmp_path).plant(irises)
     broken = made.pipelines / "a_broken_one"
     broken.mkdir()
     (broken / "defs.yaml").write_text("type: ml_assets.component.MlPipeline\natributes: {}\n")

@@ -24,8 +24,7 @@ class Ahead(datetime):
 def test_a_release_whose_data_was_made_by_a_clock_ahead_is_proved_with_its_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     world.enter(monkeypatch)
     with pytest.MonkeyPatch.context() as ahead:
         ahead.setattr(publish, "datetime", Ahead)

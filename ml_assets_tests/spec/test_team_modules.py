@@ -141,8 +141,7 @@ def test_a_file_that_is_mended_is_imported_again(tmp_path: Path) -> None:
 def test_a_sibling_works_and_counts_in_run_and_in_plain_dagster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources, weeks=2)
+    world = World(tmp_path).plant(deliveries, weeks=2)
     for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
         monkeypatch.setenv(name, world.environment[name])
     monkeypatch.setenv("DAGSTER_HOME", "")

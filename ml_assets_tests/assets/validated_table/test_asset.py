@@ -35,8 +35,7 @@ BY = ("--author", "Ada", "--reason", "lorries are bigger now")
 
 def planted(root: Path, patch: pytest.MonkeyPatch) -> World:
     """Two weeks of orders; of the first, one load is 5,000 and another is 99,999."""
-    world = World(root)
-    deliveries.plant(world.pipelines, world.sources, weeks=2)
+    world = World(root).plant(deliveries, weeks=2)
     for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
         patch.setenv(name, world.environment[name])
     patch.setenv("DAGSTER_HOME", "")

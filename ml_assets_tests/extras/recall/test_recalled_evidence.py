@@ -138,8 +138,7 @@ def test_the_gates_are_due_again_when_the_only_champion_since_is_recalled(irises
 
 
 def test_a_period_whose_features_are_recalled_hides_no_loss_of_a_canary(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(deliveries)
     place = Place(world, "deliveries", Walk(Path(world.settings.snapshots)))
     for week, content, worse in (("2024-01-08", GOOD, 0.2), ("2024-01-15", BAD, -0.4)):
         raw = place.make("raw_snapshot/raw_orders", content, partition=week)

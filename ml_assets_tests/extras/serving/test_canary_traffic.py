@@ -54,8 +54,9 @@ DEPOTS = ("north", "south", "west")
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One model in production that took another one's place, a third in canary."""
-    found = World(tmp_path_factory.mktemp("traffic"))
-    deliveries.plant(found.pipelines, found.sources, automation="{landing: {retrain: true}}")
+    found = World(tmp_path_factory.mktemp("traffic")).plant(
+        deliveries, automation="{landing: {retrain: true}}"
+    )
     spec = found.pipelines / "deliveries" / "defs.yaml"
     text = spec.read_text()
     for old, new in {**QUICK, **LARGER}.items():

@@ -149,8 +149,7 @@ def test_it_answers_with_what_it_has_and_is_whole_again_by_itself(tmp_path: Path
     seed = int(os.environ.get("ML_ASSETS_TEST_SEED", time.time()))
     draw = random.Random(seed)
     print(f"ML_ASSETS_TEST_SEED={seed}")
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(deliveries)
     spec = world.pipelines / "deliveries" / "defs.yaml"
     text = spec.read_text()
     for old, new in QUICK.items():

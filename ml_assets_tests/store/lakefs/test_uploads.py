@@ -1,12 +1,11 @@
 """How a file gets to lakeFS: where it presigns, through its gateway, never whole in memory."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from ml_assets.store.lakefs import repository as lakefs_repository
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.servers.lakefs import LakeFSServer, Setup, lakefs_server
 from ml_assets_tests.store.conftest import OpenLakeFs
 from ml_assets_tests.store.lakefs.publishing import published
@@ -56,11 +55,5 @@ def test_a_big_file_is_never_whole_in_memory_on_its_way_up_and_down(
     request: pytest.FixtureRequest, open_lakefs: OpenLakeFs, server: str, tmp_path: Path
 ) -> None:
     open_lakefs(request.getfixturevalue(server))
-    done = subprocess.run(
-        [sys.executable, "-c", _UPLOAD, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
-    assert int(done.stdout) < 120, "MB more than with a small file; it has 160"
+    said = said_by(_UPLOAD, str(tmp_path))
+    assert int(said) < 120, "MB more than with a small file; it has 160"

@@ -1,14 +1,13 @@
 """MLflow that is away or broken is an outcome of each call, and no password is told."""
 
 import os
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.mlflow_server import Server
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.records.conftest import PIPELINE, A
 from ml_assets_tests.records.tracking.mlflow.conftest import LEDGER, SESSION
 
@@ -81,11 +80,5 @@ def test_what_the_user_set_for_mlflow_stands_but_for_printing_addresses():
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "99",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "false",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**environment, **asked},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["99", "2", "true", "true"]
+    said = said_by(program, env={**environment, **asked})
+    assert said.split() == ["99", "2", "true", "true"]
