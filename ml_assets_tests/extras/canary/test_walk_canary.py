@@ -52,11 +52,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     found = World(tmp_path_factory.mktemp("canary")).plant(
         deliveries, automation="{landing: {retrain: true}}"
     )
-    spec = spec_of(found)
-    text = spec.read_text()
-    for old, new in QUICK.items():
-        text = text.replace(old, new)
-    spec.write_text(text + "  release: {to: production, canary: {periods: 1}}\n")
+    found.edit("deliveries", *QUICK.items())
+    with spec_of(found).open("a") as spec:
+        spec.write("  release: {to: production, canary: {periods: 1}}\n")
     found.cli("run", "deliveries")
     return found
 

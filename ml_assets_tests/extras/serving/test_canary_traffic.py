@@ -57,11 +57,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     found = World(tmp_path_factory.mktemp("traffic")).plant(
         deliveries, automation="{landing: {retrain: true}}"
     )
-    spec = found.pipelines / "deliveries" / "defs.yaml"
-    text = spec.read_text()
-    for old, new in {**QUICK, **LARGER}.items():
-        text = text.replace(old, new)
-    spec.write_text(text + RELEASE)
+    found.edit("deliveries", *QUICK.items(), *LARGER.items())
+    with (found.pipelines / "deliveries" / "defs.yaml").open("a") as spec:
+        spec.write(RELEASE)
     found.cli("run", "deliveries")
     for weeks in (13, 14):
         deliveries.land(found.sources, weeks)
