@@ -1,13 +1,15 @@
 """What tests of several rooms use: an S3 server, and two released pipelines to read, not change."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 
+from ml_assets.cli.main import main
 from ml_assets_tests.scheduling import ByWorld
 from ml_assets_tests.servers.s3 import S3Server, s3_server
 from ml_assets_tests.worlds import deliveries, irises
@@ -35,9 +37,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     """
     ports = dict(zip(("UI", "REPORTS", "MLFLOW"), free_ports(3), strict=True))
     extra = {f"ML_ASSETS_{name}_URL": f"http://127.0.0.1:{port}" for name, port in ports.items()}
-    world = World(tmp_path_factory.mktemp("released"), {**extra, "TORCH_CPP_LOG_LEVEL": "INFO"})
-    irises.plant(world.pipelines, world.sources)
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(
+        tmp_path_factory.mktemp("released"), {**extra, "TORCH_CPP_LOG_LEVEL": "INFO"}
+    ).plant(irises, deliveries)
     world.cli("run", "irises")
     spec = world.pipelines / "irises" / "defs.yaml"
     good = spec.read_text()
@@ -46,6 +48,37 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> World:
     spec.write_text(good)
     world.cli("run", "deliveries")
     return world
+
+
+class Said(NamedTuple):
+    out: str
+    err: str
+
+
+Cli = Callable[..., Said]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Calls ml-assets in this process, holds it to an exit code, and returns what it printed."""
+
+    def called(*arguments: str, code: int = 0) -> Said:
+        capsys.readouterr()
+        ended = main(arguments)
+        out, err = capsys.readouterr()
+        assert ended == code, out + err
+        return Said(out, err)
+
+    return called
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for pipelines that is not there yet, with state and sources beside it."""
+    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
+    monkeypatch.delenv("ML_ASSETS_SOURCES", raising=False)
+    return tmp_path / "pipelines"
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""The architecture is executable: layers, what is loaded, budgets, what each file must keep."""
+"""The architecture is executable: layers, what is loaded, what Dagster is given."""
 
 import importlib
 import importlib.util
@@ -14,13 +14,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
-from pydantic import BaseModel
 
-from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets_tests import guards
-
-PROJECT = Path(__file__).parent.parent
-PACKAGE = PROJECT / "ml_assets"
+from ml_assets_tests.fresh import said_by
+from ml_assets_tests.guards.source_text import PACKAGE, PROJECT
 
 HEAVY = {
     "boto3",
@@ -203,157 +199,8 @@ def loaded_by(program: str, *arguments: str, **environment: str) -> set[str]:
 
 def _fresh(program: str, *arguments: str, **environment: str) -> str:
     """The last line that a fresh interpreter prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return (done.stdout.splitlines() or [""])[-1]
-
-
-# --- budgets and house rules ----------------------------------------------------------------------
-
-LONG_FUNCTION = "def f() -> None:\n" + "    pass\n" * 60
-FAULTS = [
-    (guards.long_functions, "actions/a.py", LONG_FUNCTION),
-    (guards.too_many_long_functions, "actions/a.py", "def f() -> None:\n" + "    pass\n" * 40),
-    (guards.long_modules, "actions/a.py", "x = 1\n" * 401),
-    (guards.missing_annotations, "actions/a.py", "def f(x) -> None: ..."),
-    (guards.missing_annotations, "actions/a.py", "def f(x: int): ..."),
-    (guards.missing_annotations, "actions/a.py", "def f(*x, y: int) -> None: ..."),
-    (guards.missing_annotations, "actions/a.py", "class A:\n    def f(self): ..."),
-    (guards.missing_docstrings, "actions/a.py", "x = 1"),
-    (guards.bare_raises, "actions/a.py", "raise RuntimeError('no')"),
-    (guards.bare_raises, "actions/a.py", "raise Exception"),
-    (guards.prints, "actions/a.py", "print(1)"),
-    (
-        guards.unquoted_words,
-        "assets/raw_snapshot/a.py",
-        "try: ...\nexcept A as e:\n    raise B(f'{e} {quoted(e)} {e.strerror}') from e",
-    ),
-    (
-        guards.unquoted_words,
-        "assets/training_set/a.py",
-        "try: ...\nexcept A as e:\n    f'{cut(str(e))}'",
-    ),
-    (guards.naive_times, "actions/a.py", "datetime.now()"),
-    (guards.naive_times, "actions/a.py", "datetime.datetime.utcnow()"),
-    (guards.naive_times, "actions/a.py", "datetime.fromtimestamp(0)"),
-    (guards.naive_times, "actions/a.py", "date.today()"),
-    (guards.naive_times, "actions/a.py", "time.time()"),
-    (guards.postponed_annotations, "assets/a.py", "from __future__ import annotations"),
-    (guards.postponed_annotations, "component.py", "from __future__ import annotations"),
-    (guards.shapeless_names, "runs/utils.py", ""),
-    (guards.shapeless_names, "runs/run_manager.py", ""),
-    (guards.shapeless_names, "helpers/a.py", ""),
-    (guards.unseen_folders, "actions/a.py", ""),
-    (guards.nosy_pipelines, "pipelines/flights/features.py", "from ml_assets import store"),
-    (
-        guards.nosy_pipelines,
-        "pipelines/flights/assets.py",
-        "import ml_assets.records.ledger.chain",
-    ),
-    (guards.private_names_of_dagster, "actions/a.py", "import dagster._core.events"),
-    (guards.private_names_of_dagster, "actions/a.py", "from dagster._utils import interrupts"),
-    (guards.private_names_of_dagster, "actions/a.py", "from dagster_shared import _core"),
-    (guards.private_names_of_dagster, "actions/a.py", "dg._core"),
-    (guards.dagster_elsewhere, "graph/a.py", "import dagster as dg"),
-    (guards.dagster_elsewhere, "assets/raw_snapshot/a.py", "from dagster import AssetKey"),
-    (guards.dagster_elsewhere, "records/a.py", "import dagster_k8s"),
-    (guards.dagster_elsewhere, "actions/a.py", "import dagster as dg"),
-    (guards.dagster_elsewhere, "cli/a.py", "from dagster import DagsterInstance"),
-    (guards.dagster_elsewhere, "extras/cost/a.py", "import dagster as dg"),
-    (guards.settings_elsewhere, "records/a.py", "read_settings().home"),
-    (guards.settings_elsewhere, "extras/cost/a.py", "found = given or read_settings()"),
-    (guards.pickles, "actions/a.py", "import pickle"),
-    (guards.pickles, "actions/a.py", "from joblib import load"),
-    (guards.pickles, "actions/a.py", "torch.load(f)"),
-    (guards.pickles, "actions/a.py", "torch.load(f, weights_only=False)"),
-    (guards.pickles, "actions/a.py", "np.load(f, allow_pickle=yes)"),
-    (guards.pickles, "training/checkpoints/read.py", "import pickle"),
-    (guards.executed_text, "actions/a.py", "yaml.load(text, Loader=yaml.Loader)"),
-    (guards.executed_text, "actions/a.py", "subprocess.run('ls', shell=True)"),
-    (guards.executed_text, "actions/a.py", "os.system('ls')"),
-    (guards.executed_text, "actions/a.py", "eval(text)"),
-    (guards.executed_text, "actions/a.py", "exec(text)"),
-    (guards.pickles, "actions/a.py", "np.load(f, allow_pickle=True)"),
-    (guards.markup_outside_templates, "actions/a.py", "f'<b>{name}'"),
-    (guards.markup_outside_templates, "reports/a.py", "'<a href=' + to"),
-    (guards.markup_outside_templates, "assets/trained_model/page.py", "html.escape(name)"),
-    (guards.markup_outside_templates, "assets/a.py", "Markup(name)"),
-    (guards.unescaped_templates, "reports/templates/a.html", "{{ name|safe }}"),
-    (guards.unescaped_templates, "reports/templates/a.html", "{% autoescape false %}"),
-    (guards.stray_environment_reads, "actions/a.py", "os.environ['ML_ASSETS_HOME']"),
-    (guards.stray_environment_reads, "actions/a.py", "os.environ.get('ML_ASSETS_HOME', 1)"),
-]
-GUARDS = list(dict.fromkeys(guard for guard, _, _ in FAULTS))
-
-
-@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.__name__)
-def test_the_package_keeps_the_rule(guard: guards.Guard) -> None:
-    assert guard(PACKAGE) == []
-
-
-@pytest.mark.parametrize(("guard", "file", "text"), FAULTS)
-def test_a_planted_fault_is_found(
-    tmp_path: Path, guard: guards.Guard, file: str, text: str
-) -> None:
-    fault = tmp_path / file
-    fault.parent.mkdir(parents=True, exist_ok=True)
-    fault.write_text(text)
-    assert len(guard(tmp_path)) == 1
-
-
-def test_the_command_line_may_print(tmp_path: Path) -> None:
-    (tmp_path / "cli").mkdir()
-    (tmp_path / "cli" / "a.py").write_text("print(1)")
-    assert guards.prints(tmp_path) == []
-
-
-def test_a_pipeline_may_import_the_rooms_meant_for_it(tmp_path: Path) -> None:
-    (tmp_path / "pipelines").mkdir()
-    lines = ["from ml_assets.assets.feature_set.history_features import as_of", "import polars"]
-    text = "\n".join([*lines, "from ml_assets import spec"])
-    (tmp_path / "pipelines" / "a.py").write_text(text)
-    assert guards.nosy_pipelines(tmp_path) == []
-
-
-def test_an_aware_time_is_no_finding(tmp_path: Path) -> None:
-    lines = ["datetime.now(UTC)", "datetime.now(tz=UTC)", "datetime.fromtimestamp(0, UTC)"]
-    (tmp_path / "a.py").write_text("\n".join([*lines, "time.monotonic()", "zone.now()"]))
-    assert guards.naive_times(tmp_path) == []
-
-
-# --- every declared field is read -----------------------------------------------------------------
-
-DECLARED_ONLY = {
-    "Gpt.preset",  # a shape by name: the fields that it fills are read
-    "PipelineSpec.schema_version",  # read by pydantic: only schema 1 is accepted
-}
-
-
-def test_every_field_of_a_spec_is_read() -> None:
-    assert set(guards.unread_fields(PipelineSpec, PACKAGE)) - DECLARED_ONLY == set()
-
-
-def test_a_field_that_nothing_reads_is_found(tmp_path: Path) -> None:
-    class Inner(BaseModel):
-        used: int
-        forgotten: int
-        only_set: int
-
-    class Outer(BaseModel):
-        parts: tuple[Inner, ...] | None
-
-    (tmp_path / "spec").mkdir()
-    (tmp_path / "spec" / "rules.py").write_text("x.forgotten")
-    (tmp_path / "a.py").write_text("for part in x.parts: part.used\nx.only_set = 1")
-
-    assert guards.unread_fields(Outer, tmp_path) == ["Inner.forgotten", "Inner.only_set"]
+    said = said_by(program, *arguments, env={**os.environ, **environment}, cwd=PROJECT)
+    return (said.splitlines() or [""])[-1]
 
 
 # --- what Dagster is given ------------------------------------------------------------------------
@@ -377,71 +224,3 @@ def test_the_workspace_names_the_composition_root() -> None:
     module = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["dg"]["project"]
     assert entry["python_module"]["module_name"] == module["code_location_target_module"]
     assert importlib.util.find_spec(entry["python_module"]["module_name"])
-
-
-def test_what_a_program_in_a_text_imports_is_there() -> None:
-    """Programs of the long tests stand in texts, where neither a rename nor pyright finds them."""
-    plants = ("test_architecture.py", "test_docs.py")
-    files = [one for one in committed() if one.suffix == ".py" and one.name not in plants]
-    lost = [
-        f"{file.name}: {module} has no {name}"
-        for file in files
-        for module, names in guards.text_imports(file)
-        for name in names
-        if not _is_there(module, name)
-    ]
-    assert lost == []
-
-
-def test_an_import_of_a_text_that_leads_nowhere_is_found(tmp_path: Path) -> None:
-    file = tmp_path / "a.py"
-    file.write_text('PROGRAM = """\nfrom ml_assets.spec.load import load_spec, lode_spec\n"""\n')
-    assert list(guards.text_imports(file)) == [("ml_assets.spec.load", ["load_spec", "lode_spec"])]
-    assert _is_there("ml_assets.spec.load", "load_spec")
-    assert not _is_there("ml_assets.spec.load", "lode_spec")
-    assert not _is_there("ml_assets.spec.lode", "load_spec")
-
-
-def _is_there(module: str, name: str) -> bool:
-    try:
-        has = hasattr(importlib.import_module(module), name)
-        return has or importlib.util.find_spec(f"{module}.{name}") is not None
-    except ModuleNotFoundError:
-        return False
-
-
-# --- what is committed ----------------------------------------------------------------------------
-
-
-def test_no_file_names_the_machine_it_was_written_on() -> None:
-    assert guards.workplace_paths(committed()) == []
-
-
-def test_a_path_of_the_workplace_is_found(tmp_path: Path) -> None:
-    file = tmp_path / "a.md"
-    file.write_text("see " + "/".join(["", "work", "main"]) + "\nsee shared/work/main and ~/work/x")
-    assert len(guards.workplace_paths([file])) == 1
-
-
-def test_the_lock_file_holds_versions_only() -> None:
-    lines = (PROJECT / "requirements.lock").read_text().splitlines()
-    pins = [line for line in lines if not line.startswith("#")]
-    assert [pin for pin in pins if not guards.PIN.fullmatch(pin)] == []
-    assert pins == sorted(pins, key=str.lower)
-    assert "torch==2.13.0" in pins
-
-
-def committed() -> list[Path]:
-    """Files that git tracks or would track; outside a repository, all but hidden folders."""
-    listing = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if listing.returncode == 0:
-        files = [PROJECT / name for name in listing.stdout.splitlines()]
-        return [file for file in files if file.is_file()]
-    tops = [path for path in PROJECT.iterdir() if not path.name.startswith(".")]
-    return [file for top in tops for file in [top, *top.rglob("*")] if file.is_file()]

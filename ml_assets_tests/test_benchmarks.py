@@ -17,6 +17,7 @@ from benchmarks.catalog import HERE, benchmarks
 from benchmarks.figures import KEPT
 from benchmarks.kept import Figure, results
 from benchmarks.page import PAGE, page
+from ml_assets_tests.fresh import said_by
 
 GOOD = """\
 \"\"\"How long a nap is: python benchmarks/nap.py\"\"\"
@@ -88,9 +89,7 @@ def test_each_benchmark_that_lacks_nothing_finds_what_it_imports() -> None:
     code = (
         "import importlib, sys; [importlib.import_module(f'benchmarks.{n}') for n in sys.argv[1:]]"
     )
-    command = [sys.executable, "-c", code, *whole]
-    done = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    said_by(code, *whole, cwd=HERE.parent)
     assert "references" in whole
 
 

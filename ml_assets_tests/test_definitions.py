@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from ml_assets.automation.broken_pipeline import ASSET
-from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.errors import SpecError
 from ml_assets.settings import DEMO_PIPELINES, read_settings
 from ml_assets.spec.load import pipeline_folders
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 
 
@@ -46,9 +46,7 @@ def keys(repository: dg.RepositoryDefinition) -> set[str]:
     return {key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()}
 
 
-def test_a_broken_spec_is_one_visible_failure_and_the_others_run(
-    room: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_spec_is_one_visible_failure_and_the_others_run(room: Path, cli: Cli) -> None:
     spec = second(room)
     line = 1 + spec.read_text().splitlines().index("  owner: team:botany")
     spec.write_text(spec.read_text().replace("owner: team:botany", "owner: nobody"))
@@ -67,10 +65,9 @@ def test_a_broken_spec_is_one_visible_failure_and_the_others_run(
     assert not told.passed and told.severity is dg.AssetCheckSeverity.ERROR
     assert f"{spec}:{line}" in str(told.description)
 
-    assert main(["check"]) == 1
-    assert f"{spec}:{line}" in capsys.readouterr().out
-    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
-    assert main(["status", "irises"]) == 0
+    assert f"{spec}:{line}" in cli("check", code=1).out
+    cli("run", "irises", "--through", "raw_snapshot")
+    cli("status", "irises")
 
 
 def test_a_wrong_contract_of_one_pipeline_stays_with_it(room: Path) -> None:
@@ -157,12 +154,11 @@ def several():
     ],
 )
 def test_a_blocking_check_that_no_run_would_ask_is_refused(
-    room: Path, own: str, asset: str, capsys: pytest.CaptureFixture[str]
+    room: Path, own: str, asset: str, cli: Cli
 ) -> None:
     (room / "irises" / "assets.py").write_text(OWN + own)
     for command in ("check", "run"):
-        assert main([command, "irises"]) == 1
-        told = "".join(capsys.readouterr())
+        told = "".join(cli(command, "irises", code=1))
         assert f"the check 'on_noon' of {asset} is blocking" in " ".join(told.split())
     second(room)
     assert f"irises/{ASSET}" in keys(loaded())
@@ -247,25 +243,20 @@ def test_the_folders_that_are_named_take_the_place_of_the_demo(
     assert read_settings().pipelines == (DEMO_PIPELINES,)
 
 
-def test_a_retired_pipeline_runs_no_more_is_readable_and_comes_back(
-    room: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_retired_pipeline_runs_no_more_is_readable_and_comes_back(room: Path, cli: Cli) -> None:
     second(room)
-    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
-    assert main(["ops", "forget", "irises"]) == 1
-    assert "--author NAME --reason TEXT" in capsys.readouterr().err
-    assert main(["ops", "forget", "irises", "--author", "ann", "--reason", "out of season"]) == 0
+    cli("run", "irises", "--through", "raw_snapshot")
+    assert "--author NAME --reason TEXT" in cli("ops", "forget", "irises", code=1).err
+    cli("ops", "forget", "irises", "--author", "ann", "--reason", "out of season")
     names = {key.split("/")[0] for key in keys(loaded())}
     assert names == {"tulips"}
     assert {sensor.name.split("__")[0] for sensor in loaded().sensor_defs} <= {"tulips", "alerts"}
-    assert main(["run", "irises"]) == 1
-    assert "retired by ann" in capsys.readouterr().err
-    assert main(["status", "irises"]) == 0
-    assert "irises/raw_snapshot/raw_flowers" in capsys.readouterr().out
-    assert main(["data", "read", "irises/raw_snapshot/raw_flowers", "--limit", "1"]) == 0
-    assert main(["ops", "forget", "irises", "--undo"]) == 0
+    assert "retired by ann" in cli("run", "irises", code=1).err
+    assert "irises/raw_snapshot/raw_flowers" in cli("status", "irises").out
+    cli("data", "read", "irises/raw_snapshot/raw_flowers", "--limit", "1")
+    cli("ops", "forget", "irises", "--undo")
     assert {key.split("/")[0] for key in keys(loaded())} == {"irises", "tulips"}
-    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
+    cli("run", "irises", "--through", "raw_snapshot")
 
 
 def test_every_asset_names_its_spec_file_for_the_ui(room: Path) -> None:

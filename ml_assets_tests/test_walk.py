@@ -112,8 +112,7 @@ def test_a_run_killed_at_any_moment_ends_in_the_same_release(
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("moment", ["> irises__feature_set", "step 20 of"])
 def test_an_interrupted_run_ends_in_one_line(tmp_path: Path, moment: str) -> None:
-    stopped = World(tmp_path)
-    irises.plant(stopped.pipelines, stopped.sources)
+    stopped = World(tmp_path).plant(irises)
     code, said = stopped.stopped_at(moment, signal.SIGINT, "run", "irises")
     assert said == "interrupted: what was made is kept; run again to continue\n"
     assert code == 130

@@ -25,8 +25,7 @@ def declare(world: World, training: str) -> None:
 def released(root: Path) -> World:
     """The release is an ensemble of two."""
     root.mkdir()
-    world = World(root)
-    irises.plant(world.pipelines, world.sources)
+    world = World(root).plant(irises)
     declare(world, "ensemble: {seeds: 2}")
     world.cli("run", "irises")
     assert networks(world) == 2
@@ -78,8 +77,7 @@ def test_one_network_is_distilled_gated_proved_and_the_same_after_a_kill(tmp_pat
 
 
 def test_without_a_release_the_labels_teach_alone(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     declare(world, "distill: {from: release}")
     said = world.cli("run", "irises", "--through", "trained_model")
     assert "has none in production yet: this training learns from the labels alone" in said

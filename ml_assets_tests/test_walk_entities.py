@@ -14,8 +14,7 @@ BY_BED = "  split: {kind: stratified_group, groups: [bed], validation: 0.2, hold
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Irises that stand five to a bed; the feature function names it."""
-    world = World(tmp_path_factory.mktemp("beds"))
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("beds")).plant(irises)
     folder = world.pipelines / "irises"
     spec = (folder / "defs.yaml").read_text()
     split = next(line for line in spec.splitlines(keepends=True) if "split:" in line)

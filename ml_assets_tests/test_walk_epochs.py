@@ -8,9 +8,7 @@ from ml_assets_tests.worlds.world import World
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    found = World(tmp_path_factory.mktemp("epochs"))
-    irises.plant(found.pipelines, found.sources)
-    return found
+    return World(tmp_path_factory.mktemp("epochs")).plant(irises)
 
 
 def trained(world: World, *arguments: str) -> str:

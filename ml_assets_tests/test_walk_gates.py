@@ -7,7 +7,6 @@ import pytest
 
 from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.assets.released_model import gate_decision
-from ml_assets.cli.main import main
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion
 from ml_assets.records.tracking.mlflow_server import Server
@@ -15,6 +14,7 @@ from ml_assets.spec.records import Decision, SeedSpread
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import PipelineState, open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -39,8 +39,7 @@ OTHER = SPEC.replace("epochs: 30", "epochs: 32")
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    found = World(tmp_path_factory.mktemp("gates"))
-    irises.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("gates")).plant(irises)
     declare(found, SPEC)
     found.cli("run", "irises")
     return found
@@ -148,7 +147,7 @@ def test_a_second_model_is_past_the_budget_and_the_spread_between_seeds_is_measu
 
 
 def test_two_models_that_are_decided_on_at_the_same_moment_are_not_both_the_same_number(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: World, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     """Another home with the same store decides while our gates look."""
     judge, theirs = gate_decision.decide_now, [decision(world)]
@@ -165,8 +164,7 @@ def test_two_models_that_are_decided_on_at_the_same_moment_are_not_both_the_same
     declare(world, SPEC.replace("epochs: 30", "epochs: 34").replace("at_most: 1", "at_most: 3"))
     world.enter(monkeypatch)
     monkeypatch.setenv("DAGSTER_HOME", "")  # the command sets its own
-    assert main(["run", "irises"]) == 3
-    said = capsys.readouterr().out
+    said = cli("run", "irises", code=3).out
     assert "model number 4 that is judged by rows of this holdout, past the budget of 3" in said
     assert not decision(world).passed
     assert released(world) not in (decision(world).evidence.model, "f" * 64)

@@ -24,8 +24,7 @@ def server() -> Iterator[LakeFSServer]:
 def on_lakefs(server: LakeFSServer, tmp_path_factory: pytest.TempPathFactory) -> World:
     """A model is released; its snapshots are on the server."""
     root = tmp_path_factory.mktemp("on-lakefs")
-    world = World(root, new_repository(server, root / "state"))
-    irises.plant(world.pipelines, world.sources)
+    world = World(root, new_repository(server, root / "state")).plant(irises)
     world.cli("run", "irises")
     return world
 

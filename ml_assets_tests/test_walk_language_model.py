@@ -41,8 +41,7 @@ def test_it_is_released_shown_compared_and_proved(world: World) -> None:
         assert re.search(rf"equal +code_lm/{stage}", proved), proved
 
     # other words, the same texts: the champion is judged by its own words, in bits per byte
-    spec = world.pipelines / "code_lm" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("vocabulary: 400", "vocabulary: 350"))
+    world.edit("code_lm", ("vocabulary: 400", "vocabulary: 350"))
     again = world.cli("run", "code_lm")
     assert f"bits_per_byte minus that of champion {first['version'][:12]} is" in again
 

@@ -18,8 +18,7 @@ CHAMPION = "{kind: champion}"
 
 
 def plant(root: Path, network: str = CONVOLUTION) -> World:
-    world = World(root)
-    irises.plant(world.pipelines, world.sources)
+    world = World(root).plant(irises)
     spec = irises.SPEC.replace(OURS, OWN).replace(CHAMPION, "{kind: champion, margin: 10.0}")
     spec = spec.replace("processes: 1", "processes: 2").replace(
         "microbatches: 12", "microbatches: 2"

@@ -12,10 +12,7 @@ from ml_assets_tests.worlds.world import World
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = World(tmp_path_factory.mktemp("tasks"))
-    clicks.plant(world.pipelines, world.sources)
-    rents.plant(world.pipelines, world.sources)
-    return world
+    return World(tmp_path_factory.mktemp("tasks")).plant(clicks, rents)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +36,7 @@ def estimated(world: World) -> str:
 
 def reseed(world: World) -> None:
     """Another seed: the next model is another one, and as good."""
-    spec = world.pipelines / "rents" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("  training:\n", "  training:\n    seed: 5\n"))
+    world.edit("rents", ("  training:\n", "  training:\n    seed: 5\n"))
 
 
 def test_a_nightly_ranking_that_is_better_by_half_a_percent_is_released(

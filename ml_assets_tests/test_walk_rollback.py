@@ -10,7 +10,6 @@ import pytest
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.return_to_model import Way, roll_back, way_back
 from ml_assets.automation.schedules import refresh_tick
-from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read
@@ -19,6 +18,7 @@ from ml_assets.records.load_release import find_release
 from ml_assets.records.tracking.links import report_name
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -29,8 +29,7 @@ RELEASED = dg.AssetKey(["irises", "released_model"])
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two models, one after the other in production."""
-    found = World(tmp_path_factory.mktemp("rollback"))
-    irises.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("rollback")).plant(irises)
     declare(found, SPEC)
     found.cli("run", "irises")
     irises.write_flowers(found.sources, "virginica")
@@ -163,34 +162,31 @@ def killed_behind_its_line(world: World, to: str) -> None:
     )
 
 
-def test_history_tells_mlflow_what_a_killed_command_did_not(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_history_tells_mlflow_what_a_killed_command_did_not(world: World, cli: Cli) -> None:
     first, _ = models(world)
     killed_behind_its_line(world, first)
     assert serving(world)["MLflow"] != first
-    assert main(["release", "history", "irises"]) == 0
-    said = capsys.readouterr()
+    said = cli("release", "history", "irises")
     assert "MLflow received the stages of irises" in said.err
     assert "rollback to production" in said.out
     assert serving(world)["MLflow"] == first
-    assert main(["release", "history", "irises"]) == 0
-    assert "MLflow" not in capsys.readouterr().err, "it knows now"
+    assert "MLflow" not in cli("release", "history", "irises").err, "it knows now"
 
 
 def test_a_killed_rollback_is_finished_by_the_next_and_not_gone_one_model_further(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: World, cli: Cli
 ) -> None:
     first, second = models(world)
     assert serving(world)["record"] == second
-    assert (
-        main(["release", "rollback", "irises", "--author", "ada", "--reason", "again", "--json"])
-        == 0
-    )
-    assert json.loads(capsys.readouterr().out)["reason"] == "killed"
+    said = cli(
+        "release", "rollback", "irises", "--author", "ada", "--reason", "again", "--json"
+    ).out
+    assert json.loads(said)["reason"] == "killed"
     assert all_say(world, first)
-    assert main(["release", "rollback", "irises", "--author", "ada", "--reason", "no more"]) == 3
-    assert "No model was in production before" in capsys.readouterr().err
+    said = cli(
+        "release", "rollback", "irises", "--author", "ada", "--reason", "no more", code=3
+    ).err
+    assert "No model was in production before" in said
 
 
 def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> None:
@@ -220,20 +216,17 @@ def test_an_override_releases_the_refused_model_and_shows_red(world: World) -> N
     assert "one champion at every moment" in world.cli("release", "history", "irises", "--check")
 
 
-def test_a_model_that_was_refused_since_can_come_back_and_serves(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_was_refused_since_can_come_back_and_serves(world: World, cli: Cli) -> None:
     """It was released by what counted then; a policy of later does not make it unfit."""
     third = champion(read(place(world).store, "irises")) or ""
-    spec = world.pipelines / "irises" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("at_least: 0.99999", "at_least: 0.999999"))
+    world.edit("irises", ("at_least: 0.99999", "at_least: 0.999999"))
     world.cli("run", "irises", code=3)
     assert all_say(world, third), (
         "an override of another decision releases nothing, a release stays"
     )
     said = ["--author", "ada", "--reason", "to and fro"]
-    assert main(["release", "rollback", "irises", *said]) == 0
+    cli("release", "rollback", "irises", *said)
     assert champion(read(place(world).store, "irises")) != third
-    assert main(["release", "rollback", "irises", "--to", third[:9], *said]) == 0
-    assert f"model {third[:12]} is back in production" in capsys.readouterr().out
+    told = cli("release", "rollback", "irises", "--to", third[:9], *said).out
+    assert f"model {third[:12]} is back in production" in told
     assert all_say(world, third)

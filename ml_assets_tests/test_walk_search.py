@@ -3,7 +3,6 @@
 import json
 import random
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from ml_assets.definitions import build
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.run_record import RunRecord, contradiction
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.servers.postgres import postgres
 from ml_assets_tests.worlds import irises, searched
 from ml_assets_tests.worlds.flight_pods import begin
@@ -355,8 +355,7 @@ def test_a_schedule_is_declared_where_the_search_says_when(
 
 
 def test_a_pipeline_without_a_search_is_refused_one(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     said = world.cli("run", "irises", "--search", code=1)
     assert "write search.yaml beside its spec" in said
     assert "there was no search yet" in world.cli("models", "search", "irises")
@@ -366,8 +365,7 @@ def test_a_pipeline_without_a_search_is_refused_one(tmp_path: Path) -> None:
 def test_only_a_pipeline_with_a_search_loads_its_code_and_none_loads_optuna(
     tmp_path: Path, planted: bool, loads: bool
 ) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     if planted:
         (world.pipelines / "irises" / "search.yaml").write_text(searched.SEARCH)
     code = (
@@ -375,12 +373,5 @@ def test_only_a_pipeline_with_a_search_loads_its_code_and_none_loads_optuna(
         " print('optuna' in sys.modules,"
         " 'ml_assets.assets.hyperparameter_search.asset' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=world.environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split()[-2:] == ["False", str(loads)]
+    said = said_by(code, env=world.environment, cwd=tmp_path)
+    assert said.split()[-2:] == ["False", str(loads)]

@@ -40,8 +40,7 @@ def searched(world: World, name: str) -> bool:
 
 
 def test_a_winner_chosen_on_rows_that_are_held_out_now_is_not_trained_by(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     folder = world.pipelines / "irises"
     (folder / "search.yaml").write_text(RATES)
     spec = folder / "defs.yaml"
@@ -70,8 +69,7 @@ def test_a_winner_chosen_on_rows_that_are_held_out_now_is_not_trained_by(tmp_pat
 def test_a_study_counts_for_the_split_that_made_its_rows_whatever_the_spec_says_by_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     folder = world.pipelines / "irises"
     (folder / "search.yaml").write_text(RATES)
     spec = folder / "defs.yaml"
@@ -91,8 +89,7 @@ def test_a_study_counts_for_the_split_that_made_its_rows_whatever_the_spec_says_
 
 
 def test_a_winner_of_later_weeks_is_trained_by_from_its_own_window_on(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources, weeks=15, automation="{landing: {}}")
+    world = World(tmp_path).plant(deliveries, weeks=15, automation="{landing: {}}")
     folder = world.pipelines / "deliveries"
     spec = folder / "defs.yaml"
     make_it_quick(spec)

@@ -32,8 +32,7 @@ def plant_flips(sources: Path) -> set[int]:
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, set[int]]]:
-    world = World(tmp_path_factory.mktemp("suspects"))
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("suspects")).plant(deliveries)
     flipped = plant_flips(world.sources)
     world.cli("run", "deliveries")
     yield world, flipped

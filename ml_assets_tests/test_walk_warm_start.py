@@ -17,8 +17,7 @@ SPEC = irises.SPEC.replace("    epochs: 30\n", "    epochs: 30\n    init_from: r
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    found = World(tmp_path_factory.mktemp("warm"))
-    irises.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("warm")).plant(irises)
     declare(found, SPEC)
     return found
 
@@ -90,8 +89,7 @@ def _sha256(file: Path) -> str:
 def test_a_holdout_that_the_release_was_trained_on_judges_no_model(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    world = World(tmp_path_factory.mktemp("known"))
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("known")).plant(deliveries)
     spec = world.pipelines / "deliveries" / "defs.yaml"
     said = deliveries.SPEC.replace("train: 6", "train: 3").replace("0.55", "0.01")
     said = said.replace("epochs: 6", "epochs: 6\n    init_from: release")
@@ -106,8 +104,7 @@ def test_a_holdout_that_the_release_was_trained_on_judges_no_model(
 def test_what_an_override_let_pass_is_asked_again_of_the_next_generation(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    world = World(tmp_path_factory.mktemp("generations"))
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("generations")).plant(irises)
     declare(world, SPEC.replace("epochs: 30", "epochs: 8"))
     world.cli("run", "irises")
     first = world.status("irises")["release"]["version"]

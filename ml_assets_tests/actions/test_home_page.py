@@ -55,8 +55,7 @@ def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
 
 
 def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     (state,) = states(world.settings).values()
     assert (state.verdict.tone, state.verdict.headline) == ("wait", "Nothing is in production yet")
     spec = world.pipelines / "irises" / "defs.yaml"

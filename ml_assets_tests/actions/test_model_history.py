@@ -8,7 +8,6 @@ from typing import Literal
 import pytest
 
 from ml_assets.actions.model_history import history, was_serving
-from ml_assets.cli.main import main
 from ml_assets.errors import NothingReleased
 from ml_assets.records.ledger.chain import Appended, Head, append
 from ml_assets.settings import DEMO_PIPELINES
@@ -17,6 +16,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import World
 
@@ -51,7 +51,7 @@ def test_the_command_prints_a_table_and_the_whole_as_json(released: World) -> No
 
 
 def test_who_served_at_a_time_is_told_with_the_line_and_whose_it_was(
-    released: World, capsys: pytest.CaptureFixture[str]
+    released: World, cli: Cli
 ) -> None:
     place = open_pipeline("irises", released.settings)
     moved = history(place)[1].entry
@@ -64,8 +64,8 @@ def test_who_served_at_a_time_is_told_with_the_line_and_whose_it_was(
         released.cli("release", "was-serving", "irises", "--at", at.isoformat(), "--json")
     )
     assert (told["model"], told["since"]["seq"], told["until"]) == (moved.model, moved.seq, None)
-    assert main(["release", "was-serving", "irises", "--at", "2026-03-01T12:00"]) == 2
-    assert "has no time zone" in capsys.readouterr().err
+    said = cli("release", "was-serving", "irises", "--at", "2026-03-01T12:00", code=2).err
+    assert "has no time zone" in said
 
 
 def test_a_model_that_an_abort_took_out_is_not_there_still(tmp_path: Path) -> None:

@@ -1,8 +1,5 @@
 """Any stored table by its key, as it is and as it was; a wrong key lists what there is."""
 
-import subprocess
-import sys
-
 import polars as pl
 import pytest
 
@@ -10,6 +7,7 @@ from ml_assets.actions import read_table as tables_module
 from ml_assets.actions.read_table import read_table, stored_tables
 from ml_assets.errors import StorageError
 from ml_assets.store.open import open_objects, open_snapshots
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World
 
@@ -95,12 +93,5 @@ def test_the_documented_call_works_in_a_fresh_python(released: World) -> None:
     program = "\n".join(
         [*call[:-1], f"print({call[-1].replace('flight_delays', 'irises')}.height)"]
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=released.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert done.stdout.strip() == "150"
+    said = said_by(program, env=released.environment)
+    assert said.strip() == "150"

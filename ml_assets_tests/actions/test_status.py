@@ -12,8 +12,7 @@ from ml_assets_tests.worlds.world import World
 def test_the_metrics_are_those_of_the_released_model_though_another_was_refused(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     world.cli("run", "irises")
     released = world.status("irises")["release"]
     spec = world.pipelines / "irises" / "defs.yaml"

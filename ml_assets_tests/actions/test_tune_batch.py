@@ -14,9 +14,7 @@ from ml_assets_tests.worlds.world import World
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    made = World(tmp_path_factory.mktemp("world"))
-    irises.plant(made.pipelines, made.sources)
-    return made
+    return World(tmp_path_factory.mktemp("world")).plant(irises)
 
 
 @pytest.fixture(scope="module")

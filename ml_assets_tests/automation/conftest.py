@@ -1,6 +1,6 @@
 """A daemon for tests: evaluates real sensors on a real instance and runs what they ask for."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import World as Folders
 
+LANDING = "{landing: {}}"
+WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
+"""The first of the deliveries."""
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -144,8 +147,11 @@ def make_it_quick(spec: Path) -> None:
     spec.write_text(text[:begin] + trees + text[end:])
 
 
+Plant = Callable[[int, str], World]
+
+
 @pytest.fixture
-def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+def plant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Plant]:
     """``plant(weeks, automation)`` -> a World."""
     Folders(tmp_path).enter(monkeypatch)
     (tmp_path / "sources").mkdir()

@@ -29,8 +29,7 @@ LATER = 3
 def test_a_run_that_failed_is_told_once_and_the_link_leads_to_it(tmp_path: Path) -> None:
     with webhook() as hook:
         addresses = {"ML_ASSETS_ALERTS": f"{hook.url}/s3cr3t", "no_proxy": "127.0.0.1"}
-        world = World(tmp_path, addresses)
-        deliveries.plant(world.pipelines, world.sources, weeks=1, automation="{landing: {}}")
+        world = World(tmp_path, addresses).plant(deliveries, weeks=1, automation="{landing: {}}")
         orders = world.sources / "orders" / f"{WEEK}.csv"
         deliveries.deliver(orders, orders.read_text().replace(",north", ",north,too,many", 1))
         with serving(world) as address:

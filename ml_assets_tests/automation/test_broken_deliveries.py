@@ -3,14 +3,12 @@
 import gzip
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import dagster as dg
 
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import Plant, World
 
-Plant = Callable[[int, str], World]
 HOUR_AGO = 1_700_000_000
 HEADER = b"order,depot,load,ordered_at\n"
 BROKEN: dict[str, tuple[bytes, str]] = {

@@ -1,13 +1,10 @@
 """The code-change sensor: what other code made is made again, once for each version of the code."""
 
-from collections.abc import Callable
-
 import dagster as dg
 
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import Plant
 from ml_assets_tests.worlds import deliveries
 
-Plant = Callable[[int, str], World]
 SENSOR = "code_change"
 OTHER = ("cast(pl.Float64))\n", "cast(pl.Float64) + 0)\n")
 """The same rows by other code."""

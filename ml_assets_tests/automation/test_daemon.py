@@ -23,8 +23,7 @@ PATIENCE = 480
 @pytest.mark.daemon
 @pytest.mark.timeout(900)
 def test_a_week_that_lands_becomes_a_release_and_every_step_says_why(tmp_path: Path):
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources, automation="{landing: {retrain: true}}")
+    world = World(tmp_path).plant(deliveries, automation="{landing: {retrain: true}}")
     world.cli("run", "deliveries")
     with serving(world) as address:
         deliveries.land(world.sources, 13)

@@ -19,7 +19,6 @@ from ml_assets.assets.drift_report.last_report import last_report
 from ml_assets.assets.evaluation_report.drift_baseline import BASELINE_FILE, Baseline, read_baseline
 from ml_assets.automation.drift_sensor import drift_tick
 from ml_assets.automation.jobs import pipeline_jobs
-from ml_assets.cli.main import main
 from ml_assets.errors import StorageError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.origin import find_origin
@@ -31,6 +30,7 @@ from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.automation.conftest import World, make_it_quick
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World as Folders
 
@@ -84,7 +84,7 @@ def at(world: World, now: datetime, cursor: str | None = None) -> dg.SensorResul
     return drift_tick(graph, jobs, declared.retrain, world.instance, text, now)
 
 
-def test_the_baseline_is_stored_with_the_release_and_certified(world: World) -> None:
+def test_the_baseline_is_stored_with_the_release_and_certified(world: World, cli: Cli) -> None:
     store = open_snapshots(read_settings().snapshots)
     base = store.resolve("main")
     path = Address("deliveries", "evaluation_report").file(BASELINE_FILE)
@@ -103,7 +103,7 @@ def test_the_baseline_is_stored_with_the_release_and_certified(world: World) -> 
 
     # nothing has come since: there is nothing to judge, by nobody
     assert "no period has come since 2024-04-01" in world.says(SENSOR)
-    assert main(["data", "drift", "deliveries"]) == 1
+    cli("data", "drift", "deliveries", code=1)
 
 
 def test_a_period_that_the_release_was_judged_on_is_compared_when_it_changes(world: World) -> None:
@@ -123,10 +123,10 @@ def test_a_period_that_the_release_was_judged_on_is_compared_when_it_changes(wor
 
 
 def test_an_exported_release_carries_the_baseline_that_was_certified(
-    world: World, tmp_path: Path
+    world: World, tmp_path: Path, cli: Cli
 ) -> None:
     folder = tmp_path / "release"
-    assert main(["release", "export", "deliveries", "--to", str(folder)]) == 0
+    cli("release", "export", "deliveries", "--to", str(folder))
     file = folder / BASELINE_FILE
     whole = file.read_bytes()
     baseline = Baseline.model_validate_json(whole)
@@ -139,7 +139,7 @@ def test_an_exported_release_carries_the_baseline_that_was_certified(
 
 
 def test_an_unchanged_week_is_judged_once_when_it_lands_and_trains_nothing(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: World, cli: Cli
 ) -> None:
     deliveries.land(world.sources, 15)
     assert world.settle(LANDING) == ["sources", "table_closed_orders", "features", "drift"]
@@ -155,10 +155,8 @@ def test_an_unchanged_week_is_judged_once_when_it_lands_and_trains_nothing(
     assert "2024-04-08 is judged against the release, and has not changed since" in said
     assert "within its bounds" in said
 
-    assert main(["data", "drift", "deliveries"]) == 0
-    assert "[ok] Distribution of the features" in capsys.readouterr().out
-    assert main(["data", "drift", "deliveries", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["model"] == found.model
+    assert "[ok] Distribution of the features" in cli("data", "drift", "deliveries").out
+    assert json.loads(cli("data", "drift", "deliveries", "--json").out)["model"] == found.model
 
 
 def test_one_week_that_drifts_is_no_alarm_and_two_are(world: World) -> None:

@@ -3,7 +3,6 @@
 Freshness is by the newest row's own time: a row from the future proves nothing.
 """
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -24,10 +23,9 @@ from ml_assets.settings import read_settings
 from ml_assets.spec.sources import FreshnessSpec
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import Plant, World
 from ml_assets_tests.worlds.opened import pipeline_of
 
-Plant = Callable[[int, str], World]
 ARRIVALS = dg.AssetKey(["deliveries", "validated_table", "arrivals"])
 NOW = datetime(2024, 1, 16, tzinfo=UTC)
 SPEC = FreshnessSpec(within=timedelta(days=2))

@@ -1,22 +1,18 @@
 """A run or a refresh that never came turns a check red, and it turns green again by itself."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
-from dagster._core.storage.asset_check_execution_record import (
-    AssetCheckExecutionRecordStatus,
-)
+from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 from dagster._core.test_utils import freeze_time
 
 from ml_assets.automation import run_requests, run_retries
 from ml_assets.automation.late_runs import late_runs, late_runs_tick
 from ml_assets.automation.run_retries import refresh_again
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import Plant, World
 from ml_assets_tests.worlds.ticks import switch, tick
 
-Plant = Callable[[int, str], World]
 RELEASE = dg.AssetKey(["deliveries", "released_model"])
 REFRESH = "deliveries__refresh_schedule"
 

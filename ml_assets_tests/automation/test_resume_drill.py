@@ -1,6 +1,5 @@
 """The resume drill through Dagster: on its schedule, as a check with a date, touching nothing."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -10,9 +9,8 @@ from ml_assets.adapters.declare_asset import asset_key
 from ml_assets.automation.resume_drill import drilled, require_drill
 from ml_assets.errors import SpecError
 from ml_assets.settings import read_settings
-from ml_assets_tests.automation.conftest import QUIET, World, asked_for
+from ml_assets_tests.automation.conftest import QUIET, Plant, World, asked_for
 
-Plant = Callable[[int, str], World]
 CHECK = dg.AssetCheckKey(dg.AssetKey(["deliveries", "checkpoints"]), "resume_drill")
 
 

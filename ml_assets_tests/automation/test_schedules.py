@@ -1,6 +1,5 @@
 """What is due by the clock is read from the store; when, with its time zone, from the spec."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -8,9 +7,8 @@ import dagster as dg
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
-from ml_assets_tests.automation.conftest import World, asked_for
+from ml_assets_tests.automation.conftest import Plant, World, asked_for
 
-Plant = Callable[[int, str], World]
 SEARCH = """\
 search:
   method: grid

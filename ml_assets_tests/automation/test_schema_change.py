@@ -2,26 +2,22 @@
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from ml_assets.actions.read_table import read_table
-from ml_assets.cli.main import main
 from ml_assets.errors import SchemaChanged
 from ml_assets.graph.inputs import scan_together
 from ml_assets.settings import read_settings
 from ml_assets.store.pipeline_context import open_pipeline
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import LANDING, WEEKS, Plant, World
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.world import World as Folders
 
-Plant = Callable[[int, str], World]
-LANDING = "{landing: {}}"
 RUN = ("run", "deliveries", "--through", "feature_set")
-WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
 
 
 def declare(world: World, old: str = "order: int64", new: str = "order: float64") -> None:
@@ -65,15 +61,13 @@ def test_the_sensor_takes_every_partition_in_again_with_the_new_type(plant: Plan
 
 
 def test_run_says_how_much_is_made_again_before_it_begins(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     plant_world = plant(3, LANDING)
     monkeypatch.setenv("DAGSTER_HOME", "")
-    assert main(RUN) == 0
+    cli(*RUN)
     declare(plant_world)
-    capsys.readouterr()
-    assert main(RUN) == 0
-    said = capsys.readouterr().out
+    said = cli(*RUN).out
     before, _, _ = said.partition("\n> ")
     assert (
         "make  deliveries/raw_snapshot/raw_orders [2024-01-01 .. 2024-01-15: 3 partitions]:"
@@ -93,8 +87,7 @@ def test_run_says_what_it_costs_in_time_and_money_with_the_training_that_follows
     for name in ("state", "sources", "pipelines"):
         shutil.copytree(released.root / name, tmp_path / name)
     world = Folders(tmp_path, {**released.extra, "ML_ASSETS_PRICES": "node=3600"})  # 1 a second
-    spec = world.pipelines / "deliveries" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("order: int64", "order: float64"))
+    world.edit("deliveries", ("order: int64", "order: float64"))
     before, _, _ = world.cli("run", "deliveries", "--through", "raw_snapshot").partition("\n> ")
     took = re.search(
         r"note  the last time, these tables took ([\d.]+) s \(([\d.]+)\),"
@@ -107,17 +100,15 @@ def test_run_says_what_it_costs_in_time_and_money_with_the_training_that_follows
 
 
 def test_a_week_that_is_refused_keeps_back_what_reads_it_and_no_other(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     """Its table has the old type still: nothing reads it beside the new ones."""
     world = plant(4, LANDING)
     monkeypatch.setenv("DAGSTER_HOME", "")
-    assert main(RUN) == 0
+    cli(*RUN)
     declare(world)
     spoil(world, WEEKS[1])
-    capsys.readouterr()
-    assert main(RUN) == 1
-    told = capsys.readouterr()
+    told = cli(*RUN, code=1)
     assert "critical expectation" in told.err
     assert "type" not in told.err.replace("types", ""), "no words of polars"
     assert type_of("validated_table/orders", WEEKS[1]) == pl.Int64()
@@ -131,19 +122,17 @@ def test_a_week_that_is_refused_keeps_back_what_reads_it_and_no_other(
 
 
 def test_a_snapshot_that_cannot_have_the_new_type_says_so(
-    plant: Plant, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     world = plant(3, LANDING)
     monkeypatch.setenv("DAGSTER_HOME", "")
-    assert main(RUN) == 0
+    cli(*RUN)
     (world.sources / "orders" / f"{WEEKS[0]}.csv").unlink()
     declare(world, "load: float64", "load: int64")
     for week in WEEKS[1:3]:
         file = world.sources / "orders" / f"{week}.csv"
         frame = pl.read_csv(file).with_columns(pl.col("load").round().cast(pl.Int64))
         deliveries.deliver(file, frame.write_csv(), deliveries.START)
-    capsys.readouterr()
-    assert main(RUN) == 1
-    said = capsys.readouterr().err
+    said = cli(*RUN, code=1).err
     assert f"deliveries/raw_snapshot/raw_orders [{WEEKS[0]}] does not have the types" in said
     assert "'load' is Float64, declared as int64" in said

@@ -31,11 +31,9 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A released model, and then a policy that it does not meet."""
-    world = World(tmp_path_factory.mktemp("browser"))
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("browser")).plant(irises)
     world.cli("run", "irises")
-    spec = world.pipelines / "irises" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("at_least: 0.8", "at_least: 0.9999"))
+    world.edit("irises", ("at_least: 0.8", "at_least: 0.9999"))
     world.cli("run", "irises", code=3)
     return world
 

@@ -30,6 +30,16 @@ def check(tmp_path: Path):
     return check
 
 
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path).plant(irises)
+
+
+@pytest.fixture
+def weekly(tmp_path: Path) -> World:
+    return World(tmp_path).plant(deliveries)
+
+
 def test_a_cluster_that_would_refuse_a_training_is_told_before_there_is_one(check, tmp_path):
     assert "cluster: There is no Kubernetes configuration at" in check(tmp_path / "none", code=1)
     with ApiServer() as server:
@@ -53,9 +63,7 @@ def test_a_cluster_that_would_refuse_a_training_is_told_before_there_is_one(chec
         (None, "cannot be read: No such file or directory"),
     ],
 )
-def test_a_contract_that_cannot_be_read_is_one_mistake_and_no_stack(tmp_path, content, said):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+def test_a_contract_that_cannot_be_read_is_one_mistake_and_no_stack(world, content, said):
     contract = world.pipelines / "irises" / "flowers.json"
     contract.unlink() if content is None else contract.write_bytes(content)
     checked = world.cli("check", "irises", code=1)
@@ -66,48 +74,39 @@ def test_a_contract_that_cannot_be_read_is_one_mistake_and_no_stack(tmp_path, co
     assert f"defs.yaml:{number}: sources.flowers.contract" in checked
 
 
-def test_a_run_without_its_contract_ends_in_a_sentence(tmp_path):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+def test_a_run_without_its_contract_ends_in_a_sentence(world):
     (world.pipelines / "irises" / "flowers.json").unlink()
     done = world.streams("run", "irises", "--through", "raw_snapshot", code=1)
     assert done.stderr.startswith("error: The contract ")
     assert "Traceback" not in done.stderr
 
 
-def test_as_of_is_held_to_the_partitions_before_anything_is_made(tmp_path):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+def test_as_of_is_held_to_the_partitions_before_anything_is_made(world):
     asked = ("run", "irises", "--as-of", "nonsense", "--through", "feature_set")
     done = world.streams(*asked, code=1)
     assert done.stderr.startswith("error: irises is not split by partitions: --as-of 'nonsense'")
     assert ">" not in done.stdout  # no step began
 
 
-def test_a_calendar_that_ends_too_early_for_its_split_is_told_before_anything_is_made(tmp_path):
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
+def test_a_calendar_that_ends_too_early_for_its_split_is_told_before_anything_is_made(weekly):
     for week in range(2):
-        deliveries.land(world.sources, week)
-    spec = world.pipelines / "deliveries" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("end: 2024-03-25", "end: 2024-03-18"))
+        deliveries.land(weekly.sources, week)
+    weekly.edit("deliveries", ("end: 2024-03-25", "end: 2024-03-18"))
     said = (
         "deliveries can never be trained: partitions.end 2024-03-18 leaves 11 partitions for good,"
         " and the split takes 11 (train 6, validation 1, holdout 2, embargo 2 x 1), and 1 before"
         " them for look_back. Set a later partitions.end, or none, or a smaller split."
     )
-    checked = world.cli("check", "deliveries", code=1)
+    checked = weekly.cli("check", "deliveries", code=1)
     assert said in checked and "defs.yaml:7: partitions.end" in checked
     for asked in ([], ["--dry-run"], ["--through", "training_set"]):
-        done = world.streams("run", "deliveries", *asked, code=1)
+        done = weekly.streams("run", "deliveries", *asked, code=1)
         assert done.stderr.startswith(f"error: {said}")
         assert ">" not in done.stdout  # no step began
-    world.cli("run", "deliveries", "--through", "raw_snapshot")
+    weekly.cli("run", "deliveries", "--through", "raw_snapshot")
 
 
-def test_baselines_that_do_not_fit_are_told_with_their_lines(tmp_path):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+def test_baselines_that_do_not_fit_are_told_with_their_lines(world):
     file = world.pipelines / "irises" / "defs.yaml"
     human = "{kind: value, name: human, metrics: {rmse: 3.0}, source: two botanists}"
     rule = "{kind: function, name: rule, function: features.py:gone}"
@@ -126,11 +125,8 @@ def test_baselines_that_do_not_fit_are_told_with_their_lines(tmp_path):
         assert added is rule or f"defs.yaml:{line}: " in checked
 
 
-def test_a_network_that_cannot_fit_this_machine_is_refused_with_the_numbers(tmp_path):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
-    spec = world.pipelines / "irises" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("width: 32, depth: 2", "width: 4194304, depth: 2"))
+def test_a_network_that_cannot_fit_this_machine_is_refused_with_the_numbers(world):
+    world.edit("irises", ("width: 32, depth: 2", "width: 4194304, depth: 2"))
     checked = world.cli("check", "irises", code=1)
     assert (
         "The training does not fit: each process needs at least 281,4" in checked
@@ -146,21 +142,17 @@ def test_a_network_is_held_to_the_memory_of_a_pod_and_its_strategy(tmp_path):
         "ML_ASSETS_TRAINING_IMAGE": "registry.example/training@sha256:" + "5" * 64,
         "KUBECONFIG": str(tmp_path / "none"),
     }
-    world = World(tmp_path, settings)
-    irises.plant(world.pipelines, world.sources)
-    spec = world.pipelines / "irises" / "defs.yaml"
-    wide = spec.read_text().replace("width: 32, depth: 2", "width: 16384, depth: 2")
-    spec.write_text(wide)  # 2^28 weights: 4.3 GB of state
+    world = World(tmp_path, settings).plant(irises)
+    wide = "width: 16384, depth: 2"  # 2^28 weights: 4.3 GB of state
+    world.edit("irises", ("width: 32, depth: 2", wide))
     checked = world.cli("check", "irises", code=1)
     assert "a pod (cluster.memory: 4Gi) has 4.29 GB" in checked
     shared = "strategy: shard\n    processes: 4\n  cluster: {nodes: 4}"
-    spec.write_text(wide.replace("strategy: replicate\n    processes: 1", shared))
+    world.edit("irises", ("strategy: replicate\n    processes: 1", shared))
     assert "does not fit" not in world.cli("check", "irises", code=1)  # there is no cluster
 
 
-def test_a_column_that_the_function_does_not_return_is_a_mistake(tmp_path):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+def test_a_column_that_the_function_does_not_return_is_a_mistake(world):
     spec = world.pipelines / "irises" / "defs.yaml"
     plain = spec.read_text()
     line = next(n for n, line in enumerate(plain.splitlines(), 1) if "numeric:" in line)
@@ -183,10 +175,8 @@ def test_a_column_that_the_function_does_not_return_is_a_mistake(tmp_path):
     assert "was called on" not in world.cli("check", "irises", code=1), "it is no function yet"
 
 
-def test_an_edited_function_is_judged_whatever_is_published(tmp_path):
+def test_an_edited_function_is_judged_whatever_is_published(world):
     """By its own rows, where it needs some; as it is now, and not as it was when they were made."""
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
     world.cli("run", "irises", "--through", "feature_set")
     function = world.pipelines / "irises" / "features.py"
     good, read = function.read_text(), 'tables["flowers"]'
@@ -202,34 +192,23 @@ def test_an_edited_function_is_judged_whatever_is_published(tmp_path):
     assert "it raised KeyError ('flower') in features.py, line " in told
 
 
-def test_a_column_that_slices_or_groups_and_is_not_returned_is_a_mistake(tmp_path):
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
-    spec = world.pipelines / "deliveries" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("[depot]\n    base", "[depto]\n    base"))
-    spec.write_text(spec.read_text().replace("by: [depot]", "by: [dep]"))
-    told = world.cli("check", "deliveries", code=1)
+def test_a_column_that_slices_or_groups_and_is_not_returned_is_a_mistake(weekly):
+    typos = ("[depot]\n    base", "[depto]\n    base"), ("by: [depot]", "by: [dep]")
+    weekly.edit("deliveries", *typos)
+    told = weekly.cli("check", "deliveries", code=1)
     assert "evaluation.slices is 'depto'" in told and "Did you mean 'depot'?" in told
     assert "evaluation.baselines[1].by is 'dep'" in told
 
 
-def test_columns_are_looked_at_before_the_first_partition_is_over(tmp_path):
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
-    spec = world.pipelines / "deliveries" / "defs.yaml"
-    text = spec.read_text().replace("start: 2024-01-01, end: 2024-03-25", "start: 2999-01-01")
-    spec.write_text(text)
-    assert "good" in world.cli("check", "deliveries")
-    spec.write_text(text.replace("numeric: [load,", "numeric: [laod,"))
-    assert "features.numeric is 'laod'" in world.cli("check", "deliveries", code=1)
+def test_columns_are_looked_at_before_the_first_partition_is_over(weekly):
+    weekly.edit("deliveries", ("start: 2024-01-01, end: 2024-03-25", "start: 2999-01-01"))
+    assert "good" in weekly.cli("check", "deliveries")
+    weekly.edit("deliveries", ("numeric: [load,", "numeric: [laod,"))
+    assert "features.numeric is 'laod'" in weekly.cli("check", "deliveries", code=1)
 
 
-def test_a_numeric_feature_that_comes_as_text_is_a_mistake(tmp_path):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
-    spec = world.pipelines / "irises" / "defs.yaml"
-    text = spec.read_text().replace("petal_width: float64", "petal_width: string")
-    spec.write_text(text)
+def test_a_numeric_feature_that_comes_as_text_is_a_mistake(world):
+    world.edit("irises", ("petal_width: float64", "petal_width: string"))
     contract = world.pipelines / "irises" / "flowers.json"
     suite = json.loads(contract.read_text())
     full = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "petal_width"}}
@@ -246,9 +225,7 @@ def test_a_numeric_feature_that_comes_as_text_is_a_mistake(tmp_path):
         assert edit in told
 
 
-def test_every_mistake_of_a_contract_is_told_at_once(tmp_path):
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+def test_every_mistake_of_a_contract_is_told_at_once(world):
     file = world.pipelines / "irises" / "flowers.json"
     suite = json.loads(file.read_text())
     between = "expect_column_values_to_be_between"
@@ -268,8 +245,7 @@ def test_every_mistake_of_a_contract_is_told_at_once(tmp_path):
 
 
 def test_files_of_no_partition_are_warned_of_and_told_by_a_run(tmp_path):
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources, weeks=2)
+    world = World(tmp_path).plant(deliveries, weeks=2)
     orders = world.sources / "orders"
     for name in ("2024-01-09", "2099-01-05"):
         (orders / f"{name}.csv").write_bytes((orders / "2024-01-08.csv").read_bytes())
@@ -288,8 +264,7 @@ def test_files_of_no_partition_are_warned_of_and_told_by_a_run(tmp_path):
 
 
 def test_a_canary_that_the_next_model_always_replaces_is_warned_of(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources, automation="{landing: {retrain: true}}")
+    world = World(tmp_path).plant(deliveries, automation="{landing: {retrain: true}}")
     spec = world.pipelines / "deliveries" / "defs.yaml"
     text = spec.read_text()
     warned = "release.canary.periods is 2, and automation.landing.retrain trains a model for each"

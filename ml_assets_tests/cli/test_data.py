@@ -9,13 +9,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from ml_assets.cli.main import main
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import Published, SnapshotStore
 from ml_assets.store.table_files import write_table
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.worlds.lakefs import new_repository
 
@@ -35,7 +35,7 @@ def said(
     request: pytest.FixtureRequest,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> Callable[..., str]:
     """Runs the command, holds it to an exit code; three states were published, a day each."""
     home = tmp_path / "state"
@@ -48,9 +48,7 @@ def said(
         publish(environment["ML_ASSETS_SNAPSHOTS"], tmp_path, rows, day)
 
     def call(*arguments: str, code: int = 0) -> str:
-        capsys.readouterr()
-        assert main(["data", *arguments]) == code
-        return "".join(capsys.readouterr())
+        return "".join(cli("data", *arguments, code=code))
 
     return call
 

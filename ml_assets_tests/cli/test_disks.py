@@ -13,8 +13,7 @@ from ml_assets_tests.worlds.world import World
 @pytest.mark.parametrize("size", ["300k", "1100k", "1800k"])
 def test_a_full_disk_is_one_sentence(tmp_path: Path, size: str) -> None:
     """Dagster's instance, its event log and our own store are met by one size each."""
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     done = on_a_full_disk(world, size, "run", "irises")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

@@ -24,8 +24,7 @@ SCORED = "irises-score-23b1e9f7951f823aaefc"
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """A house with one release."""
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     spec = world.pipelines / "irises" / "defs.yaml"  # whether a new model is better is luck
     spec.write_text(spec.read_text().replace("{kind: champion}", "{kind: champion, margin: 9}"))
     world.cli("run", "irises")

@@ -1,7 +1,6 @@
 """The command line: its options are a frozen set, and its errors are for people."""
 
 import inspect
-import json
 import os
 import re
 import shutil
@@ -14,14 +13,12 @@ from pathlib import Path
 from typing import get_args
 
 import click
-import dagster as dg
 import pytest
 
-from ml_assets.automation.broken_pipeline import ASSET
-from ml_assets.cli.main import commands, main
-from ml_assets.definitions import build
-from ml_assets.settings import read_settings
+from ml_assets.cli.main import commands
 from ml_assets_tests.cli.words import TOP, every_command
+from ml_assets_tests.conftest import Cli
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds import irises
 
 OPTIONS = {
@@ -88,15 +85,6 @@ OPTIONS = {
 }
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("ML_ASSETS_SOURCES", str(tmp_path / "sources"))
-    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path))
-    monkeypatch.setenv("DAGSTER_HOME", "")
-    return tmp_path
-
-
 def test_the_options_are_the_documented_ones() -> None:
     found = {
         " ".join(path): " ".join(shown(command))
@@ -117,9 +105,8 @@ def shown(command: click.Command) -> Iterator[str]:
                 yield from (*one.opts, *one.secondary_opts)
 
 
-def test_a_stranger_sees_at_most_twelve_entries(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    said = capsys.readouterr().out
+def test_a_stranger_sees_at_most_twelve_entries(cli: Cli) -> None:
+    said = cli("--help").out
     listed = re.findall(r"^  ([a-z][a-z-]+)  +[A-Z]", said, re.MULTILINE)
     assert listed == [
         *("demo", "new", "check", "run", "status", "ui", "predict", "serve"),
@@ -128,17 +115,15 @@ def test_a_stranger_sees_at_most_twelve_entries(capsys: pytest.CaptureFixture[st
     assert "3 refused by a gate" in said
 
 
-def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"ml-assets {version('ml_assets')}\n"
+def test_it_says_its_version(cli: Cli) -> None:
+    assert cli("--version").out == f"ml-assets {version('ml_assets')}\n"
 
 
 def test_the_help_of_a_group_names_each_of_its_commands(
-    capsys: pytest.CaptureFixture[str],
+    cli: Cli,
 ) -> None:
     for group in ("data", "models", "release", "ops"):
-        assert main([group, "--help"]) == 0
-        said = capsys.readouterr().out
+        said = cli(group, "--help").out
         within = {path.split()[1] for path in OPTIONS if path.startswith(f"{group} ")}
         assert set(re.findall(r"^  ([a-z-]+)  +[A-Z]", said, re.MULTILINE)) == within
 
@@ -165,8 +150,7 @@ def test_help_imports_no_command_and_nothing_heavy() -> None:
         " [one for one in sys.modules if one.startswith('ml_assets.cli.') and one not in"
         " ('ml_assets.cli.main', 'ml_assets.cli.groups', 'ml_assets.cli.output')] or None)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    said_by(code)
 
 
 @pytest.mark.parametrize("group", ["data", "models", "release", "ops", "run", "ui"])
@@ -175,8 +159,7 @@ def test_the_help_of_a_command_imports_nothing_heavy(group: str) -> None:
         f"import sys; from ml_assets.cli.main import main; main([{group!r}, '--help']);"
         "sys.exit([one for one in ('dagster', 'pydantic', 'polars') if one in sys.modules] or None)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    said_by(code)
 
 
 @pytest.mark.parametrize(
@@ -195,11 +178,8 @@ def test_the_help_of_a_command_imports_nothing_heavy(group: str) -> None:
         (["models", "tune-batch", "irises", "--largest", "all"], "'all' is not a number from 1"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exits_2(
-    typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(typed) == 2
-    told = capsys.readouterr()
+def test_wrong_usage_is_one_line_and_exits_2(typed: list[str], said: str, cli: Cli) -> None:
+    told = cli(*typed, code=2)
     assert said in told.err
     assert told.err.startswith("error: ")
     assert told.err.count("\n") == 1
@@ -207,11 +187,8 @@ def test_wrong_usage_is_one_line_and_exits_2(
 
 
 @pytest.mark.parametrize("typed", [[], ["data"], ["ops", "alerts"]])
-def test_a_group_alone_shows_its_help_and_exits_2(
-    typed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(typed) == 2
-    assert capsys.readouterr().err.startswith(f"Usage: {' '.join(['ml-assets', *typed])} ")
+def test_a_group_alone_shows_its_help_and_exits_2(typed: list[str], cli: Cli) -> None:
+    assert cli(*typed, code=2).err.startswith(f"Usage: {' '.join(['ml-assets', *typed])} ")
 
 
 ASKED_TO_END = """
@@ -266,11 +243,8 @@ def choices(group: str, name: str, option: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_what_the_shell_takes(
-    shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["ops", "completion", shell]) == 0
-    script = capsys.readouterr().out
+def test_completion_prints_what_the_shell_takes(shell: str, cli: Cli) -> None:
+    script = cli("ops", "completion", shell).out
     assert f"_ML_ASSETS_COMPLETE={shell}_complete" in script
     program = shutil.which(shell)
     if program is not None:
@@ -304,182 +278,3 @@ def test_a_shell_is_offered_what_goes_on(home: Path, typed: str, offered: set[st
         check=True,
     )
     assert {line.partition(",")[2] for line in done.stdout.splitlines()} == offered
-
-
-def test_an_unknown_pipeline_names_the_known_ones(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    irises.plant(home, home / "sources")
-    assert main(["status", "tulips"]) == 1
-    said = capsys.readouterr().err
-    assert "'tulips'" in said
-    assert "irises" in said
-
-
-def test_one_mistake_is_not_mistakes(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    irises.plant(home, home / "sources")
-    spec = home / "irises" / "defs.yaml"
-    spec.write_text(spec.read_text().replace("epochs: 30", "epochs: many"))
-    assert main(["check", "irises"]) == 1
-    assert "irises: 1 mistake\n" in capsys.readouterr().out
-    assert main(["run", "irises"]) == 1
-    assert "1 mistake in " in capsys.readouterr().err
-
-
-def test_check_finds_a_missing_contract_and_a_missing_function(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    irises.plant(home, home / "sources")
-    (home / "irises" / "flowers.json").unlink()
-    (home / "irises" / "features.py").write_text("")
-    assert main(["check", "irises"]) == 1
-    said = capsys.readouterr().out
-    assert "sources.flowers.contract" in said
-    assert "features.function" in said
-
-
-def test_check_refuses_a_spot_spec_whose_saves_do_not_fit_the_notice_with_the_arithmetic(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    irises.plant(home, home / "sources")
-    spec = home / "irises" / "defs.yaml"
-    spot = "spot: {notice_seconds: 20, write_mb_per_second: 0.001}\n    checkpoint_every: 10"
-    spec.write_text(spec.read_text().replace("epochs: 30", f"epochs: 30\n    {spot}"))
-    assert main(["check", "irises"]) == 1
-    said = capsys.readouterr().out
-    assert "parameters x 3 numbers x 4 bytes (adamw" in said
-    assert "but the notice is 20 s" in said
-    spec.write_text(
-        spec.read_text().replace("write_mb_per_second: 0.001", "write_mb_per_second: 9")
-    )
-    assert main(["check", "irises"]) == 0
-
-
-def test_check_warns_of_a_package_that_is_missing_here(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    irises.plant(home, home / "sources")
-    network = irises.SPEC[irises.SPEC.index("  model:") : irises.SPEC.index("  evaluation:")]
-    trees = irises.SPEC.replace(network, "  model: {family: lightgbm}\n")
-    (home / "irises" / "defs.yaml").write_text(trees)
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    assert main(["check", "irises"]) == 0
-    said = capsys.readouterr().out
-    assert "irises: good" in said
-    assert "warning: model.family is 'lightgbm'" in said
-    assert "remedy: pip install -c requirements.lock -e '.[boosting]'" in said
-
-
-def test_check_warns_of_sources_that_are_not_on_this_machine(
-    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    irises.plant(home, home / "sources")
-    assert main(["check", "irises"]) == 0
-    assert "warning: sources" not in capsys.readouterr().out
-    spec, file = home / "irises" / "defs.yaml", home / "sources" / "irises.csv"
-    file.rename(file.with_name("iris.csv"))
-    assert main(["check", "irises"]) == 0
-    said = capsys.readouterr().out
-    assert f"sources.flowers.path is 'irises.csv', and there is no {file} here" in said
-    assert f"it begins below ML_ASSETS_SOURCES, which is {home / 'sources'}" in said
-    delta = "kind: delta\n      path: lake/irises\n"
-    spec.write_text(re.sub(r"kind: files\n.*path: .*\n.*format: .*\n", delta, spec.read_text()))
-    assert main(["check", "irises"]) == 0
-    log = home / "sources" / "lake" / "irises" / "_delta_log"
-    assert f"sources.flowers.path is 'lake/irises', and there is no {log} here" in (
-        capsys.readouterr().out
-    )
-    log.mkdir(parents=True)
-    assert main(["check", "irises"]) == 0
-    assert "warning: sources" not in capsys.readouterr().out
-    monkeypatch.setenv("ML_ASSETS_SOURCES", str(home / "elsewhere"))
-    assert main(["check", "irises"]) == 0
-    assert f"ML_ASSETS_SOURCES is {home / 'elsewhere'}, and there is no such folder here" in (
-        capsys.readouterr().out
-    )
-
-
-def test_status_before_anything_is_made_says_what_to_do(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    irises.plant(home, home / "sources")
-    assert main(["status", "irises"]) == 0
-    said = capsys.readouterr().out
-    assert "ml-assets run irises" in said
-    assert "nothing is released yet" in said
-    assert str(home / "state") in said
-    assert main(["status", "irises", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["stages"] == []
-    assert not (home / "state").exists(), "a question makes no folder"
-
-
-def test_a_report_before_there_is_one_says_what_to_make(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    irises.plant(home, home / "sources")
-    assert main(["models", "report", "irises"]) == 1
-    assert "was never materialized" in capsys.readouterr().err
-
-
-def test_reset_asks_first(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    irises.plant(home, home / "sources")
-    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
-    assert main(["ops", "reset"]) == 1
-    assert (home / "state").exists()
-    (own := home / "state" / "own.txt").write_text("mine")
-    assert main(["ops", "reset", "--yes"]) == 0
-    assert [*(home / "state").iterdir()] == [own]
-    assert f"left as it is: {own}" in capsys.readouterr().out
-
-
-def test_a_column_that_the_spec_does_not_name_is_left_out_aloud(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    irises.plant(home, home / "sources")
-    function = home / "irises" / "features.py"
-    wide = 'tables["flowers"].with_columns(area=pl.col("petal_length") * pl.col("petal_width"))'
-    spec = home / "irises" / "defs.yaml"
-    spec.write_text(irises.SPEC.replace("sepal_width, petal_length,", "petal_length,"))
-    function.write_text(function.read_text().replace('tables["flowers"]', wide))
-    assert main(["run", "irises", "--through", "feature_set"]) == 0
-    said = capsys.readouterr().out
-    line = "`area` is returned by features.py:build, but not named in features.numeric"
-    assert said.count(line) == 1
-    assert said.count("returned by") == 1, "a column of the source is passed through, not made"
-
-
-BROKEN = {
-    "no_yaml": "type: [\nattributes: }",
-    "a_wrong_key": irises.SPEC.replace("batch_size", "batch_sise"),
-}
-
-
-@pytest.fixture
-def beside_broken_ones(home: Path) -> None:
-    irises.plant(home, home / "sources")
-    for name, text in BROKEN.items():
-        (home / name).mkdir()
-        (home / name / "defs.yaml").write_text(text)
-
-
-@pytest.mark.usefixtures("beside_broken_ones")
-def test_a_broken_pipeline_is_in_the_way_of_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["run", "irises", "--through", "raw_snapshot"]) == 0
-    assert "irises/raw_snapshot/raw_flowers" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("beside_broken_ones")
-def test_a_broken_pipeline_is_told_by_its_name_line_and_remedy(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    loaded = build(read_settings()).get_repository_def()  # what Dagster loads for the UI
-    for name in BROKEN:
-        assert main(["run", name]) == 1
-        said = capsys.readouterr().err
-        assert said.startswith(f"error: {name}: 1 mistake in ")
-        assert "defs.yaml:" in said
-        assert "remedy: " in said
-        asset = loaded.asset_graph.get(dg.AssetKey([name, ASSET]))
-        assert f"{name}: 1 mistake in " in str(asset.description)
-        assert "defs.yaml:" in str(asset.description)
-    assert loaded.asset_graph.has(dg.AssetKey(["irises", "released_model"]))

@@ -4,33 +4,26 @@ import json
 import math
 import random
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from ml_assets.assets.feature_set.replay import replay
-from ml_assets.cli.main import main
 from ml_assets.settings import read_settings
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.split import TimeSplit
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
+from ml_assets_tests.worlds.world import edit
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 12
 GAP = range(5 * 24 + 3, 5 * 24 + 15)
 """Hours of the sixth day that no file holds."""
-
-
-@pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for pipelines, with state and sources beside it."""
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
-    monkeypatch.delenv("ML_ASSETS_SOURCES", raising=False)
-    return tmp_path / "pipelines"
 
 
 @pytest.fixture
@@ -55,23 +48,13 @@ def air(tmp_path: Path) -> Path:
     return tmp_path / "air"
 
 
-def new(air: Path, *more: str) -> int:
-    return main(["new", "air", "--from", str(air), "--label", "pm25", "--ahead", "6h", *more])
+@pytest.fixture
+def new(air: Path, cli: Cli) -> Cli:
+    return partial(cli, "new", "air", "--from", str(air), "--label", "pm25", "--ahead", "6h")
 
 
-def edit(file: Path, *changes: tuple[str, str]) -> None:
-    text = file.read_text()
-    for before, after in changes:
-        assert before in text
-        text = text.replace(before, after)
-    file.write_text(text)
-
-
-def test_what_lies_there_is_found_and_said(
-    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert new(air) == 0
-    said = capsys.readouterr().out
+def test_what_lies_there_is_found_and_said(room: Path, air: Path, new: Cli) -> None:
+    said = new().out
     assert "key: station, time" in said
     assert "label: pm25 6 hours after each row" in said
     assert "series: 2, one for each station, of " in said
@@ -92,9 +75,7 @@ def test_what_lies_there_is_found_and_said(
     assert spec.gates[0].name == "beats_persistence"
 
 
-def test_numbered_stores_are_what_a_series_is_of(
-    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_numbered_stores_are_what_a_series_is_of(room: Path, tmp_path: Path, cli: Cli) -> None:
     lines = ["Sales,Customers,Date,Store,Sales_lag_1d"]
     for day in range(60):
         for store in range(1, 6):
@@ -103,14 +84,14 @@ def test_numbered_stores_are_what_a_series_is_of(
             lines.append(f"{sold},{customers},{at:%Y-%m-%d},{store},{sold}")
     file = tmp_path / "stores.csv"
     file.write_text("\n".join(lines) + "\n")
-    assert main(["new", "air", "--from", str(file), "--label", "Sales", "--ahead", "7d"]) == 0
-    assert "key: Store, Date" in capsys.readouterr().out
+    said = cli("new", "air", "--from", str(file), "--label", "Sales", "--ahead", "7d").out
+    assert "key: Store, Date" in said
     features = load_spec(room / "air").features
     assert features.key == ("Store", "Date")
     assert {"Sales_lag_1d", "Sales_lag_1d_2"} <= {*features.numeric}, "the table's own stays"
 
 
-def test_measured_numbers_are_not_what_a_series_is_of(tmp_path: Path) -> None:
+def test_measured_numbers_are_not_what_a_series_is_of(tmp_path: Path, cli: Cli) -> None:
     draws = random.Random(7)
     lines = ["day,temperature,humidity,power"]
     for day in range(60):
@@ -121,16 +102,14 @@ def test_measured_numbers_are_not_what_a_series_is_of(tmp_path: Path) -> None:
     file = tmp_path / "plant.csv"
     file.write_text("\n".join(lines) + "\n")
     new = ["new", "air", "--from", str(file), "--label", "power", "--ahead", "7d"]
-    assert main(new) == 1, "whoever knows the rows says --key"
+    cli(*new, code=1)  # whoever knows the rows says --key
 
 
 def test_the_contract_that_new_writes_is_the_one_that_is_proposed(
-    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+    room: Path, air: Path, cli: Cli, new: Cli
 ) -> None:
-    assert new(air) == 0
-    capsys.readouterr()
-    assert main(["data", "contract", "propose", "air", "rows"]) == 0
-    proposed = json.loads(capsys.readouterr().out)
+    new()
+    proposed = json.loads(cli("data", "contract", "propose", "air", "rows").out)
     assert proposed == json.loads((room / "air" / "contracts" / "rows.json").read_text())
     means = [one for one in proposed["expectations"] if "_mean_" in one["type"]]
     assert [one["kwargs"]["column"] for one in means] == ["pm25", "temp"]
@@ -138,16 +117,18 @@ def test_the_contract_that_new_writes_is_the_one_that_is_proposed(
     assert {one["kwargs"].get("column") for one in between} > {"pm25", "temp", "cars_count"}
 
 
-def test_a_pattern_names_the_files_of_a_folder_that_are_meant(room: Path, air: Path) -> None:
+def test_a_pattern_names_the_files_of_a_folder_that_are_meant(
+    room: Path, air: Path, cli: Cli
+) -> None:
     (air / "stations.csv").write_text("station,city\na,Rome\n")
-    assert main(["new", "mixed", "--from", str(air), "--label", "pm25", "--ahead", "6h"]) == 1
-    assert main(["new", "air", "--from", f"{air}/air_*.csv", "--label", "pm25"]) == 0
+    cli("new", "mixed", "--from", str(air), "--label", "pm25", "--ahead", "6h", code=1)
+    cli("new", "air", "--from", f"{air}/air_*.csv", "--label", "pm25")
     source = load_spec(room / "air").sources["rows"]
     assert getattr(source, "path", "") == "air/air_{partition:%Y%m%d}.csv"
 
 
 def test_a_person_at_a_terminal_is_asked_for_what_no_flag_says(
-    room: Path, air: Path, monkeypatch: pytest.MonkeyPatch
+    room: Path, air: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     answers = {"Your data": str(air), "What should be predicted": "pm25", "How much later": "6h"}
     asked: list[str] = []
@@ -158,22 +139,19 @@ def test_a_person_at_a_terminal_is_asked_for_what_no_flag_says(
 
     monkeypatch.setattr("ml_assets.cli.new._is_asked", lambda: True)
     monkeypatch.setattr("click.prompt", answer)
-    assert main(["new", "air"]) == 0
+    cli("new", "air")
     assert len(asked) == 3
     assert load_spec(room / "air").label.column == "pm25_in_6h"
 
 
 def test_outcomes_are_of_the_row_so_much_later_and_unknown_ones_are_counted(
-    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+    room: Path, air: Path, cli: Cli, new: Cli
 ) -> None:
     out = str(room.parent / "features.parquet")
-    assert new(air) == 0
-    assert main(["run", "air", "--through", "training_set"]) == 0
-    assert (
-        "is not known: there is no pm25 of the same station 6 hours after them"
-        in capsys.readouterr().out
-    )
-    assert main(["data", "read", "air/feature_set", "--output", out]) == 0
+    new()
+    said = cli("run", "air", "--through", "training_set").out
+    assert "is not known: there is no pm25 of the same station 6 hours after them" in said
+    cli("data", "read", "air/feature_set", "--output", out)
     rows = pl.read_parquet(out)
     later = rows.select("station", pl.col("time") - timedelta(hours=6), now=pl.col("pm25"))
     both = rows.join(later, on=["station", "time"], how="left", maintain_order="left")
@@ -185,13 +163,12 @@ def test_outcomes_are_of_the_row_so_much_later_and_unknown_ones_are_counted(
 
 
 def test_a_holdout_that_ends_early_is_told_by_the_run(
-    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+    room: Path, air: Path, cli: Cli, new: Cli
 ) -> None:
     newest = air / "air_20240112.csv"
     newest.write_text("".join(newest.read_text().splitlines(keepends=True)[:17]))
-    assert new(air) == 0
-    assert main(["run", "air", "--through", "training_set"]) == 0
-    said = capsys.readouterr().out
+    new()
+    said = cli("run", "air", "--through", "training_set").out
     assert (
         "2024-01-12 of the holdout is not complete: it ends at 2024-01-12 07:00 with 28 rows, "
         "and the partitions before it have 24 to 48"
@@ -202,10 +179,8 @@ def test_a_holdout_that_ends_early_is_told_by_the_run(
     assert len(record.attributes["partial"]) == 1
 
 
-def test_a_shift_by_rows_is_found(
-    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert new(air) == 0
+def test_a_shift_by_rows_is_found(room: Path, air: Path, cli: Cli, new: Cli) -> None:
+    new()
     by_rows = 'pl.col("pm25").shift(3).over("station").alias("pm25_lag_3h")'
     edit(
         room / "air" / "features.py",
@@ -215,15 +190,16 @@ def test_a_shift_by_rows_is_found(
             f'.lazy()\n        .sort("station", "time")\n        .with_columns({by_rows})\n',
         ),
     )
-    assert main(["run", "air", "--through", "feature_set"]) == 1
-    said = capsys.readouterr()
+    said = cli("run", "air", "--through", "feature_set", code=1)
     assert "when an empty row is at" in said.err
     assert "The function counts rows, not time" in said.err
     assert "'pm25_lag_3h' of" in said.err
 
 
-def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air: Path) -> None:
-    assert new(air) == 0
+def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(
+    room: Path, air: Path, cli: Cli, new: Cli
+) -> None:
+    new()
     file = room / "air" / "features.py"
     edit(file, (".lazy()\n", ".lazy()\n        .map_batches(whole)\n"))
     with file.open("a") as more:
@@ -233,7 +209,7 @@ def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air
             '        raise ValueError("a row has no temperature")\n'
             "    return rows\n"
         )
-    assert main(["run", "air", "--through", "feature_set"]) == 0
+    cli("run", "air", "--through", "feature_set")
     state = open_pipeline("air", read_settings()).now()
     newest = windows(state.spec.partitions, START + timedelta(days=DAYS))[-1].key
     rows = state.scan(Address("air", "feature_set").at(newest)).collect()
@@ -245,48 +221,44 @@ def test_a_function_that_takes_no_empty_row_is_told_as_not_tried(room: Path, air
 
 @pytest.mark.daemon
 def test_a_model_that_persistence_beats_is_refused(
-    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+    room: Path, air: Path, cli: Cli, new: Cli
 ) -> None:
     for file in air.glob("*.csv"):  # nothing changes within a day: nothing beats that
         lines = [line.split(",") for line in file.read_text().splitlines()]
         kept = [[*line[:2], str(50 + int(file.stem[-1])), *line[3:]] for line in lines[1:]]
         file.write_text("\n".join(",".join(line) for line in [lines[0], *kept]) + "\n")
-    assert new(air) == 0
+    new()
     edit(room / "air" / "defs.yaml", ("epochs: 20", "epochs: 1"))
-    assert main(["run", "air"]) == 3
-    said = capsys.readouterr()
+    said = cli("run", "air", code=3)
     assert "beats_persistence" in said.err
     assert "of persistence" in said.err
 
 
-def test_a_table_with_times_is_split_by_them(
-    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_with_times_is_split_by_them(room: Path, tmp_path: Path, cli: Cli) -> None:
     rows = [
         {"id": n, "sold_at": START + timedelta(hours=n), "price": n % 9 + 0.5, "back": n % 3 == 0}
         for n in range(200)
     ]
     pl.DataFrame(rows).write_parquet(tmp_path / "sales.parquet")
     about = ["--from", str(tmp_path / "sales.parquet"), "--label", "back"]
-    assert main(["new", "sales", *about]) == 0
+    cli("new", "sales", *about)
     assert load_spec(room / "sales").split.kind == "time_shares"
-    assert main(["run", "sales", "--through", "training_set"]) == 0
+    cli("run", "sales", "--through", "training_set")
 
 
 def test_files_too_few_or_with_a_gap_are_one_table(
-    room: Path, air: Path, capsys: pytest.CaptureFixture[str]
+    room: Path, air: Path, cli: Cli, new: Cli
 ) -> None:
     (air / "air_20240104.csv").unlink()
-    assert new(air) == 0
-    said = capsys.readouterr().out
+    said = new().out
     assert "1 partition is missing, 2024-01-04 for one: the files are read as one table" in said
     source = load_spec(room / "air").sources["rows"]
     assert (source.partitioned, getattr(source, "path", "")) == (False, "air/*.csv")
-    assert main(["run", "air", "--through", "feature_set"]) == 0
+    cli("run", "air", "--through", "feature_set")
 
 
 def test_a_table_of_a_database_is_read_where_it_is(
-    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    room: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     import sqlite3
 
@@ -300,15 +272,15 @@ def test_a_table_of_a_database_is_read_where_it_is(
         ]
         database.executemany("INSERT INTO sales VALUES (?, ?, ?, ?)", rows)
     monkeypatch.setenv("ML_ASSETS_SQL_SHOP", f"sqlite:///{tmp_path / 'shop.db'}")
-    assert main(["new", "sales", "--from", "sql:SHOP.sales", "--label", "back"]) == 0
+    cli("new", "sales", "--from", "sql:SHOP.sales", "--label", "back")
     spec = load_spec(room / "sales")
     assert (spec.sources["rows"].kind, spec.features.decision_at) == ("sql", "sold_at")
     assert spec.split.kind == "time_shares"
-    assert main(["run", "sales", "--through", "feature_set"]) == 0
+    cli("run", "sales", "--through", "feature_set")
 
 
 def test_moments_that_come_twice_are_kept_back_and_one_word_among_numbers_is_no_value(
-    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    room: Path, tmp_path: Path, cli: Cli
 ) -> None:
     draw, folder = random.Random(5), tmp_path / "sensor"
     folder.mkdir()
@@ -321,14 +293,12 @@ def test_moments_that_come_twice_are_kept_back_and_one_word_among_numbers_is_no_
         lines += lines[5:6] if day == 3 else []
         (folder / f"{START + timedelta(days=day):%Y-%m-%d}.csv").write_text("\n".join(lines) + "\n")
     about = ["--from", str(folder), "--label", "glucose", "--ahead", "2h"]
-    assert main(["new", "glucose", *about]) == 0
-    said = capsys.readouterr().out
+    said = cli("new", "glucose", *about).out
     assert "key: time\n" in said
     assert "no value: 'nil'" in said and "isig: «nil» is taken for no value" in said
     assert "2 rows share their key with another, those of time 2024-01-04 01:00:00" in said
     assert load_spec(room / "glucose").sources["rows"].columns["isig"] == "float64"
-    assert main(["run", "glucose", "--through", "validated_table"]) == 0
-    assert main(["data", "quarantine", "show", "glucose"]) == 0
-    assert "2 rows" in capsys.readouterr().out
-    assert main(["new", "glucose", *about]) == 1
-    assert "glucose exists already: choose another name" in capsys.readouterr().err
+    cli("run", "glucose", "--through", "validated_table")
+    assert "2 rows" in cli("data", "quarantine", "show", "glucose").out
+    said = cli("new", "glucose", *about, code=1).err
+    assert "glucose exists already: choose another name" in said

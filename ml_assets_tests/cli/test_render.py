@@ -9,8 +9,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from ml_assets.cli.main import main
 from ml_assets.settings import DEMO_PIPELINES
+from ml_assets_tests.conftest import Cli
 
 IMAGE = "registry.example/training@sha256:" + "a" * 64
 
@@ -33,11 +33,8 @@ def laptop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_training_is_printed_as_documents_that_kubectl_reads(
-    laptop: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["ops", "render", "flights_far"]) == 0
-    said = capsys.readouterr()
+def test_a_training_is_printed_as_documents_that_kubectl_reads(laptop: Path, cli: Cli) -> None:
+    said = cli("ops", "render", "flights_far")
     assert said.err == ""
     name = "flights-far-train-00000000000000000000-a1"
     assert said.out.splitlines()[0] == (
@@ -52,35 +49,29 @@ def test_a_training_is_printed_as_documents_that_kubectl_reads(
     assert not (laptop / "state").exists(), "nothing is stored"
 
 
-def test_json_is_one_list(laptop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ops", "render", "flights_far", "--json", "--attempt", "3"]) == 0
-    printed = json.loads(capsys.readouterr().out)
+def test_json_is_one_list(laptop: Path, cli: Cli) -> None:
+    printed = json.loads(cli("ops", "render", "flights_far", "--json", "--attempt", "3").out)
     assert [item["kind"] for item in printed["items"]] == ["Service", "Job"]
     assert printed["kind"] == "List"
     assert printed["items"][1]["metadata"]["labels"]["ml-assets.io/attempt"] == "3"
 
 
 @pytest.mark.parametrize("verb", ["score", "sanity"])
-def test_other_work_is_one_pod(laptop: Path, capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    assert main(["ops", "render", "flights_far", "--verb", verb]) == 0
-    (job,) = yaml.safe_load_all(capsys.readouterr().out)
+def test_other_work_is_one_pod(laptop: Path, cli: Cli, verb: str) -> None:
+    (job,) = yaml.safe_load_all(cli("ops", "render", "flights_far", "--verb", verb).out)
     assert (job["kind"], job["spec"]["completions"]) == ("Job", 1)
 
 
-def test_fewer_nodes_keep_their_processes(laptop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ops", "render", "flights_far", "--nodes", "1"]) == 0
-    assert "a pod of 2 processes" in capsys.readouterr().out
-    assert main(["ops", "render", "flights_far", "--nodes", "3"]) == 1
-    assert "1 to 2, cluster.nodes of the spec" in capsys.readouterr().err
+def test_fewer_nodes_keep_their_processes(laptop: Path, cli: Cli) -> None:
+    assert "a pod of 2 processes" in cli("ops", "render", "flights_far", "--nodes", "1").out
+    said = cli("ops", "render", "flights_far", "--nodes", "3", code=1).err
+    assert "1 to 2, cluster.nodes of the spec" in said
 
 
-def test_what_is_not_set_is_named(
-    laptop: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_set_is_named(laptop: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ML_ASSETS_TRAINING_IMAGE")
     monkeypatch.delenv("ML_ASSETS_OBJECTS")
-    assert main(["ops", "render", "flights_far"]) == 1
-    told = capsys.readouterr()
+    told = cli("ops", "render", "flights_far", code=1)
     assert "ML_ASSETS_TRAINING_IMAGE" in told.err
     assert "ML_ASSETS_OBJECTS" in told.err
     assert told.out == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.cli.main import main
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds.world import free_ports
 
 PAGE = "/irises/0123456789abcdef.html"
@@ -45,11 +45,9 @@ def test_it_serves_what_the_login_asks_for_until_it_is_ended(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("command", [["ui"], ["ops", "serve-reports"]])
 @pytest.mark.parametrize("port", ["99999", "0", "-1", "http"])
-def test_a_port_that_is_none_is_told(
-    command: list[str], port: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command, f"--port={port}"]) == 2
-    assert f"'{port}' is not a number from 1 to 65535" in capsys.readouterr().err
+def test_a_port_that_is_none_is_told(command: list[str], port: str, cli: Cli) -> None:
+    said = cli(*command, f"--port={port}", code=2).err
+    assert f"'{port}' is not a number from 1 to 65535" in said
 
 
 def asked(port: int, path: str) -> tuple[int, str]:

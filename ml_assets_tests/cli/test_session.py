@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.cli.main import main
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -15,8 +15,7 @@ COMMANDS = [("ops", "reliability"), ("models", "cost")]
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Two pipelines, the first of which has a wrong spec."""
-    made = World(tmp_path)
-    irises.plant(made.pipelines, made.sources)
+    made = World(tmp_path).plant(irises)
     broken = made.pipelines / "a_broken_one"
     broken.mkdir()
     (broken / "defs.yaml").write_text("type: ml_assets.component.MlPipeline\natributes: {}\n")
@@ -28,10 +27,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_question_about_all_is_answered_for_those_that_can_be_read(
-    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    command: tuple[str, ...], cli: Cli
 ) -> None:
-    assert main([*command, "--json"]) == 1
-    said = capsys.readouterr()
+    said = cli(*command, "--json", code=1)
     assert "irises" in json.dumps(json.loads(said.out))
     assert "a_broken_one is left out because its spec is wrong." in said.err
     assert "irises" not in said.err
@@ -39,8 +37,5 @@ def test_a_question_about_all_is_answered_for_those_that_can_be_read(
 
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_question_about_the_broken_one_is_its_error(
-    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*command, "a_broken_one"]) == 1
-    assert "left out" not in capsys.readouterr().err
+def test_a_question_about_the_broken_one_is_its_error(command: tuple[str, ...], cli: Cli) -> None:
+    assert "left out" not in cli(*command, "a_broken_one", code=1).err

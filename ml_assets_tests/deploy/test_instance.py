@@ -14,7 +14,7 @@ from dagster._config import process_config, resolve_to_config_type
 
 from ml_assets.adapters.executor import MOST_STEPS
 from ml_assets.automation.housekeeping.run_logs import delete
-from ml_assets.cli.main import main
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.servers.postgres import postgres
 from ml_assets_tests.servers.s3 import BUCKET, S3Server, s3_server
 
@@ -102,18 +102,16 @@ def test_a_run_is_kept_in_postgres_and_read_back(instance: dg.DagsterInstance) -
 
 
 def test_a_command_in_a_pod_reads_the_runs_of_the_services(
-    instance: dg.DagsterInstance, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    instance: dg.DagsterInstance, tmp_path: Path, cli: Cli
 ) -> None:
     with pytest.MonkeyPatch.context() as pod:
         pod.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
         run_id = run(instance)
         pod.setenv("DAGSTER_HOME", str(tmp_path))  # the command sets it for those it starts
-        assert main(["ops", "logs", "latest"]) == 0
-        said = capsys.readouterr().out
+        said = cli("ops", "logs", "latest").out
         assert "what the step prints" in said and said.endswith(f"run {run_id}: SUCCESS\n")
         pod.setenv("DAGSTER_HOME", str(tmp_path / "empty"))
-        assert main(["ops", "logs", "latest"]) == 1
-    assert "There is no run yet." in capsys.readouterr().err
+        assert "There is no run yet." in cli("ops", "logs", "latest", code=1).err
 
 
 def test_what_a_run_prints_is_kept_on_s3(instance: dg.DagsterInstance, bucket: S3Server) -> None:

@@ -2,11 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from ml_assets_tests.deploy.test_manifests import named, objects, secret_keys
+from ml_assets_tests.fresh import said_by
 
 PROJECT = Path(__file__).parents[2]
 PROGRAM = """
@@ -28,19 +27,15 @@ def test_the_code_location_of_production_loads(tmp_path: Path) -> None:
     """As its pod does: of the environment, with nothing on its disk."""
     settings = named(objects("production"), "ConfigMap", "ml-assets-settings")["data"]
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("ML_ASSETS_")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=PROJECT,
+    said = said_by(
+        PROGRAM,
         env=inherited
         | settings
         | dict.fromkeys(secret_keys("ml-assets-orchestrator"), "hush")
         | {"ML_ASSETS_HOME": str(tmp_path / "home"), "DAGSTER_HOME": ""},
-        capture_output=True,
-        text=True,
-        check=False,
+        cwd=PROJECT,
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(said.splitlines()[-1])
     own = {"flight_delays__refresh", "flight_delays__sources", "__ASSET_JOB"}
     assert {found["jobs"].get(job) for job in own} == {"in_pods"}, found["jobs"]
     assert found["runs"] == ["1"]

@@ -15,11 +15,10 @@ from typing import Any
 
 import psutil
 
-from ml_assets_tests.faults.history import History
 from ml_assets_tests.faults.injections import Command, Harm, Work, at_work, below
 from ml_assets_tests.faults.invariants import result, same_result, violations
 from ml_assets_tests.faults.matrix import ARENAS, DURING_TRAINING, OFTEN
-from ml_assets_tests.faults.places import PLACES, Place
+from ml_assets_tests.faults.places import PLACES, Place, settled
 from ml_assets_tests.faults.progress import Pace, Progress
 from ml_assets_tests.faults.results import SILENT, Played, Strike, sentence
 
@@ -64,7 +63,7 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
             one.go_on(lambda: False)
         assert len(place.said()) == 1 and not one.broken, place.said()[0][-3000:]
         took = time.monotonic() - began
-        history = _settled(place)
+        history = settled(place)
         found = violations(history)
         assert found == [] and "orphan" not in history.refs.values(), found
         pace = Pace()
@@ -114,7 +113,7 @@ def crash(error: Exception) -> str:
 
 def _broken(place: Place, measure: Undisturbed) -> list[str]:
     place.calm()
-    history = _settled(place)
+    history = settled(place)
     if history.leftovers:
         place.collect()
         history = place.history()
@@ -125,21 +124,6 @@ def _broken(place: Place, measure: Undisturbed) -> list[str]:
     except LookupError:
         found.append("nothing was released")
     return found
-
-
-def _settled(place: Place, seconds: float = 180) -> History:
-    """The history once what ends by itself has ended, or after this time.
-
-    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon, and
-    once the runs that it began have ended.
-    """
-    until = time.monotonic() + seconds
-    while True:
-        history = place.history()
-        quiet = not history.processes and not place.left_in_cluster()
-        if quiet or time.monotonic() > until:
-            return history
-        time.sleep(0.2)
 
 
 @dataclass

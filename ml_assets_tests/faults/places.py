@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -160,8 +161,7 @@ def _messages(home: Path, head: str) -> tuple[str, ...]:
 def laptop(folder: Path) -> Iterator[Place]:
     """A home with an embedded store, on a disk of its own where that can be had."""
     folder.mkdir(parents=True)
-    world = World(folder, clock_of_its_own(folder))
-    irises.plant(world.pipelines, world.sources)
+    world = World(folder, clock_of_its_own(folder)).plant(irises)
     over_two_pods(world, **HERE)
     with contextmanager(disk_of_its_own)(folder / "state"):
         yield Place("laptop", world)
@@ -187,8 +187,7 @@ def lakefs(folder: Path) -> Iterator[Place]:
     """A home whose tables, records and ledger are on a lakeFS server."""
     with lakefs_server() as server:
         folder.mkdir(parents=True)
-        world = World(folder, new_repository(server, folder / "state"))
-        irises.plant(world.pipelines, world.sources)
+        world = World(folder, new_repository(server, folder / "state")).plant(irises)
         over_two_pods(world, **HERE)
         try:
             yield Place("lakefs", world, lake=server)
@@ -253,8 +252,7 @@ def lies_there(server: LakeFSServer, address: str) -> bool:
 def _released_twice(folder: Path) -> Path:
     """A world with two releases of the irises, made once in a campaign."""
     shutil.rmtree(folder / "released-twice", ignore_errors=True)  # of a try that failed
-    world = World(folder / "released-twice")
-    irises.plant(world.pipelines, world.sources)
+    world = World(folder / "released-twice").plant(irises)
     over_two_pods(world, **HERE)
     file = world.pipelines / "irises" / "defs.yaml"
     spec = yaml.safe_load(file.read_text())
@@ -295,8 +293,7 @@ def _by_itself(world: World, **automation: dict[str, Any]) -> World:
 def served(folder: Path) -> Iterator[Place]:
     """The UI of a home with two pipelines: what lands is learned at once, or by a schedule."""
     urls = [f"http://127.0.0.1:{port}" for port in free_ports(3)]
-    world = World(folder, dict(zip(ADDRESSES, urls, strict=True)))
-    irises.plant(world.pipelines, world.sources)
+    world = World(folder, dict(zip(ADDRESSES, urls, strict=True))).plant(irises)
     over_two_pods(world, **HERE)
     _by_itself(
         world,
@@ -310,8 +307,7 @@ def served(folder: Path) -> Iterator[Place]:
 def on_postgres(folder: Path) -> Iterator[Place]:
     """Dagster's daemon with its history on Postgres, as it is set up for a cluster."""
     with postgres_server() as server:
-        world = World(folder, _daemon_of_a_cluster(folder, server))
-        irises.plant(world.pipelines, world.sources)
+        world = World(folder, _daemon_of_a_cluster(folder, server)).plant(irises)
         over_two_pods(world, **HERE, **LONG)
         _by_itself(world, irises=AS_IT_LANDS)
         yield Place("postgres", world, database=server, serves=True)
@@ -353,3 +349,18 @@ PLACES = {
     "postgres": on_postgres,
     "cluster": cluster,
 }
+
+
+def settled(place: Place, seconds: float = 180) -> History:
+    """The history once what ends by itself has ended, or after this time.
+
+    A code location of Dagster's ends twenty seconds after its last sign of life from a daemon, and
+    once the runs that it began have ended.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        history = place.history()
+        quiet = not history.processes and not place.left_in_cluster()
+        if quiet or time.monotonic() > until:
+            return history
+        time.sleep(0.2)

@@ -67,13 +67,22 @@ def test_a_fault_that_hits_nothing_does_not_count(
     assert played.held and played.strikes == [] and {*ended} == {"taken away"}
 
 
-def test_a_round_in_pods_holds(tmp_path: Path) -> None:
-    only_strike(play("pods", 7, tmp_path, "a pod is drained"))
+JUMPS = pytest.mark.skipif(not shutil.which("cc"), reason="no compiler for a wall clock that jumps")
 
 
-@pytest.mark.skipif(not shutil.which("cc"), reason="no compiler for a wall clock that jumps")
-def test_a_round_whose_clock_jumps_holds(tmp_path: Path) -> None:
-    only_strike(play("laptop", 7, tmp_path, "the clock goes an hour back"))
+@pytest.mark.parametrize(
+    ("arena", "seed", "fault"),
+    [
+        ("pods", 7, "a pod is drained"),
+        pytest.param("laptop", 7, "the clock goes an hour back", marks=JUMPS),
+        ("served", 2, "a second daemon is begun"),
+        ("postgres", 1, "Postgres restarts"),
+        ("cluster", 1, "a pod is drained"),
+        ("moves", 7, "a rollback and a recall race the release"),
+    ],
+)
+def test_a_round_of_each_arena_holds(tmp_path: Path, arena: str, seed: int, fault: str) -> None:
+    only_strike(play(arena, seed, tmp_path, fault))
 
 
 def test_a_round_on_lakefs_holds_and_its_checker_sees_a_lost_file(tmp_path: Path) -> None:
@@ -87,19 +96,3 @@ def test_a_round_on_lakefs_holds_and_its_checker_sees_a_lost_file(tmp_path: Path
         place.lake.collect(name, "main", lost)
         found = dict(violations(place.history()))
         assert lost in found["no state is half visible"]
-
-
-def test_a_round_of_the_daemon_holds_and_a_second_one_is_refused(tmp_path: Path) -> None:
-    only_strike(play("served", 2, tmp_path, "a second daemon is begun"))
-
-
-def test_a_round_holds_whose_postgres_restarts(tmp_path: Path) -> None:
-    only_strike(play("postgres", 1, tmp_path, "Postgres restarts"))
-
-
-def test_a_round_of_a_clusters_daemon_holds_whose_pod_is_drained(tmp_path: Path) -> None:
-    only_strike(play("cluster", 1, tmp_path, "a pod is drained"))
-
-
-def test_a_round_holds_in_which_a_rollback_and_a_recall_race_the_release(tmp_path: Path) -> None:
-    only_strike(play("moves", 7, tmp_path, "a rollback and a recall race the release"))

@@ -14,6 +14,7 @@ import pytest
 from ml_assets_tests.faults import invariants as checker
 from ml_assets_tests.faults.history import Commit, History, read_home
 from ml_assets_tests.faults.invariants import INVARIANTS, result, same_result, violations
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds.world import World
 
 Plant = Callable[[History], History]
@@ -346,7 +347,5 @@ def test_the_checker_shares_no_code_with_the_product() -> None:
     loaded = (
         f"import {checker.__name__}, sys; print(*(m for m in sys.modules if 'ml_assets.' in m))"
     )
-    said = subprocess.run(
-        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
-    )
-    assert [name for name in said.stdout.split() if name.startswith("ml_assets.")] == []
+    said = said_by(loaded)
+    assert [name for name in said.split() if name.startswith("ml_assets.")] == []

@@ -134,8 +134,7 @@ class Scene:
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     """Three states, one after the other: a model that passed, its release, another one refused."""
-    world = World(tmp_path_factory.mktemp("red-team"), SECRETS)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("red-team"), SECRETS).plant(irises)
     features = world.pipelines / NAME / "features.py"
     renamed = f'tables["flowers"].rename({{"petal_width": {NASTY!r}}})'
     features.write_text(irises.FEATURES.replace('tables["flowers"]', renamed))

@@ -9,9 +9,7 @@ from typing import Any
 import dagster as dg
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import ModuleTarget
-from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import (
-    QueuedRunCoordinatorDaemon,
-)
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster.components.component.app_managed_state import (
     AppManagedComponentEntry,
     write_app_managed_component_entry,
@@ -19,7 +17,7 @@ from dagster.components.component.app_managed_state import (
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from ml_assets_tests.red_team.conftest import NAME, SIGNING_KEY, Scene
-from ml_assets_tests.red_team.test_release import require_refused
+from ml_assets_tests.red_team.refused_release import require_refused
 
 LAUNCH = """
 mutation Launch($params: ExecutionParams!) {

@@ -34,8 +34,7 @@ DONE, ERROR, REFUSED = 0, 1, 3
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two models were in production, one after the other; a third one waits for its gates."""
-    found = World(tmp_path_factory.mktemp("races"))
-    irises.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("races")).plant(irises)
     (found.pipelines / "irises" / "defs.yaml").write_text(LAX)
     found.cli("run", "irises")
     irises.write_flowers(found.sources, "virginica")

@@ -24,13 +24,7 @@ from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.red_team.conftest import NAME, Scene
-from ml_assets_tests.red_team.forging import (
-    forged_commit,
-    point_main_at,
-    refs,
-    signed,
-    tag,
-)
+from ml_assets_tests.red_team.forging import forged_commit, point_main_at, refs, signed, tag
 
 OLDEST, NEWEST = "1970-01-02T00:00:00+00:00", "2099-01-01T00:00:00+00:00"
 

@@ -15,7 +15,6 @@ from ml_assets.assets.released_model.return_to_model import (
     return_to,
     roll_back,
 )
-from ml_assets.cli.main import main
 from ml_assets.cli.output import aligned
 from ml_assets.errors import EvidenceError, SpecError
 from ml_assets.extras.recall.recall import carry_out, extent, lift
@@ -29,6 +28,7 @@ from ml_assets.spec.load import check_spec, pipeline_folders
 from ml_assets.spec.records import StageRecord
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, refused, released, store
 from ml_assets_tests.worlds import irises
 
@@ -149,7 +149,7 @@ def test_gates_that_only_record_are_no_policy(tmp_path: Path) -> None:
 
 
 def test_two_rooms_with_a_pipeline_of_one_name_are_told_and_neither_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     for room in ("ours", "theirs"):
         irises.plant(tmp_path / room, tmp_path / "sources")
@@ -157,17 +157,16 @@ def test_two_rooms_with_a_pipeline_of_one_name_are_told_and_neither_is_taken(
     monkeypatch.setenv("ML_ASSETS_PIPELINES", f"{tmp_path / 'ours'}:{tmp_path / 'theirs'}")
     with pytest.raises(SpecError, match=r"Two folders of ML_ASSETS_PIPELINES are called 'irises'"):
         pipeline_folders(read_settings())
-    assert main(["check", "irises"]) == 1
+    cli("check", "irises", code=1)
     monkeypatch.setenv("ML_ASSETS_PIPELINES", f"{tmp_path / 'ours'}:{tmp_path / 'ours'}")
     assert set(pipeline_folders(read_settings())) == {"irises"}
 
 
 def test_an_empty_name_is_not_the_folder_of_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path))
-    assert main(["release", "verify", ""]) == 2
-    assert "The pipeline or folder is empty" in capsys.readouterr().err
+    assert "The pipeline or folder is empty" in cli("release", "verify", "", code=2).err
 
 
 def test_a_number_that_yaml_takes_for_text_is_told_how_it_is_written(tmp_path: Path) -> None:

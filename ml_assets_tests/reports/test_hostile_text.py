@@ -35,24 +35,13 @@ from ml_assets.reports.run_rows import ReleaseStep, RunStatus, short_table
 from ml_assets.reports.tables import changes_table, lost_attempts
 from ml_assets.spec.drift import DriftSpec
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.records import (
-    Change,
-    InputVersion,
-    LedgerEntry,
-    ReleaseChanges,
-    SliceMetrics,
-)
+from ml_assets.spec.records import Change, InputVersion, LedgerEntry, ReleaseChanges, SliceMetrics
 from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing, World
 from ml_assets.spec.training_program.events import Lost
 from ml_assets.store.table_files import preview_markdown
 from ml_assets.store.table_survey import LabelColumns, survey
 from ml_assets_tests.assets.evaluation_report.test_page import background, decision_on, week
-from ml_assets_tests.assets.hyperparameter_search.curves import (
-    Curves,
-    iris_spec,
-    plan_of,
-    studied,
-)
+from ml_assets_tests.assets.hyperparameter_search.curves import Curves, iris_spec, plan_of, studied
 from ml_assets_tests.reports.test_experiments import ROW
 from ml_assets_tests.worlds import irises
 

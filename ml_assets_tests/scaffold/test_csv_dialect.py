@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.raw_snapshot.readers.read_source import read_source
-from ml_assets.cli.main import main
 from ml_assets.spec.load import load_spec
+from ml_assets_tests.conftest import Cli
 
 ROWS = [(n, ("Zürich", "Genève", "Köln €")[n % 3], n / 4 - 3, n % 2) for n in range(60)]
 
@@ -31,11 +31,11 @@ def written(separator: str, decimal: str, euro: str = "€") -> str:
     ],
 )
 def test_a_file_is_read_as_it_is_written(
-    house: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str, dialect: str
+    house: Path, cli: Cli, content: bytes, said: str, dialect: str
 ) -> None:
     (house / "SOURCES" / "wells.csv").write_bytes(content)
-    assert main(["new", "wells", "--from", str(house / "SOURCES/wells.csv"), "--label", "wet"]) == 0
-    assert said in capsys.readouterr().out
+    told = cli("new", "wells", "--from", str(house / "SOURCES/wells.csv"), "--label", "wet").out
+    assert said in told
     folder = house / "PIPELINES" / "wells"
     assert dialect in (folder / "defs.yaml").read_text()
     source = load_spec(folder).sources["rows"]
@@ -56,33 +56,28 @@ def test_a_file_is_read_as_it_is_written(
     ],
 )
 def test_what_can_be_read_in_two_ways_is_refused(
-    house: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
+    house: Path, cli: Cli, content: str, said: str
 ) -> None:
     (house / "both.csv").write_text(content)
-    assert main(["new", "both", "--from", str(house / "both.csv"), "--label", "d"]) == 1
-    assert said in capsys.readouterr().err
+    assert said in cli("new", "both", "--from", str(house / "both.csv"), "--label", "d", code=1).err
 
 
-def test_files_of_one_table_are_written_alike(
-    house: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_one_table_are_written_alike(house: Path, cli: Cli) -> None:
     folder = house / "SOURCES" / "wells"
     folder.mkdir()
     (folder / "a.csv").write_text(written(";", ","))
     (folder / "b.csv").write_text(written(",", "."))
-    assert main(["new", "wells", "--from", str(folder), "--label", "wet"]) == 1
-    assert "in different ways: a.csv by ';', b.csv by ','" in capsys.readouterr().err
+    said = cli("new", "wells", "--from", str(folder), "--label", "wet", code=1).err
+    assert "in different ways: a.csv by ';', b.csv by ','" in said
     (folder / "b.csv").write_bytes(written(";", ",").encode("cp1252"))
-    assert main(["new", "wells", "--from", str(folder), "--label", "wet"]) == 1
-    assert "a.csv is UTF-8, b.csv is CP1252" in capsys.readouterr().err
+    said = cli("new", "wells", "--from", str(folder), "--label", "wet", code=1).err
+    assert "a.csv is UTF-8, b.csv is CP1252" in said
 
 
-def test_a_point_among_decimal_commas_is_no_fraction(
-    house: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_point_among_decimal_commas_is_no_fraction(house: Path, cli: Cli) -> None:
     file = house / "SOURCES" / "wells.csv"
     file.write_text(written(";", ","))
-    assert main(["new", "wells", "--from", str(file), "--label", "wet"]) == 0
+    cli("new", "wells", "--from", str(file), "--label", "wet")
     file.write_text(written(";", ",").replace("11,75", "1.500"))
-    assert main(["run", "wells", "--through", "raw_snapshot"]) == 1
-    assert "column 'depth': «'1.500'» is not float64" in capsys.readouterr().err
+    said = cli("run", "wells", "--through", "raw_snapshot", code=1).err
+    assert "column 'depth': «'1.500'» is not float64" in said

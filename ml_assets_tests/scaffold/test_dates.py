@@ -10,18 +10,23 @@ import pytest
 
 from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.assets.raw_snapshot.text_values import TextFormat, parse_text
-from ml_assets.cli.main import main
 from ml_assets.spec.load import load_spec
+from ml_assets_tests.conftest import Cli, Said
 
 HOURS = [datetime(2023, 12, 25, tzinfo=UTC) + timedelta(hours=3 * n) for n in range(80)]
 
 
-def made(house: Path, times: Sequence[str], *flags: str, at: str = "at") -> int:
+@pytest.fixture
+def made(house: Path, cli: Cli) -> Cli:
     """What ``new`` answers to a table with these times."""
-    lines = [f"{time},{n % 7}.5,{n % 2}" for n, time in enumerate(times)]
-    (house / "SOURCES" / "rain.csv").write_text("\n".join([f"{at},depth,wet", *lines]) + "\n")
-    what = str(house / "SOURCES" / "rain.csv")
-    return main(["new", "rain", "--from", what, "--label", "wet", *flags])
+
+    def called(times: Sequence[str], *flags: str, at: str = "at", code: int = 0) -> Said:
+        lines = [f"{time},{n % 7}.5,{n % 2}" for n, time in enumerate(times)]
+        (house / "SOURCES" / "rain.csv").write_text("\n".join([f"{at},depth,wet", *lines]) + "\n")
+        what = str(house / "SOURCES" / "rain.csv")
+        return cli("new", "rain", "--from", what, "--label", "wet", *flags, code=code)
+
+    return called
 
 
 def times_read(house: Path) -> pl.Series:
@@ -41,10 +46,9 @@ def times_read(house: Path) -> pl.Series:
     ],
 )
 def test_times_are_read_as_they_are_written(
-    house: Path, capsys: pytest.CaptureFixture[str], form: str, said: str, dialect: str
+    house: Path, made: Cli, form: str, said: str, dialect: str
 ) -> None:
-    assert made(house, [f"{hour:{form}}" for hour in HOURS]) == 0
-    out = capsys.readouterr().out
+    out = made([f"{hour:{form}}" for hour in HOURS]).out
     assert said in out
     assert "at is written without a zone: read as UTC" in out
     assert dialect in (house / "PIPELINES" / "rain" / "defs.yaml").read_text()
@@ -52,52 +56,50 @@ def test_times_are_read_as_they_are_written(
 
 
 @pytest.mark.parametrize("form", ["%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%d"])
-def test_days_are_read_as_they_are_written(house: Path, form: str) -> None:
+def test_days_are_read_as_they_are_written(house: Path, form: str, made: Cli) -> None:
     days = [date(2023, 11, 20) + timedelta(days=n) for n in range(60)]
-    assert made(house, [f"{day:{form}}" for day in days]) == 0
+    made([f"{day:{form}}" for day in days])
     assert times_read(house).cast(pl.Date).to_list() == days
 
 
 def test_what_can_be_the_day_or_the_month_is_asked_and_never_guessed(
-    house: Path, capsys: pytest.CaptureFixture[str]
+    house: Path, made: Cli
 ) -> None:
     firsts = [f"{n % 12 + 1:02}/01/{2000 + n // 12}" for n in range(60)]
-    assert made(house, firsts) == 1
-    said = capsys.readouterr().err
+    said = made(firsts, code=1).err
     assert "Does the day or the month come first in 'at' (02/01/2000 for one)?" in said
     assert "--dates dmy (day first) or --dates mdy (month first)" in said
     assert not (house / "PIPELINES" / "rain").exists()
-    assert made(house, firsts, "--dates", "mdy") == 0
+    made(firsts, "--dates", "mdy")
     assert times_read(house)[1].date() == date(2000, 2, 1)
 
 
-def test_a_person_at_a_terminal_is_asked(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_at_a_terminal_is_asked(
+    house: Path, monkeypatch: pytest.MonkeyPatch, made: Cli
+) -> None:
     asked: list[str] = []
     answer: Callable[..., str] = lambda question, **_: asked.append(question) or "dmy"  # noqa: E731
     monkeypatch.setattr("ml_assets.cli.new._is_asked", lambda: True)
     monkeypatch.setattr("click.prompt", answer)
     days = [f"{n % 12 + 1:02}/{n // 12 + 1:02}/2000" for n in range(60)]
-    assert made(house, days, "--ahead", "1d", "--key", "at") == 0
+    made(days, "--ahead", "1d", "--key", "at")
     assert any("the day or the month" in question for question in asked)
     assert times_read(house)[-1].date() == date(2000, 5, 12)
 
 
-def test_columns_that_are_written_in_two_ways_are_told(
-    house: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_columns_that_are_written_in_two_ways_are_told(house: Path, made: Cli) -> None:
     days = [date(2023, 11, 20) + timedelta(days=n) for n in range(60)]
     both = [f"{day:%d/%m/%Y},{day:%m/%d/%Y}" for day in days]
-    assert made(house, both, at="at,then") == 1
-    said = capsys.readouterr().err
+    said = made(both, at="at,then", code=1).err
     assert "The day comes first in 'at' (31/12/2023), the month in 'then' (12/31/2023)" in said
 
 
-def test_one_day_of_another_form_makes_the_column_text_and_is_told(
-    house: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_day_of_another_form_makes_the_column_text_and_is_told(house: Path, made: Cli) -> None:
     days = [f"{date(2023, 11, 20) + timedelta(days=n):%d/%m/%Y}" for n in range(60)]
-    assert made(house, [*days, "12/31/2023"], "--key", "at") == 0
-    assert "at is read as text: «12/31/2023» is not a valid day" in capsys.readouterr().out
+    assert (
+        "at is read as text: «12/31/2023» is not a valid day"
+        in made([*days, "12/31/2023"], "--key", "at").out
+    )
 
 
 @pytest.mark.parametrize("text", ["23-01-05", "31.12.23", "32.12.2023", "1.13.2023", "2023-1"])
@@ -110,43 +112,38 @@ ALL_YEAR = [datetime(2023, 3, 20) + timedelta(hours=n) for n in range(24 * 14)] 
 
 
 def test_hours_that_the_clock_went_over_are_counted_and_a_zone_is_named_that_has_them(
-    house: Path, capsys: pytest.CaptureFixture[str]
+    house: Path, made: Cli
 ) -> None:
     """A logger that keeps winter time writes an hour that no clock on the wall showed."""
     times = [
         f"{hour:%d.%m.%Y %H:%M}" for at in ALL_YEAR for hour in (at, at + timedelta(minutes=30))
     ]
-    assert made(house, times, "--timezone", "Europe/Berlin") == 1
-    said = capsys.readouterr().err
+    said = made(times, "--timezone", "Europe/Berlin", code=1).err
     assert "column 'at': «'26.03.2023 02:00'» does not exist in Europe/Berlin" in said
     assert "(and 1 more such value)" in said
     assert "name a zone whose clock never changes (Etc/GMT-1)" in said
-    assert made(house, times, "--timezone", "Etc/GMT-1") == 0
+    made(times, "--timezone", "Etc/GMT-1")
     assert times_read(house)[0] == datetime(2023, 3, 19, 23, tzinfo=UTC)
 
 
 def test_a_source_with_such_an_hour_is_refused_by_its_line(
-    house: Path, capsys: pytest.CaptureFixture[str]
+    house: Path, cli: Cli, made: Cli
 ) -> None:
     zone = ("--timezone", "Europe/Berlin")
-    assert made(house, [f"{at:%Y-%m-%d %H:%M}" for at in ALL_YEAR if at.day < 26], *zone) == 0
+    made([f"{at:%Y-%m-%d %H:%M}" for at in ALL_YEAR if at.day < 26], *zone)
     (house / "SOURCES" / "rain.csv").write_text("at,depth,wet\n2023-03-26 02:00,1.5,1\n")
-    assert main(["run", "rain", "--through", "raw_snapshot"]) == 1
-    said = capsys.readouterr().err
+    said = cli("run", "rain", "--through", "raw_snapshot", code=1).err
     assert "line 2, column 'at': «'2023-03-26 02:00'» does not exist in Europe/Berlin" in said
 
 
 def test_hours_that_come_twice_are_counted_in_new_and_at_the_reading(
-    house: Path, capsys: pytest.CaptureFixture[str]
+    house: Path, cli: Cli, made: Cli
 ) -> None:
     autumn = [datetime(2023, 10, 20) + timedelta(hours=n) for n in range(24 * 14)]  # noqa: DTZ001
-    assert (
-        made(house, [f"{at:%Y-%m-%d %H:%M}" for at in autumn], "--timezone", "Europe/Berlin") == 0
-    )
+    times = [f"{at:%Y-%m-%d %H:%M}" for at in autumn]
     said = "1 time of 'at' comes twice in Europe/Berlin, «2023-10-29 02:00» for one"
-    assert said in capsys.readouterr().out
-    assert main(["run", "rain", "--through", "raw_snapshot"]) == 0
-    assert said in capsys.readouterr().out
+    assert said in made(times, "--timezone", "Europe/Berlin").out
+    assert said in cli("run", "rain", "--through", "raw_snapshot").out
     read = times_read(house).dt.convert_time_zone("Europe/Berlin").to_list()
     assert [at.fold for at in read if (at.day, at.hour) == (29, 2)] == [0], "the first of the two"
     assert read[0] == autumn[0].replace(tzinfo=BERLIN)
@@ -155,13 +152,13 @@ def test_hours_that_come_twice_are_counted_in_new_and_at_the_reading(
 @pytest.mark.parametrize(("cadence", "days"), [("daily", 1), ("weekly", 7)])
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
 def test_files_that_are_named_by_local_days_are_partitions_of_their_zone(
-    house: Path, zone: str, cadence: str, days: int
+    house: Path, zone: str, cadence: str, days: int, cli: Cli
 ) -> None:
     for first in (date(2023, 11, 6) + timedelta(days=days * n) for n in range(12)):
         hours = [datetime.combine(first, time()) + timedelta(hours=n) for n in range(24 * days)]
         rows = [f"{at:%Y-%m-%d %H:%M},{at.hour % 7}.5,{at.hour % 5 % 2}" for at in hours]
         (house / "SOURCES" / f"{first}.csv").write_text("\n".join(["at,depth,wet", *rows]) + "\n")
     what = str(house / "SOURCES")
-    assert main(["new", "rain", "--from", what, "--label", "wet", "--timezone", zone]) == 0
+    cli("new", "rain", "--from", what, "--label", "wet", "--timezone", zone)
     found = load_spec(house / "PIPELINES" / "rain").partitions
     assert (found.cadence, str(found.start), found.timezone) == (cadence, "2023-11-06", zone)

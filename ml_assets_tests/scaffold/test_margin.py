@@ -7,15 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pytest
 from scipy.stats import t
 
-from ml_assets.cli.main import main
 from ml_assets.scaffold.find_input import Given
 from ml_assets.scaffold.labelled_table import LabelledTable, describe, sample_table
 from ml_assets.scaffold.margin import ALIKE, champion_margin
 from ml_assets.spec.gates import AgainstChampion
 from ml_assets.spec.load import load_spec
+from ml_assets_tests.conftest import Cli
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -84,13 +83,9 @@ def test_two_models_that_are_alike_pass_four_times_out_of_five() -> None:
     assert 0.75 < shown.mean() < 0.92
 
 
-def test_the_spec_that_is_written_has_the_margin_and_its_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
-    assert main(["new", "orders"]) == 0
-    folder = tmp_path / "pipelines" / "orders"
+def test_the_spec_that_is_written_has_the_margin_and_its_sentence(room: Path, cli: Cli) -> None:
+    cli("new", "orders")
+    folder = room / "orders"
     spec = load_spec(folder)
     (gate,) = [one for one in spec.gates if isinstance(one, AgainstChampion)]
     assert gate.margin == champion_margin(sample_table(), 0).value

@@ -22,7 +22,7 @@ from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.stages import MODEL_STAGES
-from ml_assets_tests.spec.test_spec_rules import BOOSTED, SPEC
+from ml_assets_tests.spec.specs import BOOSTED, SPEC
 from ml_assets_tests.worlds.opened import pipeline_of
 
 Raw = dict[str, Any]

@@ -7,21 +7,13 @@ import pytest
 from ml_assets.errors import SpecError
 from ml_assets.spec.load import check_spec, load_spec
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import edit
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     irises.plant(tmp_path, tmp_path / "sources")
     return tmp_path / "irises"
-
-
-def edit(folder: Path, *changes: tuple[str, str]) -> None:
-    file = folder / "defs.yaml"
-    text = file.read_text()
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    file.write_text(text)
 
 
 def test_a_right_spec_loads(folder: Path) -> None:
@@ -35,7 +27,7 @@ def test_a_spec_that_is_named_unlike_its_folder_is_refused(folder: Path) -> None
     with pytest.raises(SpecError, match=r"defs.yaml:\d+: name is 'irises'") as told:
         load_spec(moved)
     assert "rename the folder to irises, or write 'name: flowers'" in str(told.value)
-    edit(moved, ("name: irises", "name: flowers"))
+    edit(moved / "defs.yaml", ("name: irises", "name: flowers"))
     assert load_spec(moved).name == "flowers"
 
 
@@ -47,7 +39,7 @@ def test_a_folder_whose_name_a_pipeline_cannot_have_is_to_be_renamed(folder: Pat
 
 def test_three_mistakes_are_reported_at_once_each_with_its_line(folder: Path) -> None:
     edit(
-        folder,
+        folder / "defs.yaml",
         ("epochs: 30", "epochs: many"),
         ("width: 32", "width: 32, colour: red"),
         ("validation: 0.2", "validation: 0.9"),
@@ -65,7 +57,7 @@ def test_three_mistakes_are_reported_at_once_each_with_its_line(folder: Path) ->
 
 
 def test_an_unknown_field_suggests_the_nearest_one(folder: Path) -> None:
-    edit(folder, ("batch_size: 24", "batch_sise: 24"))
+    edit(folder / "defs.yaml", ("batch_size: 24", "batch_sise: 24"))
     _, mistakes = check_spec(folder)
     assert [m.remedy for m in mistakes if m.key == "training.batch_sise"] == [
         "did you mean 'batch_size'?"
@@ -98,7 +90,7 @@ def test_a_key_is_named_as_it_stands_even_where_another_is_called_like_the_kind(
 def test_a_suggestion_is_of_the_place_that_it_is_made_for(
     folder: Path, right: str, wrong: str, said: str
 ) -> None:
-    edit(folder, (right, wrong))
+    edit(folder / "defs.yaml", (right, wrong))
     _, mistakes = check_spec(folder)
     assert any(mistake.remedy.startswith(said) for mistake in mistakes), mistakes
     assert not any(mistake.key.split(".")[-1] in mistake.remedy for mistake in mistakes)
@@ -114,13 +106,13 @@ def test_a_suggestion_is_of_the_place_that_it_is_made_for(
 def test_a_key_of_another_place_is_led_there(
     folder: Path, right: str, wrong: str, said: str
 ) -> None:
-    edit(folder, (right, wrong))
+    edit(folder / "defs.yaml", (right, wrong))
     _, mistakes = check_spec(folder)
     assert any(mistake.remedy.startswith(said) for mistake in mistakes), mistakes
 
 
 def test_a_source_may_be_called_like_a_tag(folder: Path) -> None:
-    edit(folder, ("    flowers:", "    kind:"), ("format: csv", "format: cvs"))
+    edit(folder / "defs.yaml", ("    flowers:", "    kind:"), ("format: csv", "format: cvs"))
     _, mistakes = check_spec(folder)
     assert [one.key for one in mistakes] == ["sources.kind.format"]
 
@@ -135,21 +127,21 @@ def test_a_list_whose_items_are_all_wrong_is_not_told_to_be_empty(folder: Path) 
 
 
 def test_a_missing_key_says_which(folder: Path) -> None:
-    edit(folder, ("  owner: team:botany\n", ""))
+    edit(folder / "defs.yaml", ("  owner: team:botany\n", ""))
     _, mistakes = check_spec(folder)
     assert mistakes[0].key == "owner"
     assert mistakes[0].remedy == "add the key 'owner'"
 
 
 def test_parts_that_do_not_fit_together_are_named(folder: Path) -> None:
-    edit(folder, ("baseline: constant,", "baseline: nothing,"))
+    edit(folder / "defs.yaml", ("baseline: constant,", "baseline: nothing,"))
     with pytest.raises(SpecError, match=r"'beats_constant' names baseline 'nothing'"):
         load_spec(folder)
 
 
 def test_what_does_not_fit_together_has_its_own_line_and_not_the_whole_spec(folder: Path) -> None:
     edit(
-        folder,
+        folder / "defs.yaml",
         ("{family: mlp, width: 32, depth: 2}", "{family: lightgbm}"),
         ("metric: accuracy,", "metric: rmse,"),
     )
@@ -165,7 +157,7 @@ def test_what_does_not_fit_together_has_its_own_line_and_not_the_whole_spec(fold
 
 
 def test_two_fields_of_a_part_that_do_not_fit_name_the_part(folder: Path) -> None:
-    edit(folder, ("microbatches: 12", "microbatches: 7"))
+    edit(folder / "defs.yaml", ("microbatches: 12", "microbatches: 7"))
     _, (mistake,) = check_spec(folder)
     assert (mistake.key, mistake.value) == ("training", "")
     assert "must be a multiple of microbatches" in mistake.rule
@@ -174,7 +166,7 @@ def test_two_fields_of_a_part_that_do_not_fit_name_the_part(folder: Path) -> Non
 def test_two_fields_of_a_source_that_do_not_fit_name_the_source_and_not_its_kind(
     folder: Path,
 ) -> None:
-    edit(folder, ("partitioned: false", "partitioned: true"))
+    edit(folder / "defs.yaml", ("partitioned: false", "partitioned: true"))
     _, mistakes = check_spec(folder)
     assert "sources.flowers" in {mistake.key for mistake in mistakes}
     assert not any(".files" in mistake.key for mistake in mistakes)
@@ -212,7 +204,7 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(folder: Path) -> None:
     edit(
-        folder,
+        folder / "defs.yaml",
         ("owner: team:botany", "owner: nobody here"),
         ("width: 32", "width: 32, colour: red"),
         ("microbatches: 12", "microbatches: 0"),
@@ -222,7 +214,7 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
     assert found["owner"].rule.startswith("it must be team:NAME, or an e-mail address")
     assert "remedy" not in str(found["owner"])
     assert found["training.microbatches"].remedy == "write 1 or more; without the key it is 24"
-    edit(folder, ("family: mlp", "family: oak"), ("  owner: nobody here\n", ""))
+    edit(folder / "defs.yaml", ("family: mlp", "family: oak"), ("  owner: nobody here\n", ""))
     found = {one.key: one for one in check_spec(folder)[1]}
     assert found["owner"].rule == "the key is missing"
     assert found["model"].rule == "there is no family 'oak'"
@@ -247,7 +239,7 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
 def test_no_rule_is_in_the_words_of_a_programmer(
     folder: Path, old: str, new: str, key: str, rule: str, remedy: str
 ) -> None:
-    edit(folder, (old, new))
+    edit(folder / "defs.yaml", (old, new))
     found = {one.key: one for one in check_spec(folder)[1]}
     assert rule in found[key].rule
     assert remedy in found[key].remedy
@@ -276,7 +268,10 @@ def test_a_wrong_decode_has_its_own_key_and_line_and_hides_no_other_mistake(
     folder: Path, numeric: str, decode: str, expected: dict[str, str]
 ) -> None:
     wrong = f"numeric: {numeric}\n    decode: {decode}"
-    edit(folder, ("numeric: [sepal_length, sepal_width, petal_length, petal_width]", wrong))
+    edit(
+        folder / "defs.yaml",
+        ("numeric: [sepal_length, sepal_width, petal_length, petal_width]", wrong),
+    )
     found = {one.key: one for one in check_spec(folder)[1]}
     assert {*found} == {*expected}
     lines = (folder / "defs.yaml").read_text().splitlines()
@@ -297,23 +292,26 @@ def test_a_wrong_decode_has_its_own_key_and_line_and_hides_no_other_mistake(
 def test_a_wrong_canary_is_one_mistake(
     folder: Path, canary: str, key: str, rule: str, remedy: str
 ) -> None:
-    edit(folder, ("  label:", f"  release: {{canary: {canary}}}\n  label:"))
+    edit(folder / "defs.yaml", ("  label:", f"  release: {{canary: {canary}}}\n  label:"))
     (mistake,) = check_spec(folder)[1]
     assert (mistake.key, mistake.remedy) == (key, remedy)
     assert rule in mistake.rule
 
 
 def test_shares_are_a_split_by_shares_whatever_the_embargo_is(folder: Path) -> None:
-    edit(folder, ("kind: random,", "kind: time, embargo: 0,"))
+    edit(folder / "defs.yaml", ("kind: random,", "kind: time, embargo: 0,"))
     (mistake,) = check_spec(folder)[1]
     assert (mistake.key, mistake.rule) == ("split.embargo", "it must be a duration")
     assert "'10 days'" in mistake.remedy
-    edit(folder, ("embargo: 0", "embargo: 10 days"))
+    edit(folder / "defs.yaml", ("embargo: 0", "embargo: 10 days"))
     assert check_spec(folder)[1] == ()
 
 
 def test_an_embargo_without_shares_counts_partitions(folder: Path) -> None:
-    edit(folder, ("{kind: random, validation: 0.2, holdout: 0.3}", "{kind: time, embargo: 1}"))
+    edit(
+        folder / "defs.yaml",
+        ("{kind: random, validation: 0.2, holdout: 0.3}", "{kind: time, embargo: 1}"),
+    )
     assert {one.key for one in check_spec(folder)[1]} == {
         "split.train",
         "split.validation",

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ml_assets.spec.partitions import (
-    PartitionsSpec,
-    PartitionWindow,
-    why_in_no_partition,
-    windows,
-)
+from ml_assets.spec.partitions import PartitionsSpec, PartitionWindow, why_in_no_partition, windows
 
 # Northern, southern and no daylight saving; midnight that does not exist (Sao Paulo, Beirut) or
 # comes twice (Havana); offsets that are not whole hours (Kathmandu).

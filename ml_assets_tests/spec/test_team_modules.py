@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from ml_assets.assets.feature_set.feature_function import load_function
-from ml_assets.cli.main import main
 from ml_assets.errors import SpecError
 from ml_assets.graph.code_version import code_version_of
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import World
@@ -139,10 +139,9 @@ def test_a_file_that_is_mended_is_imported_again(tmp_path: Path) -> None:
 
 
 def test_a_sibling_works_and_counts_in_run_and_in_plain_dagster(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources, weeks=2)
+    world = World(tmp_path).plant(deliveries, weeks=2)
     for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
         monkeypatch.setenv(name, world.environment[name])
     monkeypatch.setenv("DAGSTER_HOME", "")
@@ -150,12 +149,10 @@ def test_a_sibling_works_and_counts_in_run_and_in_plain_dagster(
     (at / "joins.py").write_text((at / "features.py").read_text())
     (at / "features.py").write_text("from joins import build as joined\n\nbuild = joined\n")
     run = ("run", "deliveries", "--through", "feature_set")
-    assert main(run) == 0
+    cli(*run)
 
     def due() -> list[str]:
-        capsys.readouterr()
-        assert main(run) == 0
-        return [line for line in capsys.readouterr().out.splitlines() if line.startswith("make")]
+        return [line for line in cli(*run).out.splitlines() if line.startswith("make")]
 
     (at / "joins.py").write_text('"""Joins."""  # at last\n' + (at / "joins.py").read_text())
     assert due() == []

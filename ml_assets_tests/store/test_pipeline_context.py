@@ -9,7 +9,7 @@ from ml_assets.graph.code_version import code_version_of
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.study_record import parted_by
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
-from ml_assets_tests.assets.released_model.test_recalls import Walk
+from ml_assets_tests.assets.released_model.recall_walk import Walk
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 

@@ -13,6 +13,7 @@ from ml_assets.store.embedded.blobs import Blobs
 from ml_assets.store.open import open_snapshots
 from ml_assets.store.signing import Keys
 from ml_assets.store.snapshots import MAIN, Published, SnapshotStore
+from ml_assets_tests.red_team.forging import refs
 
 OURS, THEIRS = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 
@@ -37,10 +38,8 @@ def publish(store: SnapshotStore, path: str, data: bytes) -> str:
 
 def forge(root: Path, target: str) -> None:
     """Point main at another commit, as somebody can who may write the file."""
-    refs = sqlite3.connect(root / "refs.db")
-    with refs:
-        refs.execute("update refs set target = ? where name = ?", [target, MAIN])
-    refs.close()
+    with refs(root) as database:
+        database.execute("update refs set target = ? where name = ?", [target, MAIN])
 
 
 def planted(root: Path, path: str, data: bytes) -> str:
@@ -67,13 +66,11 @@ def test_a_signature_of_another_commit_is_none_of_this_one(tmp_path: Path) -> No
     old = publish(open_snapshots(str(tmp_path)), "a", b"1")
     forged = planted(tmp_path, "a", b"2")
     forge(tmp_path, forged)
-    refs = sqlite3.connect(tmp_path / "refs.db")
-    with refs:
-        refs.execute(
+    with refs(tmp_path) as database:
+        database.execute(
             "insert into signatures select ?, key, value from signatures where commit_id = ?",
             [forged, old],
         )
-    refs.close()
     with pytest.raises(UntrustedState, match="that key signed something else"):
         open_snapshots(str(tmp_path)).resolve()
 
@@ -94,10 +91,8 @@ def test_a_foreign_key_counts_only_where_it_is_trusted(
 def test_a_tag_on_a_commit_that_nobody_signed_is_not_read(tmp_path: Path) -> None:
     publish(open_snapshots(str(tmp_path)), "a", b"1")
     forged = planted(tmp_path, "a", b"2")
-    refs = sqlite3.connect(tmp_path / "refs.db")
-    with refs:
-        refs.execute("insert into refs values ('v1', 'tag', ?)", [forged])
-    refs.close()
+    with refs(tmp_path) as database:
+        database.execute("insert into refs values ('v1', 'tag', ?)", [forged])
     with pytest.raises(UntrustedState, match="'v1'"):
         open_snapshots(str(tmp_path)).resolve("v1")
 
@@ -158,10 +153,8 @@ def test_a_stripped_signature_is_refused_by_who_has_the_key_or_trusts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(open_snapshots(str(tmp_path)), "a", b"1")
-    refs = sqlite3.connect(tmp_path / "refs.db")
-    with refs:
-        refs.execute("delete from signatures")
-    refs.close()
+    with refs(tmp_path) as database:
+        database.execute("delete from signatures")
     with pytest.raises(UntrustedState, match="nobody signed"):
         open_snapshots(str(tmp_path)).resolve()
     monkeypatch.delenv("ML_ASSETS_SIGNING_KEY")

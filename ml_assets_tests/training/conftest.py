@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +31,7 @@ from ml_assets.spec.training_program import (
     TrainResult,
     World,
 )
-from ml_assets.spec.training_program.events import Event, Metrics
+from ml_assets.spec.training_program.events import Checkpoint, Event, Metrics
 from ml_assets.spec.training_program.start import TORCHRUN
 from ml_assets.training import train as program
 from ml_assets.training.events import EventWriter
@@ -93,6 +94,22 @@ class Attempt:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+    def wait_for(self, step: int) -> None:
+        """Until a checkpoint of this step or a later one is told of."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if any(isinstance(e, Checkpoint) and e.step >= step for e in self.events()):
+                return
+            time.sleep(0.005)
+        raise AssertionError(f"no checkpoint at step {step}")
+
+    def kill_after(self, step: int) -> None:
+        """Run until there is a checkpoint of this step, then end every rank without a word."""
+        process = self.start()
+        self.wait_for(step)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def run(self) -> int:
         return self.start().wait(120)

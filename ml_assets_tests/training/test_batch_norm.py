@@ -1,7 +1,5 @@
 """Batch norm: of logical microbatches, with running statistics that are the same on all ranks."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.networks import MODEL, NORMED, code
 from ml_assets_tests.training.test_diagnosis import planted
 from ml_assets_tests.training.test_ensemble import manifest_of
-from ml_assets_tests.training.test_exactness import left_at, newest, wait_for_step
+from ml_assets_tests.training.test_exactness import left_at, newest
 from ml_assets_tests.training.test_team_network import sanity_request
 
 SMALL = SPEC.model_copy(
@@ -274,10 +272,7 @@ def test_a_killed_training_resumes_to_the_same_bits(
     sessions: Sessions, normed: Attempt, own: NetworkCode
 ) -> None:
     first = asked(sessions, "killed", own)
-    process = first.start()
-    wait_for_step(first, 5)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    first.kill_after(5)
     resume = newest(Path(first.request.output.checkpoints))
     second = asked(sessions, "killed", own, number=2, resume=resume)
     assert second.run() == 0

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +14,7 @@ import pytest
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.pipeline import LabelSpec
 from ml_assets.spec.training import LightGbm, TrainingSpec
-from ml_assets.spec.training_program import (
-    Ref,
-    ScoreResult,
-    Split,
-)
+from ml_assets.spec.training_program import Ref, ScoreResult, Split
 from ml_assets.spec.training_program.events import Checkpoint, Failed
 from ml_assets.store.objects import file_digest
 from ml_assets.training.boosting.by_lightgbm import draws
@@ -97,7 +92,7 @@ def test_interrupted_trees_go_on_to_the_same_model(
 ) -> None:
     first = grown(sessions, model=TREES)
     process = first.start()
-    wait_for_checkpoint(first, 15)
+    first.wait_for(15)
     os.kill(process.pid, signal_number)
     assert process.wait(30) in {75, -signal.SIGKILL}
     again = grown(sessions, number=2, resume=newest(first))
@@ -131,10 +126,7 @@ def test_rounds_without_a_tree_are_counted_when_training_goes_on(
     whole = grown(sessions, "whole", **asked)
     assert whole.run() == 0
     first = grown(sessions, "killed", **asked)
-    process = first.start()
-    wait_for_checkpoint(first, 20)
-    process.kill()
-    process.wait(30)
+    first.kill_after(20)
     again = grown(sessions, "killed", number=2, resume=newest(first), **asked)
     assert again.run() == 0
     for result in (whole.result(), again.result()):
@@ -231,10 +223,7 @@ def test_rows_are_ranked_within_their_query_and_resume_to_the_same_trees(
     assert best["y"].sum() > 0.9 * len(best)
 
     first = grown(sessions, "killed", data=data)
-    process = first.start()
-    wait_for_checkpoint(first, 15)
-    process.kill()
-    process.wait(30)
+    first.kill_after(15)
     again = grown(sessions, "killed", number=2, data=data, resume=newest(first))
     assert again.run() == 0
     assert again.weights() == whole.weights()
@@ -294,15 +283,6 @@ def test_no_torch_is_loaded_for_trees_and_no_lightgbm_for_a_network() -> None:
 
     assert engines("boosting.train") == engines("boosting.engines") == engines("score") == "set()"
     assert engines("train") == "{'torch'}"
-
-
-def wait_for_checkpoint(attempt: Attempt, step: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if any(isinstance(e, Checkpoint) and e.step >= step for e in attempt.events()):
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"no checkpoint at round {step}")
 
 
 def newest(attempt: Attempt) -> Ref:

@@ -10,11 +10,7 @@ import pytest
 import torch
 
 from ml_assets.spec.training import Task, TrainingSpec
-from ml_assets.spec.training_program import (
-    Calibration,
-    ModelManifest,
-    Ref,
-)
+from ml_assets.spec.training_program import Calibration, ModelManifest, Ref
 from ml_assets.training import calibration
 from ml_assets.training.calibration import Calibrator, calibrated, expected, fit
 from ml_assets.training.events import EventWriter

@@ -22,7 +22,7 @@ from ml_assets.store.checkpoint_store import FoundCheckpoint, claim_session, who
 from ml_assets.store.local_checkpoints import LocalCheckpoints
 from ml_assets.training.events import EventWriter
 from ml_assets_tests.training.conftest import EVENT, SPEC, Attempt, Sessions
-from ml_assets_tests.training.test_exactness import newest, wait_for_step
+from ml_assets_tests.training.test_exactness import newest
 
 LONG = SPEC.model_copy(update={"epochs": 40})
 """Saves often enough for a test to come between."""
@@ -54,7 +54,7 @@ def test_an_orphan_that_wakes_up_changes_nothing_and_ends_by_itself(
 ) -> None:
     orphan = sessions.attempt("orphan")
     process = orphan.start()
-    wait_for_step(orphan, 10)
+    orphan.wait_for(10)
     stopped = [process.pid, *descendants(process.pid)]  # torchrun gives ranks a group of their own
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
@@ -135,10 +135,7 @@ def test_a_crash_before_the_manifest_and_a_flipped_bit_are_both_passed_by(
 ) -> None:
     spec = SPEC.model_copy(update={"keep_last": 3})
     first = sessions.attempt("crashed", spec=spec)
-    process = first.start()
-    wait_for_step(first, 20)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    first.kill_after(20)
     *_, third, second, last = saved(first)
     folder = first.folder / "checkpoints"
     (folder / last.name / "manifest.json").unlink()
@@ -201,7 +198,7 @@ def test_a_rank_that_cannot_write_is_told_and_training_goes_on_and_saves_again(
 ) -> None:
     attempt = sessions.attempt("full", spec=LONG)
     process = attempt.start()
-    wait_for_step(attempt, 5)
+    attempt.wait_for(5)
     rank = rank_pid(process.pid, 1)
     resource.prlimit(rank, resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
     said = wait_for_warning(attempt, "was not saved")

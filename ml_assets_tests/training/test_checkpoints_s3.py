@@ -18,7 +18,6 @@ from ml_assets.store.local_checkpoints import open_checkpoints
 from ml_assets_tests.servers.s3 import BUCKET, SECRET, S3Server
 from ml_assets_tests.training.conftest import MODEL, SPEC, Attempt, Sessions
 from ml_assets_tests.training.test_checkpoints import warnings
-from ml_assets_tests.training.test_exactness import wait_for_step
 from ml_assets_tests.worlds.world import free_ports
 
 
@@ -45,7 +44,7 @@ def test_a_kill_in_mid_upload_and_a_flipped_bit_on_s3_do_not_show(
     spec = SPEC.model_copy(update={"keep_last": 3})
     first = on_s3(sessions.attempt("uploading", spec=spec))
     process = first.start()
-    wait_for_step(first, 15)
+    first.wait_for(15)
     bucket.faults.at, bucket.faults.failing = "__1_", -1  # the second rank's share stays away
     stuck = wait_for_strikes(bucket)
     os.killpg(process.pid, signal.SIGKILL)

@@ -4,7 +4,6 @@ import hashlib
 import os
 import shutil
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -36,15 +35,6 @@ def left_at(attempt: Attempt, step: int) -> Ref:
         if checkpoint.name > f"step-{step:06d}.a9":
             shutil.rmtree(checkpoint)
     return newest(folder)
-
-
-def wait_for_step(attempt: Attempt, step: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if any(isinstance(e, Checkpoint) and e.step >= step for e in attempt.events()):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"no checkpoint at step {step}")
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 1000, 4097])
@@ -161,10 +151,7 @@ def test_two_processes_rank_as_one_does(sessions: Sessions, tmp_path: Path) -> N
 def killed(tmp_path_factory: pytest.TempPathFactory, data: Ref) -> Path:
     """What a training leaves that was killed after its twentieth step: whole checkpoints."""
     first = Sessions(tmp_path_factory.mktemp("killed"), data).attempt("killed")
-    process = first.start()
-    wait_for_step(first, 20)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    first.kill_after(20)
     assert not Path(first.request.output.result).exists()
     return first.folder
 
@@ -200,7 +187,7 @@ def test_a_notice_saves_one_step_on_all_ranks_and_exits_75(
 ) -> None:
     first = sessions.attempt("notice")
     process = first.start()
-    wait_for_step(first, 5)
+    first.wait_for(5)
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(60)
     failed = [event for event in first.events() if isinstance(event, Failed)]

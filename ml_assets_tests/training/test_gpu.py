@@ -3,14 +3,11 @@
 Skipped where there is none: nothing of it can be had on a CPU.
 """
 
-import os
-import signal
-
 import pytest
 import torch
 
 from ml_assets_tests.training.conftest import SPEC, Sessions
-from ml_assets_tests.training.test_exactness import newest, wait_for_step
+from ml_assets_tests.training.test_exactness import newest
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 
@@ -49,10 +46,7 @@ def test_a_killed_training_resumes_to_the_same_bits_on_the_gpu(
     whole = sessions.attempt("whole", procs=1, spec=spec)
     assert whole.run() == 0
     first = sessions.attempt("killed", procs=1, spec=spec)
-    process = first.start()
-    wait_for_step(first, 15)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    first.kill_after(15)
     again = sessions.attempt(
         "killed", number=2, procs=1, spec=spec, resume=newest(first.folder / "checkpoints")
     )

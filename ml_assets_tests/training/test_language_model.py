@@ -1,8 +1,6 @@
 """A language model: what it says are probabilities; it trains, resumes and scores as others do."""
 
 import math
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +12,14 @@ from torch.utils.flop_counter import FlopCounterMode
 from ml_assets.spec.gpt import GPT_PRESETS, Gpt, parameter_count
 from ml_assets.spec.training_program import Ref, Reports, SanityRequest, World
 from ml_assets.training.model_folder import open_model
-from ml_assets.training.models.gpt import (
-    GptNetwork,
-    flops_per_token,
-    model_flops_utilization,
-)
+from ml_assets.training.models.gpt import GptNetwork, flops_per_token, model_flops_utilization
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.rows.tokens import TokenArrays, split_arrays
 from ml_assets.training.sanity.suite import admit, examine
 from ml_assets.training.sanity.untrained import output_bias
 from ml_assets.training.weights import load_predictor, samples
 from ml_assets_tests.training.conftest import Attempt, Sessions
-from ml_assets_tests.training.test_exactness import newest, wait_for_step
+from ml_assets_tests.training.test_exactness import newest
 from ml_assets_tests.training.texts import CONTEXT, MODEL, SPEC, text_set
 
 pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
@@ -200,10 +194,7 @@ def test_killed_twice_it_comes_to_the_same_weights(
     sessions, resume = Sessions(tmp_path, texts), None
     for number, step in ((1, 5), (2, 15)):
         killed = asked(sessions, "killed", number=number, resume=resume)
-        process = killed.start()
-        wait_for_step(killed, step)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        killed.kill_after(step)
         assert not Path(killed.request.output.result).exists()
         resume = newest(Path(killed.request.output.checkpoints))
     last = asked(sessions, "killed", number=3, resume=resume)
@@ -226,10 +217,7 @@ def test_begun_by_two_processes_it_goes_on_in_one_and_in_three(
     sessions, resume = Sessions(tmp_path, texts), None
     for number, (procs, step) in enumerate([(2, 5), (1, 15)], start=1):
         killed = asked(sessions, "world", number=number, procs=procs, resume=resume)
-        process = killed.start()
-        wait_for_step(killed, step)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        killed.kill_after(step)
         resume = newest(Path(killed.request.output.checkpoints))
     last = asked(sessions, "world", number=3, procs=3, resume=resume)
     assert last.run() == 0

@@ -17,11 +17,7 @@ from ml_assets.assets.training_set.encoding import decode_rows
 from ml_assets.assets.training_set.shards import load_schema
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.training import Mlp, TabM
-from ml_assets.spec.training_program import (
-    Preprocessing,
-    Ref,
-    ScoreResult,
-)
+from ml_assets.spec.training_program import Preprocessing, Ref, ScoreResult
 from ml_assets.spec.training_program.events import Failed, FirstRows, FixedBatch
 from ml_assets.training.losses import row_losses
 from ml_assets.training.models.families import build, predictions, set_output_bias

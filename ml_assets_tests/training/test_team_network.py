@@ -1,7 +1,5 @@
 """A network of a team's own through the same program: exact, in any world, and never another's."""
 
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +30,7 @@ from ml_assets.training.stop import TeamCodeFailed
 from ml_assets_tests.training.conftest import SPEC, Attempt, Sessions
 from ml_assets_tests.training.networks import CONVOLUTION, MODEL, code
 from ml_assets_tests.training.test_boosting import program
-from ml_assets_tests.training.test_exactness import left_at, newest, wait_for_step
+from ml_assets_tests.training.test_exactness import left_at, newest
 
 SMALL = SPEC.model_copy(update={"epochs": 2})
 
@@ -79,10 +77,7 @@ def test_a_killed_training_resumes_to_the_same_bits(
     sessions: Sessions, convolved: Attempt, own: NetworkCode
 ) -> None:
     first = asked(sessions, "killed", own)
-    process = first.start()
-    wait_for_step(first, 5)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    first.kill_after(5)
     resume = newest(Path(first.request.output.checkpoints))
     second = asked(sessions, "killed", own, number=2, resume=resume)
     assert second.run() == 0

@@ -11,13 +11,7 @@ import torch
 
 from ml_assets.spec.parallel import Strategy
 from ml_assets.spec.training import ProfileSpec
-from ml_assets.spec.training_program.events import (
-    Checkpoint,
-    DrawnRows,
-    Metrics,
-    Progress,
-    Trace,
-)
+from ml_assets.spec.training_program.events import Checkpoint, DrawnRows, Metrics, Progress, Trace
 from ml_assets.spec.training_program.pod import TRACE
 from ml_assets.training.step import Step
 from ml_assets.training.step_meter import Meter

@@ -11,13 +11,7 @@ import pytest
 from ml_assets.assets.evaluation_report.metrics.metrics import point_metrics
 from ml_assets.assets.evaluation_report.rows import Truth, encode_labels
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.spec.training import (
-    LightGbm,
-    Task,
-    TrainingSpec,
-    XGBoost,
-    validation_metrics,
-)
+from ml_assets.spec.training import LightGbm, Task, TrainingSpec, XGBoost, validation_metrics
 from ml_assets.spec.training_program import Ref
 from ml_assets.spec.training_program.events import Metrics
 from ml_assets_tests.training.conftest import (

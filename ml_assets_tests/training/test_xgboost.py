@@ -17,21 +17,13 @@ from ml_assets.training.boosting.by_lightgbm import LightGbmEngine
 from ml_assets.training.boosting.by_xgboost import taken
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.stop import BadRequest
-from ml_assets_tests.training.conftest import (
-    FEATURES,
-    LABEL,
-    Attempt,
-    Sessions,
-    frame,
-    ranking_set,
-)
+from ml_assets_tests.training.conftest import FEATURES, LABEL, Attempt, Sessions, frame, ranking_set
 from ml_assets_tests.training.test_boosting import (
     SPEC,
     newest,
     score,
     shards,
     told,
-    wait_for_checkpoint,
 )
 from ml_assets_tests.worlds.shards import arrays_of, shard_of, write_shards
 
@@ -74,7 +66,7 @@ def test_an_interrupted_training_ends_in_the_same_bytes(
     slow = SPEC.model_copy(update={"checkpoint_minutes": 1e-9})
     first = grown(sessions, spec=slow)
     process = first.start()
-    wait_for_checkpoint(first, 5)
+    first.wait_for(5)
     os.kill(process.pid, signal_number)
     assert process.wait(30) in {75, -signal.SIGKILL}
     again = grown(sessions, number=2, spec=slow, resume=newest(first))
@@ -170,10 +162,7 @@ def test_new_checkpoints_are_kept_though_damaged_ones_are_further_on(
 ) -> None:
     spec = SPEC.model_copy(update={"checkpoint_every": 1, "keep_last": 2, "keep_best": 1})
     first = grown(sessions, spec=spec)
-    process = first.start()
-    wait_for_checkpoint(first, 20)
-    process.kill()
-    process.wait(30)
+    first.kill_after(20)
     folder = first.folder / "checkpoints"
     newest_two = sorted(folder.glob("step-*/manifest.json"))[-2:]
     damaged = [manifest.parent for manifest in newest_two]
@@ -183,7 +172,7 @@ def test_new_checkpoints_are_kept_though_damaged_ones_are_further_on(
         (one / "trees.ubj").write_bytes(content)
     again = grown(sessions, number=2, spec=spec, resume=newest(first))
     process = again.start()
-    wait_for_checkpoint(again, int(damaged[0].name[5:11]))
+    again.wait_for(int(damaged[0].name[5:11]))
     process.kill()
     process.wait(30)
     kept = {one.parent.name for one in folder.glob("step-*/manifest.json")}

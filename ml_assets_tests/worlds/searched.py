@@ -35,8 +35,7 @@ def plant(
         rate: the learning rate of the spec itself.
         extra: more of the environment.
     """
-    world = World(root, extra)
-    irises.plant(world.pipelines, world.sources)
+    world = World(root, extra).plant(irises)
     spec = world.pipelines / "irises" / "defs.yaml"
     spec.write_text(spec.read_text().replace("learning_rate: 0.01", f"learning_rate: {rate}"))
     (world.pipelines / "irises" / "search.yaml").write_text(search)

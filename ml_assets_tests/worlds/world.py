@@ -11,7 +11,8 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Self
 
 import dagster as dg
 import pytest
@@ -46,6 +47,15 @@ _LONGEST = 240
 """Seconds of a command."""
 
 
+def edit(file: Path, *changes: tuple[str, str]) -> None:
+    """Put the second text of each change in the place of the first, which has to be there."""
+    text = file.read_text()
+    for before, after in changes:
+        assert before in text, f"{before!r} is not in {file}"
+        text = text.replace(before, after)
+    file.write_text(text)
+
+
 @dataclass(frozen=True)
 class World:
     """One state folder, with the outside world and the pipelines that it reads."""
@@ -77,6 +87,15 @@ class World:
     @property
     def pipelines(self) -> Path:
         return self.root / "pipelines"
+
+    def plant(self, *pipelines: ModuleType, **options: Any) -> Self:
+        """Lay out pipelines of ``ml_assets_tests.worlds``, with the data that they read."""
+        for one in pipelines:
+            one.plant(self.pipelines, self.sources, **options)
+        return self
+
+    def edit(self, pipeline: str, *changes: tuple[str, str], file: str = "defs.yaml") -> None:
+        edit(self.pipelines / pipeline / file, *changes)
 
     def enter(self, patch: pytest.MonkeyPatch) -> None:
         """Give this process the environment of the world's commands."""

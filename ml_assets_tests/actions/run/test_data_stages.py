@@ -11,7 +11,6 @@ from ml_assets.actions.home_page import states
 from ml_assets.actions.run.data_stages import failure_of
 from ml_assets.actions.run.run import PipelineRun, Request
 from ml_assets.adapters.run_log import find_run
-from ml_assets.cli.main import main
 from ml_assets.definitions import build
 from ml_assets.errors import RunFailed
 from ml_assets.records.recent_runs import last_failure
@@ -19,6 +18,7 @@ from ml_assets.settings import read_settings
 from ml_assets.spec.stages import STAGES
 from ml_assets.store.layout import Address, published_partitions
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import deliveries
 
 NAME = "deliveries"
@@ -82,7 +82,7 @@ def spoil(file: Path, before: str, after: str) -> None:
 
 @pytest.mark.timeout(900)  # some ten runs: on a machine at work they take their time
 def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(
-    line: CommandLine, capsys: pytest.CaptureFixture[str]
+    line: CommandLine, cli: Cli
 ) -> None:
     spoil(line.sources / "orders" / f"{NO_TABLE}.csv", ",north", ",north,too,many")
     spoil(line.sources / "arrivals" / f"{NO_CONTRACT}.jsonl", '"late": false', '"late": null')
@@ -110,9 +110,7 @@ def test_what_cannot_be_made_is_named_and_the_rest_of_the_range_goes_on(
     failure = last_failure(pipeline)
     assert failure and failure.startswith("data is missing: deliveries/validated_table/arrivals")
     assert f"[{NO_CONTRACT}] failed at " in failure and "(1 more failure of data stages)" in failure
-    capsys.readouterr()
-    assert main(["status", NAME]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if "/" in line}
+    lines = {line.split()[0]: line for line in cli("status", NAME).out.splitlines() if "/" in line}
     arrivals = lines[f"{NAME}/validated_table/arrivals"]
     assert arrivals.endswith(f"NOT MADE: {NO_CONTRACT}")
     assert f"{WEEKS[-1]} is " in arrivals, "a digest is of one partition, which is named"

@@ -13,10 +13,10 @@ from ml_assets.actions.run.due import due_now
 from ml_assets.actions.run.fresh_training import FreshTraining
 from ml_assets.actions.run.run import Request
 from ml_assets.adapters.runs import PID_TAG, PIPELINE_TAG, TRIGGER_TAG
-from ml_assets.cli.main import main
 from ml_assets.errors import SourceError
 from ml_assets.spec.stages import MODEL_STAGES
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -32,8 +32,7 @@ def elsewhere(released: World, folder: Path) -> World:
 def test_before_the_first_run_everything_is_due_then_what_is_at_work_is_told(
     tmp_path: Path,
 ) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     assert world.cli("run", "irises", "--dry-run").splitlines() == [
         "make  irises/raw_snapshot/raw_flowers: never made",
         "make  irises/validated_table/flowers: never made",
@@ -68,8 +67,7 @@ def gone() -> int:
 
 
 def test_the_next_run_makes_what_is_told(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     world.cli("run", "irises", "--through", "feature_set")
     model = [f"make  irises/{stage}: never made" for stage in MODEL_STAGES]
     due = due_now(open_pipeline("irises", world.settings), NOW)
@@ -141,8 +139,7 @@ def test_a_fresh_training_is_due_whatever_is_there(released: World) -> None:
 
 @pytest.mark.daemon
 def test_a_refused_model_is_told_with_its_gates_until_something_changes(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     spec = world.pipelines / "irises" / "defs.yaml"
     spec.write_text(irises.SPEC.replace("at_least: 0.8", "at_least: 0.9999"))
     world.cli("run", "irises", code=3)
@@ -168,11 +165,8 @@ def test_a_refused_model_is_told_with_its_gates_until_something_changes(tmp_path
     assert due.startswith("make  irises/released_model")
 
 
-def test_what_would_end_a_run_ends_this(
-    released: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_would_end_a_run_ends_this(released: World, tmp_path: Path, cli: Cli) -> None:
     other = elsewhere(released, tmp_path)
     with pytest.raises(SourceError, match="ML_ASSETS_SOURCES"):
         due_now(open_pipeline("irises", other.settings), NOW)
-    assert main(["run", "irises", "--dry-run", "--search"]) == 2
-    assert "Leave --search out" in capsys.readouterr().err
+    assert "Leave --search out" in cli("run", "irises", "--dry-run", "--search", code=2).err

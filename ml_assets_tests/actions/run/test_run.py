@@ -49,8 +49,7 @@ def test_a_wish_can_be_dropped(tmp_path: Path) -> None:
 
 def test_a_model_that_was_not_published_after_its_checkpoints_is(tmp_path: Path) -> None:
     """A process may die between the two: Dagster makes both in one step, or none."""
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     model = Address("irises", "trained_model")
     world.cli("run", "irises", "--through", "trained_model")
     store = open_pipeline("irises", world.settings).store
@@ -72,8 +71,7 @@ def test_a_model_that_was_not_published_after_its_checkpoints_is(tmp_path: Path)
 
 
 def test_the_run_after_a_killed_fresh_one_goes_on_with_its_session(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     killed = begin(world, "run", "irises", "--fresh", "--through", "trained_model")
     sessions = world.settings.cache / "sessions"
     while not (begun := list(sessions.glob("irises-train-*/attempts/1/request.json"))):

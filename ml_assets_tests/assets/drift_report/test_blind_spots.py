@@ -1,5 +1,6 @@
 """`ml-assets check` says what of a drift could never alarm, and when there will be enough."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -7,57 +8,38 @@ import pytest
 
 from ml_assets.assets.drift_report.columns import FEWEST_PERIODS
 from ml_assets.assets.training_set.split import plan_time_split
-from ml_assets.cli.main import main
 from ml_assets.errors import WindowError
 from ml_assets.scaffold.find_input import FEWEST
 from ml_assets.spec.split import TimeSplit
+from ml_assets_tests.conftest import Cli
 
 DEMO = Path(__file__).parents[3] / "ml_assets" / "pipelines" / "flight_delays"
 
 
 @pytest.fixture
-def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def demo(room: Path) -> Path:
     """The spec of a copy of the demo."""
-    shutil.copytree(DEMO, tmp_path / "pipelines" / "flight_delays")
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
-    return tmp_path / "pipelines" / "flight_delays" / "defs.yaml"
+    return shutil.copytree(DEMO, room / "flight_delays") / "defs.yaml"
 
 
-def checked(capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["check", "flight_delays"]) == 0
-    return capsys.readouterr().out
+def test_a_drift_that_sees_is_not_warned_of(demo: Path, cli: Cli) -> None:
+    assert "cannot alarm" not in cli("check", "flight_delays").out
 
 
-def test_a_drift_that_sees_is_not_warned_of(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "cannot alarm" not in checked(capsys)
-
-
-def test_a_bound_that_hardly_anything_exceeds_is_warned_of(
-    demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bound_that_hardly_anything_exceeds_is_warned_of(demo: Path, cli: Cli) -> None:
     bounds = "    bounds: {js: 0.95, loss_rise: 1.51}\n    seasonal:"
     demo.write_text(demo.read_text().replace("    seasonal:", bounds, 1))
-    said = checked(capsys)
+    said = cli("check", "flight_delays").out
     assert "warning: drift cannot alarm by js: hardly anything exceeds a bound of 0.95" in said
     assert "remedy: set drift.bounds.loss_rise below 1, or leave it out" in said
 
 
-def test_too_little_history_says_when_it_will_do(
-    demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_little_history_says_when_it_will_do(demo: Path, cli: Cli) -> None:
     split = "split: {kind: time, train: 3, validation: 2, holdout: 2, embargo: 1}"
-    lines = [
-        split if line.strip().startswith("split:") else None
-        for line in demo.read_text().splitlines()
-    ]
-    assert sum(line is not None for line in lines) == 1
-    text = "\n".join(
-        f"  {new}" if new else line
-        for new, line in zip(lines, demo.read_text().splitlines(), strict=True)
-    )
+    text, found = re.subn(r"^  split:.*$", f"  {split}", demo.read_text(), flags=re.M)
+    assert found == 1
     demo.write_text(text)
-    said = checked(capsys)
+    said = cli("check", "flight_delays").out
     assert (
         "drift of features, nulls, categories, domain and labels cannot alarm: split.train is 3"
         in said

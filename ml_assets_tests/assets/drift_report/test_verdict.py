@@ -1,16 +1,7 @@
 """k of the last n periods, in words; and an alarm stands."""
 
-from ml_assets.assets.drift_report.findings import (
-    Finding,
-    JudgedPeriod,
-    Measure,
-)
-from ml_assets.assets.drift_report.verdict import (
-    conclude,
-    not_judged,
-    remember,
-    summary,
-)
+from ml_assets.assets.drift_report.findings import Finding, JudgedPeriod, Measure
+from ml_assets.assets.drift_report.verdict import conclude, not_judged, remember, summary
 from ml_assets.spec.drift import DriftKind
 from ml_assets_tests.assets.drift_report.reports import MODEL, OTHER, SPEC, report, window
 

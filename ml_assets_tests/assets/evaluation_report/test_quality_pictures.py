@@ -19,7 +19,7 @@ from ml_assets.spec.records import (
     ResidualBin,
     Residuals,
 )
-from ml_assets_tests.reports.test_pictures import files, titles, words
+from ml_assets_tests.reports.drawn import files, titles, words
 
 RESIDUALS = Residuals(
     label_mean=900.0,

@@ -17,19 +17,11 @@ from ml_assets.cli.main import main
 from ml_assets.settings import read_settings
 from ml_assets.spec.records import EvaluationReport, StageRecord
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 DAYS = 14
 HOURLY = ["--label", "level", "--time", "at", "--key", "at"]
-
-
-@pytest.fixture
-def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for pipelines, with state and sources beside it."""
-    monkeypatch.setenv("ML_ASSETS_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("ML_ASSETS_PIPELINES", str(tmp_path / "pipelines"))
-    monkeypatch.delenv("ML_ASSETS_SOURCES", raising=False)
-    return tmp_path / "pipelines"
 
 
 def hours(days: int) -> pl.DataFrame:
@@ -47,14 +39,14 @@ def hours(days: int) -> pl.DataFrame:
 
 
 @pytest.fixture
-def by_day(room: Path, tmp_path: Path) -> Path:
+def by_day(room: Path, tmp_path: Path, cli: Cli) -> Path:
     """The spec of a pipeline whose files are days, small enough to be trained often."""
     whole = hours(DAYS).with_columns(pl.col("at").dt.date().alias("day"))
     for day in whole.partition_by("day", include_key=False):
         file = tmp_path / "tide" / f"tide_{day['at'][0]:%Y%m%d}.parquet"
         file.parent.mkdir(exist_ok=True)
         day.write_parquet(file)
-    assert main(["new", "tide", "--from", str(tmp_path / "tide"), *HOURLY, "--ahead", "3h"]) == 0
+    cli("new", "tide", "--from", str(tmp_path / "tide"), *HOURLY, "--ahead", "3h")
     return room / "tide" / "defs.yaml"
 
 
@@ -93,10 +85,10 @@ def sessions(room: Path) -> set[str]:
 
 
 def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
-    room: Path, by_day: Path, capsys: pytest.CaptureFixture[str]
+    room: Path, by_day: Path, cli: Cli
 ) -> None:
     small(by_day)
-    assert main(["run", "tide"]) == 0
+    cli("run", "tide")
     report, record = judged("tide")
     assert report.origins
     origins = report.origins.origins
@@ -116,10 +108,8 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
     assert record.attributes["origins"]["seconds"] > 0
     read = {one.partition for one in record.inputs if one.key == "tide/feature_set"}
     assert origins[0].trained_on[0] in read, "what the earlier models were made of is written down"
-    capsys.readouterr()
-    assert main(["release", "verify", "tide"]) == 0
-    assert main(["release", "prove", "tide"]) == 0
-    assert "DIFFERS" not in capsys.readouterr().out
+    assert "DIFFERS" not in cli("release", "verify", "tide").out
+    assert "DIFFERS" not in cli("release", "prove", "tide").out
 
     tomorrow = hours(DAYS + 1).tail(24).head(2)
     found = open_release("tide").predict(tomorrow)
@@ -130,10 +120,9 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
 
     trained = sessions(room)
     edited(by_day, "evaluation", origins={"count": 3, "judge": "worst"})
-    assert main(["run", "tide"]) == 0
+    cli("run", "tide")
     assert sessions(room) == trained, "what was trained is not trained again"
-    capsys.readouterr()
-    assert main(["models", "report", "tide"]) == 0
+    cli("models", "report", "tide")
     (file,) = (room.parent / "state").glob("**/reports/tide/*.html")
     page = file.read_text()
     assert "Rolling origin" in page
@@ -141,13 +130,14 @@ def test_holdouts_follow_each_other_and_the_release_is_proved_with_them(
     assert "It took 2 more trainings" in page
 
     edited(by_day, "evaluation", origins=9)
-    assert main(["run", "tide"]) == 3
-    assert "of the 9 origins asked for could be judged" in capsys.readouterr().err
+    assert "of the 9 origins asked for could be judged" in cli("run", "tide", code=3).err
 
 
-def test_a_table_that_is_read_whole_rolls_back_by_shares(room: Path, tmp_path: Path) -> None:
+def test_a_table_that_is_read_whole_rolls_back_by_shares(
+    room: Path, tmp_path: Path, cli: Cli
+) -> None:
     hours(20).write_parquet(tmp_path / "tide.parquet")
-    assert main(["new", "tide", "--from", str(tmp_path / "tide.parquet"), *HOURLY]) == 0
+    cli("new", "tide", "--from", str(tmp_path / "tide.parquet"), *HOURLY)
     edited(room / "tide" / "defs.yaml", "training", epochs=1)
     edited(room / "tide" / "defs.yaml", "evaluation", block="day", origins={"count": 3})
     assert main(["run", "tide"]) in (0, 3)

@@ -116,8 +116,7 @@ class Steps:
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Steps]:
     """Twelve weeks of orders, held to their contracts; no features yet."""
-    world = World(tmp_path_factory.mktemp("leaks"))
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(tmp_path_factory.mktemp("leaks")).plant(deliveries)
     (world.sources / "depots.csv").write_text(DEPOTS)
     (world.pipelines / NAME / "defs.yaml").write_text(SPEC)
     unique = json.loads((world.pipelines / NAME / "depots.json").read_text())

@@ -4,6 +4,7 @@ import gzip
 import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,17 @@ from ml_assets.spec.sources import EventsSource, FilesSource
 
 NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 COLUMNS = {"order": "int64", "shop": "string"}
-WEEKS = tuple(
-    PartitionWindow(
-        f"2024-01-{day:02}", *(datetime(2024, 1, d, tzinfo=UTC) for d in (day, day + 7))
+
+
+def weeks_from(start: datetime) -> tuple[PartitionWindow, ...]:
+    """Three of them, each called by its first day."""
+    begins = [start + timedelta(weeks=n) for n in range(4)]
+    return tuple(
+        PartitionWindow(f"{begin:%Y-%m-%d}", begin, end) for begin, end in pairwise(begins)
     )
-    for day in (1, 8, 15)
-)
+
+
+WEEKS = weeks_from(datetime(2024, 1, 1, tzinfo=UTC))
 FIRST = WEEKS[0]
 Source = FilesSource | EventsSource
 

@@ -2,6 +2,7 @@
 
 import io
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ml_assets.assets.raw_snapshot.readers.read_source import look, read_source,
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import EventsSource, FilesSource
+from ml_assets_tests.assets.raw_snapshot.delivering import files, no_sql, stream, weeks_from
 
 DECLARED = {
     "id": "int64",
@@ -30,41 +32,13 @@ ROWS = [
     (1, 1.5, "first", True, date(2013, 1, 31), datetime(2013, 1, 31, 10, tzinfo=UTC)),
     (2, None, "two\nlines", False, date(2013, 2, 1), datetime(2013, 1, 31, 8, 0, 0, 250000, UTC)),
 ]
-WEEKS = [
-    PartitionWindow(
-        f"2013-01-{day:02}", *(datetime(2013, 1, d, tzinfo=UTC) for d in (day, day + 7))
-    )
-    for day in (7, 14, 21)
-]
-
-
-def csv_source(**changes: Any) -> FilesSource:
-    fields: dict[str, Any] = {
-        "kind": "files",
-        "path": "landing/{partition}.csv",
-        "format": "csv",
-        "columns": DECLARED,
-        "key": ["id"],
-        "contract": "c.json",
-    }
-    return FilesSource.model_validate(fields | changes)
+WEEKS = weeks_from(datetime(2013, 1, 7, tzinfo=UTC))
+csv_source = partial(files, path="landing/{partition}.csv", columns=DECLARED, key=["id"])
 
 
 def events_source(**columns: str) -> EventsSource:
-    return EventsSource.model_validate(
-        {
-            "kind": "events",
-            "path": "landing/{partition}.jsonl",
-            "columns": {"at": "datetime", **columns},
-            "key": ["at"],
-            "contract": "c.json",
-            "known_at": "at",
-        }
-    )
-
-
-def no_sql(name: str) -> str:
-    raise AssertionError(f"a file source asked for the database {name}")
+    columns = {"at": "datetime", **columns}
+    return stream(path="landing/{partition}.jsonl", columns=columns, key=["at"], offset=None)
 
 
 def land(root: Path, content: str | bytes, name: str = "2013-01-07.csv") -> None:
@@ -176,19 +150,22 @@ def test_a_quote_that_is_open_at_the_end_is_refused_however_little_stands_in_it(
     assert "Look for an unclosed quote" in said
 
 
-def test_a_file_that_was_cut_off_is_not_taken_for_nulls(tmp_path: Path):
-    land(tmp_path, CSV + "3,1.5")
-    assert "line 5: 2 fields, but the header has 6" in refusal(tmp_path, csv_source())
+REST = b"true,2013-02-01,2013-01-31T10:00:00Z\n"
 
 
-def test_a_line_with_too_many_fields_is_named(tmp_path: Path):
-    land(tmp_path, CSV + "3,1,000.5,x,true,2013-02-01,2013-01-31T10:00:00Z\n")
-    assert "line 5: 7 fields" in refusal(tmp_path, csv_source())
-
-
-def test_bytes_that_are_not_text_are_named_by_line(tmp_path: Path):
-    land(tmp_path, CSV.encode() + b"3,1.5,caf\xe9,true,2013-02-01,2013-01-31T10:00:00Z\n")
-    assert "line 5: byte 0xe9 is not UTF-8" in refusal(tmp_path, csv_source())
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        pytest.param(b"3,1.5", "2 fields, but the header has 6", id="cut off, and no nulls"),
+        pytest.param(b"3,1,000.5,x," + REST, "7 fields", id="too many fields"),
+        pytest.param(
+            b"3,1.5,caf\xe9," + REST, "byte 0xe9 is not UTF-8", id="bytes that are no text"
+        ),
+    ],
+)
+def test_a_line_that_is_not_one_of_its_table_is_named(tmp_path: Path, line: bytes, said: str):
+    land(tmp_path, CSV.encode() + line)
+    assert f"line 5: {said}" in refusal(tmp_path, csv_source())
 
 
 @pytest.mark.parametrize("content", ["", "\n", "id,amount,note,paid,day,at\n"])

@@ -3,8 +3,6 @@
 import gzip
 import io
 import json
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from ml_assets.assets.raw_snapshot.readers.parquet_format import parse_parquet
 from ml_assets.assets.raw_snapshot.schema import TYPES, Columns
 from ml_assets.errors import SourceError
 from ml_assets_tests.assets.raw_snapshot.delivering import deliver, files, looked, refusal, rows
+from ml_assets_tests.fresh import said_by
 
 DECLARED: Columns = {
     "id": "int64",
@@ -250,14 +249,8 @@ def test_a_bomb_is_refused_in_bounded_memory(
 ):
     deliver(tmp_path / "sources", {name.format(partition="2024-01-01"): bomb()})
     kind = "parquet" if "parquet" in name else "csv"
-    done = subprocess.run(
-        [sys.executable, "-c", _READ, str(tmp_path / "sources"), name, kind],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
-    )
-    *message, peak = done.stdout.splitlines()
+    printed = said_by(_READ, str(tmp_path / "sources"), name, kind, cwd=Path(__file__).parents[3])
+    *message, peak = printed.splitlines()
     assert said in "\n".join(message)
     assert int(peak) < BOUND_MEGABYTES
     assert [p.name for p in tmp_path.iterdir()] == ["sources"], "nothing is unpacked beside it"

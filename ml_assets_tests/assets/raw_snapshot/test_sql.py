@@ -15,6 +15,7 @@ from ml_assets.assets.raw_snapshot.schema import type_values
 from ml_assets.errors import SourceError
 from ml_assets.spec.partitions import PartitionWindow
 from ml_assets.spec.sources import SqlSource
+from ml_assets_tests.assets.raw_snapshot.delivering import weeks_from
 
 ROWS = [
     ("2013-01-06 23:59:59.999999", "EWR", 1),
@@ -22,12 +23,7 @@ ROWS = [
     ("2013-01-13 23:00:00.000000", "JFK", None),
     ("2013-01-14 00:00:00.000000", "EWR", 4),
 ]
-WEEKS = [
-    PartitionWindow(
-        f"2013-01-{day:02}", *(datetime(2013, 1, d, tzinfo=UTC) for d in (day, day + 7))
-    )
-    for day in (7, 14, 21)
-]
+WEEKS = weeks_from(datetime(2013, 1, 7, tzinfo=UTC))
 
 
 def source(**changes: Any) -> SqlSource:

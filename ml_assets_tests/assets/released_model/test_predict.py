@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from ml_assets.errors import (
 )
 from ml_assets.spec.training_program import ModelManifest, NumericColumn, Preprocessing, ScoreResult
 from ml_assets.store.table_survey import survey
+from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds import deliveries, irises
 from ml_assets_tests.worlds.world import World
 
@@ -132,15 +131,8 @@ def test_the_documented_call_works_in_a_fresh_python(released: World, tmp_path: 
             f"print({call[-1].replace('flight_delays', 'irises')}.write_csv(), end='')",
         ]
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=released.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert pl.read_csv(io.StringIO(done.stdout))["prediction"].to_list() == ["setosa"]
+    said = said_by(program, env=released.environment)
+    assert pl.read_csv(io.StringIO(said))["prediction"].to_list() == ["setosa"]
 
 
 # --- every mistake at once ------------------------------------------------------------------------
@@ -256,8 +248,7 @@ def test_a_row_before_there_is_enough_history_is_refused(orders: Predictor) -> N
 
 
 def test_nothing_released_says_what_to_run(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     with pytest.raises(NothingReleased, match="ml-assets run irises"):
         open_release("irises", world.settings)
     with pytest.raises(SpecError, match="There is no pipeline 'tulips'"):

@@ -22,8 +22,7 @@ measured = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Irises whose features all arrive as zeros."""
-    found = World(tmp_path_factory.mktemp("sanity"))
-    irises.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("sanity")).plant(irises)
     write_features(found, ZEROS)
     return found
 

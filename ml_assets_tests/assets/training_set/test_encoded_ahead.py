@@ -37,8 +37,7 @@ def store() -> Iterator[S3Server]:
 def world(store: S3Server, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Eleven weeks of features, made by two processes at the same time."""
     bucket = {"ML_ASSETS_OBJECTS": f"s3://{BUCKET}/state", "AWS_ENDPOINT_URL": store.endpoint}
-    found = World(tmp_path_factory.mktemp("ahead"), bucket)
-    deliveries.plant(found.pipelines, found.sources)
+    found = World(tmp_path_factory.mktemp("ahead"), bucket).plant(deliveries)
     found.cli("run", NAME, "--through", "derived_table")
     running = [_make(found, half) for half in HALVES]
     for process in running:

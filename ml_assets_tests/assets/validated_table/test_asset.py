@@ -22,6 +22,7 @@ from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address, published_partitions, read_record
 from ml_assets.store.open import open_snapshots
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import World
@@ -34,8 +35,7 @@ BY = ("--author", "Ada", "--reason", "lorries are bigger now")
 
 def planted(root: Path, patch: pytest.MonkeyPatch) -> World:
     """Two weeks of orders; of the first, one load is 5,000 and another is 99,999."""
-    world = World(root)
-    deliveries.plant(world.pipelines, world.sources, weeks=2)
+    world = World(root).plant(deliveries, weeks=2)
     for name in ("ML_ASSETS_HOME", "ML_ASSETS_SOURCES", "ML_ASSETS_PIPELINES"):
         patch.setenv(name, world.environment[name])
     patch.setenv("DAGSTER_HOME", "")
@@ -136,18 +136,14 @@ def test_each_partition_has_its_version_and_rows_and_the_newest_one_the_page(
     assert not page & set(shown[WEEK].metadata)
 
 
-def test_rows_that_pass_after_a_fix_are_released_and_the_rest_stays(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(RUN) == 0
+def test_rows_that_pass_after_a_fix_are_released_and_the_rest_stays(world: World, cli: Cli) -> None:
+    cli(*RUN)
     before = record()
-    assert main((*RELEASE, *BY)) == 1
-    assert "2 rows were audited again and none passes" in capsys.readouterr().err
+    assert "2 rows were audited again and none passes" in cli(*RELEASE, *BY, code=1).err
     assert record() == before, "nothing was published"
 
     contract(world, max_value=6000)
-    assert main((*RELEASE, *BY)) == 0
-    assert "1 row released, 1 stay in quarantine" in capsys.readouterr().out
+    assert "1 row released, 1 stay in quarantine" in cli(*RELEASE, *BY).out
     after = record()
     assert after.data_version != before.data_version
     assert rows("quarantine")["load"].to_list() == [99999.0]
@@ -156,46 +152,38 @@ def test_rows_that_pass_after_a_fix_are_released_and_the_rest_stays(
     assert (said["author"], said["reason"]) == ("Ada", "lorries are bigger now")
     assert said["rows"] == 1
 
-    assert main(("data", "quarantine", "show", "deliveries", "orders")) == 0
-    shown = capsys.readouterr().out
+    shown = cli("data", "quarantine", "show", "deliveries", "orders").out
     assert "1 of 240" in shown
     assert "1 released by Ada on" in shown
 
-    assert main(RUN) == 0
-    told = capsys.readouterr().out
+    told = cli(*RUN).out
     assert f"skip  deliveries/validated_table/orders [{WEEK}]: same code, same inputs" in told
     contract(world, max_value=100_000)
-    assert main(RUN) == 0
+    cli(*RUN)
     assert record().attributes["quarantined"] == 0
     assert record().attributes["releases"] == [said], "a later version still tells of it"
 
 
-def test_a_table_that_failed_as_a_whole_is_released_as_one(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_that_failed_as_a_whole_is_released_as_one(world: World, cli: Cli) -> None:
     contract(world, max_value=50, mostly=0.9)
-    assert main(RUN) == 1
-    said = capsys.readouterr().err
-    assert "ml-assets data quarantine show deliveries orders" in said
+    assert "ml-assets data quarantine show deliveries orders" in cli(*RUN, code=1).err
     store = open_snapshots(read_settings().snapshots)
     assert [(kept.partition, kept.published) for kept in kept_rows(store, "deliveries")] == [
         (WEEK, False),
         (NEXT, False),
     ]
-    assert main(("data", "quarantine", "show", "deliveries")) == 0
-    assert "all 240, rejected" in capsys.readouterr().out
+    assert "all 240, rejected" in cli("data", "quarantine", "show", "deliveries").out
 
     contract(world)
-    assert main((*RELEASE, "--partition", WEEK, *BY)) == 0
-    assert "238 rows released, 2 stay" in capsys.readouterr().out
+    assert "238 rows released, 2 stay" in cli(*RELEASE, "--partition", WEEK, *BY).out
     assert rows("validated_table").height == 238
     left = [(kept.partition, kept.published) for kept in kept_rows(store, "deliveries")]
     assert left == [(WEEK, True), (NEXT, False)], "no row lies in two places"
 
 
-def test_a_run_that_names_no_author_or_no_reason_is_told_so(world: World) -> None:
+def test_a_run_that_names_no_author_or_no_reason_is_told_so(world: World, cli: Cli) -> None:
     """Who launches a run through Dagster writes its tags himself."""
-    assert main(("run", "deliveries", "--through", "raw_snapshot")) == 0
+    cli("run", "deliveries", "--through", "raw_snapshot")
     job = build(read_settings(), only="deliveries").resolve_implicit_global_asset_job_def()
     key = dg.AssetKey(Address("deliveries", "validated_table", "orders").key.split("/"))
     for tags, missing in (
@@ -213,45 +201,38 @@ def test_a_run_that_names_no_author_or_no_reason_is_told_so(world: World) -> Non
         assert "KeyError" not in said
 
 
-def test_nothing_to_release_and_a_table_that_there_is_not_are_told(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(("data", "quarantine", "show", "deliveries", "--json")) == 0
-    assert json.loads(capsys.readouterr().out)["kept"] == []
-    assert main((*RELEASE, *BY)) == 1
-    assert "No rows of deliveries/orders are in quarantine" in capsys.readouterr().err
-    assert main(("data", "quarantine", "show", "deliveries", "lorries")) == 1
-    assert "'lorries'" in capsys.readouterr().err
+def test_nothing_to_release_and_a_table_that_there_is_not_are_told(world: World, cli: Cli) -> None:
+    assert json.loads(cli("data", "quarantine", "show", "deliveries", "--json").out)["kept"] == []
+    assert "No rows of deliveries/orders are in quarantine" in cli(*RELEASE, *BY, code=1).err
+    assert "'lorries'" in cli("data", "quarantine", "show", "deliveries", "lorries", code=1).err
 
 
 def test_a_column_that_came_or_went_is_named_by_a_check_and_nothing_is_published(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: World, cli: Cli
 ) -> None:
     rewrite(world, WEEK, lambda _, row: {"lorry" if k == "load" else k: v for k, v in row.items()})
-    assert main(RUN) == 1
-    assert "added: «lorry»; removed: load" in capsys.readouterr().err
+    assert "added: «lorry»; removed: load" in cli(*RUN, code=1).err
     (found,) = [one for one in checks(world, "raw_snapshot")["schema"] if not one.passed]
     assert found.severity is dg.AssetCheckSeverity.ERROR
     named = {key: value.value for key, value in found.metadata.items()}
     assert (named["added"], named["removed"], named["retyped"]) == ("lorry", "load", "none")
 
 
-def test_a_column_of_another_type_is_named_by_the_check(world: World) -> None:
+def test_a_column_of_another_type_is_named_by_the_check(world: World, cli: Cli) -> None:
     rewrite(world, WEEK, lambda _, row: {**row, "load": f"{row['load']} kg"})
-    assert main(RUN) == 1
+    cli(*RUN, code=1)
     (found,) = [one for one in checks(world, "raw_snapshot")["schema"] if not one.passed]
     assert found.metadata["retyped"].value == "load"
 
 
-def test_one_bad_value_is_no_other_schema(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_bad_value_is_no_other_schema(world: World, cli: Cli) -> None:
     rewrite(world, WEEK, lambda n, row: {**row, "load": "heavy"} if n == 3 else row)
-    assert main(RUN) == 1
-    assert "line 5, column 'load': «'heavy'» is not float64" in capsys.readouterr().err
+    assert "line 5, column 'load': «'heavy'» is not float64" in cli(*RUN, code=1).err
     assert all(one.passed for one in checks(world, "raw_snapshot").get("schema", []))
 
 
 def test_a_drop_that_stays_is_refused_each_week_and_the_next_sound_week_is_published(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: World, cli: Cli
 ) -> None:
     """The measure is the newest week that was published, also after two that were refused."""
     deliveries.land(world.sources, 4)
@@ -261,8 +242,7 @@ def test_a_drop_that_stays_is_refused_each_week_and_the_next_sound_week_is_publi
         file.write_text("".join(file.read_text().splitlines(keepends=True)[:141]))
 
     for _ in range(2):  # asked again, it is no other answer
-        assert main(RUN) == 1
-        said = capsys.readouterr().err
+        said = cli(*RUN, code=1).err
         for week in (NEXT, third):
             refused = f"{week}: deliveries/validated_table/orders [{week}]: 1 critical expectation"
             assert refused in said
@@ -304,7 +284,7 @@ def test_of_the_partitions_before_only_those_that_are_compared_with_are_read(
 
 
 def test_what_is_odd_is_told_of_a_week_that_is_published_all_the_same(
-    world: World, capsys: pytest.CaptureFixture[str]
+    world: World, cli: Cli
 ) -> None:
     """Columns in another order and many bad rows in one week; in the next, rows of another one."""
     contract(world, max_value=9_999, mostly=0.5)
@@ -313,8 +293,7 @@ def test_what_is_odd_is_told_of_a_week_that_is_published_all_the_same(
     rewrite(world, WEEK, lambda _, row: {column: row[column] for column in columns})
     other = "2023-01-01T00:00:00Z"
     rewrite(world, NEXT, lambda n, row: {**row, "ordered_at": other} if n < 3 else row)
-    assert main(RUN) == 0
-    said = capsys.readouterr().out
+    said = cli(*RUN).out
 
     found = next(one for one in checks(world, "raw_snapshot")["schema"] if not one.passed)
     assert found.severity is dg.AssetCheckSeverity.WARN
@@ -329,5 +308,4 @@ def test_what_is_odd_is_told_of_a_week_that_is_published_all_the_same(
     assert rows("validated_table", NEXT).height == record(NEXT).rows
     assert "rows_in_partition" in record(NEXT).attributes["audit"]["warned"]
     assert "rows_in_partition" not in record(WEEK).attributes["audit"]["warned"]
-    assert main(["status", RUN[1]]) == 0
-    assert "  [warn] 3 of " in capsys.readouterr().out, "until the next week is there"
+    assert "  [warn] 3 of " in cli("status", RUN[1]).out, "until the next week is there"

@@ -120,8 +120,7 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     with dg.instance_for_test() as instance:
         yield Stage(instance, open_pipeline("irises", world.settings))
 

@@ -1,6 +1,6 @@
 """The alerts sensor tells of what is really wrong in a real instance, each cause once."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,11 +20,10 @@ from ml_assets.automation.late_runs import late_runs_tick
 from ml_assets.definitions import build
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import read_settings
-from ml_assets_tests.automation.conftest import World
+from ml_assets_tests.automation.conftest import Plant, World
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.listeners import Webhook, webhook
 
-Plant = Callable[[int, str], World]
 WEEK = "2024-01-08"
 JANE, SSN, PAY = "jane.quux@example.org", "078-05-1120", 71234
 PEOPLE = pl.DataFrame({"mail": [JANE, SSN], "pay": [PAY, PAY]})

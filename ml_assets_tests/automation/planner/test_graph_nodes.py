@@ -22,10 +22,9 @@ from ml_assets.spec import partitions
 from ml_assets.spec.partitions import PartitionsSpec, windows
 from ml_assets.spec.records import InputVersion, StageRecord
 from ml_assets.store.layout import Address, run_key
+from ml_assets_tests.automation.conftest import WEEKS
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.opened import pipeline_of
-
-WEEKS = ["2024-01-01", "2024-01-08", "2024-01-15", "2024-01-22"]
 
 
 @pytest.mark.parametrize(

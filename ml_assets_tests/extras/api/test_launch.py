@@ -40,8 +40,7 @@ def ended(api: Api, run: str) -> str:
 
 def test_a_run_is_launched_once_released_by_its_gates_and_taken_back(tmp_path: Path) -> None:
     handover = tmp_path / "handover"
-    world = World(tmp_path, {"ML_ASSETS_REGISTER_FROM": str(handover)})
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path, {"ML_ASSETS_REGISTER_FROM": str(handover)}).plant(irises)
     lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
     (world.pipelines / "irises" / "defs.yaml").write_text(lax)
     world.cli("run", "irises")

@@ -38,8 +38,7 @@ def in_mlflow(world: World) -> dict[str, str]:
 
 
 def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     pipeline = open_pipeline("irises", world.settings)
     released(pipeline, evidence(A), ReleaseSpec())
     released(pipeline, evidence(B, champion=A), ReleaseSpec(canary=CanarySpec()))
@@ -79,8 +78,7 @@ def test_staging_and_canary_can_be_left_and_production_not(tmp_path: Path) -> No
 @pytest.mark.parametrize("to", ["staging", "canary"])
 def test_the_stage_that_a_pipeline_releases_to_is_not_left(tmp_path: Path, to: Target) -> None:
     """With no champion, the next run would judge anew what lost against it, and let it in."""
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     spec = world.pipelines / "irises" / "defs.yaml"
     spec.write_text(f"{irises.SPEC}  release: {{to: {to}}}\n")
     pipeline = open_pipeline("irises", world.settings)

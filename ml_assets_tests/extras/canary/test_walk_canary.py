@@ -49,13 +49,12 @@ QUICK = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """The first model is in canary; its week has not come."""
-    found = World(tmp_path_factory.mktemp("canary"))
-    deliveries.plant(found.pipelines, found.sources, automation="{landing: {retrain: true}}")
-    spec = spec_of(found)
-    text = spec.read_text()
-    for old, new in QUICK.items():
-        text = text.replace(old, new)
-    spec.write_text(text + "  release: {to: production, canary: {periods: 1}}\n")
+    found = World(tmp_path_factory.mktemp("canary")).plant(
+        deliveries, automation="{landing: {retrain: true}}"
+    )
+    found.edit("deliveries", *QUICK.items())
+    with spec_of(found).open("a") as spec:
+        spec.write("  release: {to: production, canary: {periods: 1}}\n")
     found.cli("run", "deliveries")
     return found
 

@@ -15,12 +15,12 @@ import pytest
 
 from ml_assets.assets.trained_model.cost.jobs import jobs_of
 from ml_assets.assets.trained_model.cost.split import node_time
-from ml_assets.cli.main import main
 from ml_assets.extras.cost.account import account
 from ml_assets.extras.cost.bill import By
 from ml_assets.extras.cost.command import document
 from ml_assets.records.data_steps import data_steps
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -71,13 +71,12 @@ def world(lived: Lived) -> World:
 
 
 @pytest.fixture
-def cost(world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cost:
+def cost(world: World, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cost:
     """What `ml-assets models cost` prints."""
     world.enter(monkeypatch)
 
     def call(*arguments: str) -> str:
-        assert main(["models", "cost", *arguments]) == 0
-        return capsys.readouterr().out
+        return cli("models", "cost", *arguments).out
 
     return call
 

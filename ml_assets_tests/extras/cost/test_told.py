@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.experiments import page
-from ml_assets.cli.main import main
 from ml_assets.records.experiments import Begun, Words, add, begin
 from ml_assets.records.run_usage import RunUsage, Whose
 from ml_assets.settings import Prices, prices_of, read_settings
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.usage import AttemptUsage, Held, Mark
 from ml_assets.store.pipeline_context import open_pipeline
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import irises
 
 Tell = Callable[..., str]
@@ -28,9 +28,7 @@ GB = 10**9
 
 
 @pytest.fixture
-def tell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Tell:
+def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Tell:
     """Four runs, an hour of a machine each, 30 days apart; what the command then says."""
     folder = tmp_path / "pipelines" / "irises"
     folder.mkdir(parents=True)
@@ -44,8 +42,7 @@ def tell(
     def call(prices: Prices, *arguments: str) -> str:
         for number in range(4):
             ran(number, datetime.now(UTC) - (91 - 30 * number) * DAY, prices)
-        assert main(["models", "cost", "irises", *arguments]) == 0
-        return capsys.readouterr().out
+        return cli("models", "cost", "irises", *arguments).out
 
     return call
 

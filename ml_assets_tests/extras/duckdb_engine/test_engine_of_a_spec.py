@@ -35,9 +35,7 @@ def portable(text: str) -> str:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    found = World(tmp_path)
-    deliveries.plant(found.pipelines, found.sources)
-    return found
+    return World(tmp_path).plant(deliveries)
 
 
 def ask(world: World, engine: str) -> Pipeline:

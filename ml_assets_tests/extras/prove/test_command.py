@@ -2,13 +2,12 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from ml_assets.cli.main import main
 from ml_assets.extras.prove import proof
 from ml_assets.extras.prove.reproduction import Agreement, Reproduction
+from ml_assets_tests.conftest import Cli
 
 
 @pytest.mark.parametrize(
@@ -22,7 +21,7 @@ from ml_assets.extras.prove.reproduction import Agreement, Reproduction
     ],
 )
 def test_the_worst_outcome_is_the_verdict_and_decides_the_exit_code(
-    capsys: Any,
+    cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
     outcomes: list[Agreement],
     verdict: str,
@@ -35,5 +34,4 @@ def test_the_worst_outcome_is_the_verdict_and_decides_the_exit_code(
         verdicts=lambda: [Reproduction("p/trained_model", outcome, "") for outcome in outcomes],
     )
     monkeypatch.setattr(proof, "Proof", lambda *_: found)
-    assert main(["release", "prove", "p", "--json"]) == code
-    assert json.loads(capsys.readouterr().out)["verdict"] == verdict
+    assert json.loads(cli("release", "prove", "p", "--json", code=code).out)["verdict"] == verdict

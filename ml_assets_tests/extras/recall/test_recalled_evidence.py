@@ -23,7 +23,7 @@ from ml_assets.spec.load import load_spec
 from ml_assets.spec.records import Decision, Evidence, InputVersion, Interval, SeedSpread
 from ml_assets.spec.study_record import parted_by
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
-from ml_assets_tests.assets.released_model.test_recalls import BAD, GOOD, OTHER, TABLE, Walk
+from ml_assets_tests.assets.released_model.recall_walk import BAD, GOOD, OTHER, TABLE, Walk
 from ml_assets_tests.records.conftest import A, B, gate
 from ml_assets_tests.worlds import deliveries, searched
 from ml_assets_tests.worlds.world import World
@@ -138,8 +138,7 @@ def test_the_gates_are_due_again_when_the_only_champion_since_is_recalled(irises
 
 
 def test_a_period_whose_features_are_recalled_hides_no_loss_of_a_canary(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(deliveries)
     place = Place(world, "deliveries", Walk(Path(world.settings.snapshots)))
     for week, content, worse in (("2024-01-08", GOOD, 0.2), ("2024-01-15", BAD, -0.4)):
         raw = place.make("raw_snapshot/raw_orders", content, partition=week)

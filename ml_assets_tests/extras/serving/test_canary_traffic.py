@@ -54,13 +54,12 @@ DEPOTS = ("north", "south", "west")
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """One model in production that took another one's place, a third in canary."""
-    found = World(tmp_path_factory.mktemp("traffic"))
-    deliveries.plant(found.pipelines, found.sources, automation="{landing: {retrain: true}}")
-    spec = found.pipelines / "deliveries" / "defs.yaml"
-    text = spec.read_text()
-    for old, new in {**QUICK, **LARGER}.items():
-        text = text.replace(old, new)
-    spec.write_text(text + RELEASE)
+    found = World(tmp_path_factory.mktemp("traffic")).plant(
+        deliveries, automation="{landing: {retrain: true}}"
+    )
+    found.edit("deliveries", *QUICK.items(), *LARGER.items())
+    with (found.pipelines / "deliveries" / "defs.yaml").open("a") as spec:
+        spec.write(RELEASE)
     found.cli("run", "deliveries")
     for weeks in (13, 14):
         deliveries.land(found.sources, weeks)

@@ -62,8 +62,7 @@ def wait_for(server: Serving, model: str) -> None:
 
 
 def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
     (world.pipelines / "irises" / "defs.yaml").write_text(lax)
     world.cli("run", "irises")
@@ -106,8 +105,7 @@ def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Pa
 
 
 def test_a_recalled_model_is_silent_though_its_successor_cannot_be_loaded(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
     (world.pipelines / "irises" / "defs.yaml").write_text(lax)
     world.cli("run", "irises")
@@ -132,8 +130,7 @@ def test_a_recalled_model_is_silent_though_its_successor_cannot_be_loaded(tmp_pa
 
 
 def test_a_release_that_does_not_hold_is_not_served(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    irises.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(irises)
     said = world.cli("serve", "irises", "--port", "8089", code=1)
     assert "no model in production" in said
     world.cli("run", "irises")

@@ -62,8 +62,7 @@ def make(world: World, job: str, partition: str) -> None:
 def test_what_was_served_is_held_to_what_came_true(
     tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
+    world = World(tmp_path).plant(deliveries)
     spec = world.pipelines / "deliveries" / "defs.yaml"
     rollout = "  release: {to: production, canary: {periods: 1}, rollout: {entity: [order]}}\n"
     spec.write_text(spec.read_text() + rollout)

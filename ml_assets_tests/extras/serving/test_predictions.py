@@ -35,8 +35,7 @@ HOUR = f"{THEN:%Y-%m-%dT%H}"
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    found = World(tmp_path)
-    deliveries.plant(found.pipelines, found.sources)
+    found = World(tmp_path).plant(deliveries)
     spec = found.pipelines / "deliveries" / "defs.yaml"
     spec.write_text(spec.read_text() + ROLLOUT)
     return found

@@ -149,13 +149,10 @@ def test_it_answers_with_what_it_has_and_is_whole_again_by_itself(tmp_path: Path
     seed = int(os.environ.get("ML_ASSETS_TEST_SEED", time.time()))
     draw = random.Random(seed)
     print(f"ML_ASSETS_TEST_SEED={seed}")
-    world = World(tmp_path)
-    deliveries.plant(world.pipelines, world.sources)
-    spec = world.pipelines / "deliveries" / "defs.yaml"
-    text = spec.read_text()
-    for old, new in QUICK.items():
-        text = text.replace(old, new)
-    spec.write_text(f"{text}  online: {{entity: [order], look_back: 1}}\n")
+    world = World(tmp_path).plant(deliveries)
+    world.edit("deliveries", *QUICK.items())
+    with (world.pipelines / "deliveries" / "defs.yaml").open("a") as spec:
+        spec.write("  online: {entity: [order], look_back: 1}\n")
     world.cli("run", "deliveries")
     first = production(world)
     world.cli("run", "deliveries", "--epochs", "2")

@@ -7,7 +7,7 @@ from ml_assets.actions.render import job_order
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets_tests.spec.test_spec_rules import SPEC
+from ml_assets_tests.spec.specs import SPEC
 
 SMALL = Cluster(objects="s3://store/prefix", image="registry.example/training@sha256:" + "5" * 64)
 WHOLE = Cluster(

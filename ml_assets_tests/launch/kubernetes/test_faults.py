@@ -1,6 +1,5 @@
 """What a cluster does to a training: it goes on in the same bits, and nothing is left."""
 
-import os
 import signal
 import threading
 from datetime import UTC, datetime
@@ -8,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import ClusterAway, ClusterRefused, TrainingFailed, TrainingInterrupted
+from ml_assets.errors import TrainingInterrupted
 from ml_assets.launch import session_name, stall_detection
 from ml_assets.launch.events import avoided_nodes
-from ml_assets.launch.kubernetes import informer, runner
+from ml_assets.launch.kubernetes import runner
 from ml_assets.launch.kubernetes.names import ATTEMPT_LABEL, selector_of
 from ml_assets.launch.kubernetes.resources import batch
 from ml_assets.launch.launcher import SanityJob, ScoreJob
-from ml_assets.launch.local.supervisor import descendants
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import SessionMirror
@@ -26,77 +24,19 @@ from ml_assets.spec.training_program import World
 from ml_assets.spec.training_program.identity import Program, program_here
 from ml_assets.spec.training_program.pod import TerminationMessage, attempt_of, termination_name
 from ml_assets.spec.training_progress import TrainingStory
-from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, TWO_NODES, weights
+from ml_assets_tests.launch.kubernetes.sabotage import (
+    AFTER,
+    Saboteur,
+    created,
+    cut_off,
+    delete,
+    evict,
+    signal_ranks,
+    while_jobs_stay,
+)
+from ml_assets_tests.launch.kubernetes.stage import IMAGE, ONE_NODE, weights
 from ml_assets_tests.launch.real import STEPS, by_number, named
 from ml_assets_tests.servers.kubernetes.sample_jobs import until
-
-AFTER = 2
-"""Checkpoints of an attempt before something happens to it."""
-
-
-class Saboteur:
-    """Does one thing to each attempt in turn, when it has saved a few steps."""
-
-    def __init__(self, stage, *faults):
-        self._stage, self._faults = stage, faults
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self.error = None
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._thread.join(1)
-        assert self.error is None, self.error
-
-    def _work(self):
-        try:
-            for attempt, fault in enumerate(self._faults, 1):
-                until(lambda attempt=attempt: self._stage.saves_of(attempt) >= AFTER)
-                fault(self._stage)
-        except BaseException as error:
-            self.error = error
-
-
-def delete(index):
-    def fault(stage):
-        stage.core.delete_namespaced_pod(stage.pod(index), stage.cluster.namespace)
-
-    return fault
-
-
-def evict(index):
-    def fault(stage):
-        name = stage.pod(index)
-        body = {"metadata": {"name": name, "namespace": stage.cluster.namespace}}
-        stage.core.create_namespaced_pod_eviction(name, stage.cluster.namespace, body)
-
-    return fault
-
-
-def signal_ranks(number):
-    def fault(stage):
-        for pid in descendants(os.getpid()):
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if b"--request" in command and b"staging" not in command:
-                os.kill(pid, number)
-
-    return fault
-
-
-def while_jobs_stay(fault):
-    """The API server is being replaced: what is over is cleared away late."""
-
-    def both(stage):
-        stage.cluster.server.faults.refuse(503, times=2, verb="delete", resource="jobs")
-        fault(stage)
-
-    return both
-
-
-def cut_off(index):
-    return lambda stage: stage.cluster.server.cut_off(stage.pod(index))
 
 
 def test_whichever_pod_is_taken_away_the_next_attempt_goes_on_in_the_same_bits(stage, undisturbed):
@@ -166,59 +106,6 @@ def test_an_upgrade_in_mid_training_follows_the_older_program_s_job_to_its_end(s
     (node,) = story.nodes
     assert (node.program, node.place.image) == (older, IMAGE)
     assert node.place.node and node.place.pod.startswith("demo-train-")
-
-
-def created(stage):
-    return [call for call in stage.cluster.server.calls.of("create", "jobs") if call.code == 201]
-
-
-def test_while_the_cluster_does_not_answer_the_training_goes_on(stage):
-    job = stage.job(cluster=ONE_NODE, processes=1)
-
-    def cut(stage):
-        with stage.cluster.server.faults.api_down():
-            until(lambda: stage.put("/result.json"))
-
-    with Saboteur(stage, cut):
-        result = stage.launcher().train(job, stage.events.append)
-    assert (result.attempt, result.step) == (1, STEPS)
-    assert stage.left() == []
-
-
-def test_a_cluster_that_no_longer_lets_us_see_costs_the_follower_and_not_the_job(
-    stage, monkeypatch
-):
-    monkeypatch.setattr(informer, "REFUSED_SECONDS", 0.0)
-    server = stage.cluster.server
-    server.images.failing[stage.settings.image] = "i/o timeout"  # it never begins to run
-
-    def forbid():
-        until(lambda: named(stage.events, "warning"))  # it waits for its image, and is followed
-        for verb in ("watch", "list"):
-            server.faults.refuse(403, times=10**6, verb=verb)
-        server.faults.drop_watches()
-
-    thread = threading.Thread(target=forbid)
-    thread.start()
-    with pytest.raises(ClusterAway, match="What runs in the cluster continues"):
-        stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), stage.events.append)
-    thread.join()
-    server.faults.clear()
-    assert [job.deleting for job in stage.api().jobs(selector_of())] == [False]
-    stage.clear()
-
-
-@pytest.mark.daemon
-def test_what_cannot_be_cleared_away_costs_no_result(stage):
-    faults = stage.cluster.server.faults
-    faults.refuse(403, times=2, verb="delete", resource="jobs")
-    job = stage.job(cluster=ONE_NODE, processes=1)
-    result = stage.launcher().train(job, stage.events.append)
-    assert (result.attempt, result.step) == (1, STEPS)
-    (warned,) = named(stage.events, "warning")
-    assert "Some objects of this session could not be deleted" in warned.message
-    assert len(stage.left()) == 2, "the Job and its pod, until somebody may"
-    stage.clear()
 
 
 def test_who_is_told_to_stop_ends_it_with_its_steps_saved_and_nothing_left(stage):
@@ -390,93 +277,6 @@ def test_a_node_whose_gpu_failed_is_left_alone_until_there_is_no_other(stage, tm
     assert [one.node for one in lost] == [bad, good, None]
     assert [one.avoid for one in lost] == [(bad,), (bad,), ()]
     assert (result.attempt, result.step) == (4, STEPS)
-    assert stage.left() == []
-
-
-def test_an_image_that_cannot_be_pulled_is_one_message_and_leaves_nothing(stage):
-    stage.cluster.server.images.failing[stage.settings.image] = "manifest unknown"
-    job = stage.job(cluster=ONE_NODE, processes=1)
-    with pytest.raises(TrainingFailed, match="ML_ASSETS_TRAINING_IMAGE"):
-        stage.launcher().train(job, stage.events.append)
-    assert stage.left() == []
-
-
-WITH_GPUS = TWO_NODES.model_copy(update={"gpus_per_node": 1, "deadline_hours": 1.0})
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [(TrainingInterrupted, "told to stop"), (TrainingFailed, "cluster.deadline_hours")],
-    ids=["cancelled", "its time is over"],
-)
-def test_whoever_ends_it_no_pod_service_or_gpu_is_left(stage, error, words):
-    server = stage.cluster.server
-    server.images.failing[stage.settings.image] = "i/o timeout"  # they hold, and wait
-
-    def holds():
-        given = [pod for pod in server.pods() if pod["spec"].get("nodeName")]
-        return len(given) == 2 and bool(server.calls.of("create", "services"))
-
-    def over():
-        if holds() and error is TrainingFailed:
-            server.clock.advance(3601)
-        return holds() and error is TrainingInterrupted
-
-    with pytest.raises(error, match=words):
-        stage.launcher().train(stage.job(cluster=WITH_GPUS), stage.events.append, over)
-    assert stage.left() == []
-
-
-def test_who_is_told_to_stop_while_the_store_never_answers_leaves_nothing_either(
-    stage, monkeypatch
-):
-    monkeypatch.setattr(runner, "_HASTY_SECONDS", 0.5)
-    server, faults = stage.cluster.server, stage.store.faults
-    faults.held = threading.Event()
-    server.images.failing[stage.settings.image] = "i/o timeout"
-
-    def told():
-        if server.pods():
-            faults.failing = -1
-        return faults.failing == -1
-
-    with pytest.raises(TrainingInterrupted):
-        stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), stage.events.append, told)
-    assert stage.left() == []
-    faults.held.set()
-
-
-def test_a_pod_that_is_lost_while_the_store_is_away_is_followed_by_another_attempt(stage):
-    server, faults = stage.cluster.server, stage.store.faults
-    server.images.failing[stage.settings.image] = "i/o timeout"
-
-    def told():
-        if len(created(stage)) == 1 and server.pods() and faults.failing == 0 and not waited():
-            faults.failing = -1
-            name, namespace = stage.pod(0), stage.cluster.namespace
-            stage.core.delete_namespaced_pod(name, namespace, grace_period_seconds=0)
-        return len(created(stage)) == 2
-
-    def waited():
-        return [e for e in named(stage.events, "warning") if "asked again" in e.message]
-
-    def hear(event):
-        stage.events.append(event)
-        if waited():
-            faults.failing = 0
-
-    with pytest.raises(TrainingInterrupted):
-        stage.launcher().train(stage.job(cluster=ONE_NODE, processes=1), hear, told)
-    lost = [event.lost for event in named(stage.events, "warning") if event.lost]
-    assert [one.cause for one in lost] == ["PodDeleted"]
-    assert waited() and stage.left() == []
-
-
-def test_a_forbidden_verb_is_one_message_and_leaves_nothing(stage):
-    stage.cluster.server.faults.refuse(403, times=9, verb="create", resource="jobs")
-    job = stage.job(cluster=ONE_NODE, processes=1)
-    with pytest.raises(ClusterRefused, match="has no right to do that"):
-        stage.launcher().train(job, stage.events.append)
     assert stage.left() == []
 
 

@@ -19,19 +19,14 @@ from hypothesis import strategies as st
 
 from ml_assets.actions.render import Verb, as_yaml, job_order
 from ml_assets.errors import SettingsError, SpecError
-from ml_assets.launch.kubernetes.manifest import (
-    SCRATCH,
-    job_manifest,
-    manifests,
-    save_seconds,
-    service_manifest,
-)
+from ml_assets.launch.kubernetes.manifest import SCRATCH, job_manifest, manifests, service_manifest
 from ml_assets.settings import Cluster
 from ml_assets.settings.cluster import Taint, bytes_of
 from ml_assets.spec.cluster import ClusterSpec, Toleration
 from ml_assets.spec.pipeline import PipelineSpec
-from ml_assets.spec.training import Spot, TrainingSpec
+from ml_assets.spec.training import TrainingSpec
 from ml_assets.spec.training_program.exit_codes import EXIT_BAD_REQUEST, VERDICTS
+from ml_assets_tests.launch.kubernetes.manifest_parts import container_of, env_of, pod_of
 from ml_assets_tests.launch.kubernetes.orders import (
     MANY,
     SMALL,
@@ -52,19 +47,6 @@ CASES = {
     "two-nodes-elsewhere": two_nodes_elsewhere,
     "256-nodes-gpu-spot": many_nodes,
 }
-
-
-def pod_of(job: dict[str, Any]) -> dict[str, Any]:
-    return job["spec"]["template"]["spec"]
-
-
-def container_of(job: dict[str, Any]) -> dict[str, Any]:
-    (container,) = pod_of(job)["containers"]
-    return container
-
-
-def env_of(job: dict[str, Any]) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in container_of(job)["env"]}
 
 
 # --- golden files and schemas ---------------------------------------------------------------------
@@ -385,36 +367,3 @@ def test_an_attempt_that_cannot_be_is_refused() -> None:
     with pytest.raises(SpecError, match="no attempt 0"):
         job_order(spec, SMALL, "train", attempt=0)
     assert job_order(spec, SMALL, "train", 1).world.processes == 1
-
-
-# --- the time to save -----------------------------------------------------------------------------
-
-
-def on_spot(rate: float) -> TrainingSpec:
-    return TrainingSpec(spot=Spot(notice_seconds=120, write_mb_per_second=rate))
-
-
-@pytest.mark.parametrize(
-    ("training", "state_bytes", "seconds"),
-    [
-        (on_spot(50), 10**9, 2 * 20 + 15),
-        (on_spot(1000), 10**9, 20),
-        (on_spot(0.1), 10**12, 3600),
-        (TrainingSpec(), 10**10, 2 * 100 + 15),
-        (TrainingSpec(), 0, 20),
-        (TrainingSpec(), None, 2 * 10 + 15),
-        (None, None, 20),
-    ],
-)
-def test_the_grace_is_that_of_two_checkpoints_and_a_step(
-    training: TrainingSpec | None, state_bytes: int | None, seconds: int
-) -> None:
-    assert save_seconds(training, state_bytes) == seconds
-
-
-def test_a_pod_is_given_its_grace_and_time_to_hand_over() -> None:
-    order, cluster = many_nodes()
-    job = job_manifest(order, cluster)
-    arguments = container_of(job)["args"]
-    assert arguments[arguments.index("--grace") + 1] == str(order.grace_seconds)
-    assert pod_of(job)["terminationGracePeriodSeconds"] > order.grace_seconds + 25

@@ -19,13 +19,8 @@ from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import program_of
 from ml_assets.launch.usage import session_usages
 from ml_assets.store.signing import Keys
+from ml_assets_tests.launch.kubernetes.sabotage import Saboteur, created, delete, signal_ranks
 from ml_assets_tests.launch.kubernetes.stage import ONE_NODE, Stage
-from ml_assets_tests.launch.kubernetes.test_faults import (
-    Saboteur,
-    created,
-    delete,
-    signal_ranks,
-)
 from ml_assets_tests.launch.real import STEPS, named
 from ml_assets_tests.servers.kubernetes.sample_jobs import until
 

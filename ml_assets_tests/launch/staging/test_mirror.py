@@ -11,13 +11,7 @@ from ml_assets.launch.staging import mirror as module
 from ml_assets.launch.staging.mirror import SessionMirror
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.training import Mlp
-from ml_assets.spec.training_program import (
-    File,
-    ModelManifest,
-    Preprocessing,
-    Ref,
-    TrainResult,
-)
+from ml_assets.spec.training_program import File, ModelManifest, Preprocessing, Ref, TrainResult
 from ml_assets.spec.training_program.events import Heartbeat, heartbeat_file
 from ml_assets.spec.training_program.pod import (
     MODEL,

@@ -1,5 +1,7 @@
 """Three models in a row that one margin refused: what another would have done is said."""
 
+import pytest
+
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.replay import refused_by_same_margin, what_now
 from ml_assets.reports.decisions import gates_moved
@@ -55,22 +57,20 @@ def test_a_release_or_another_bound_between_them_ends_the_row(store):
     assert told(store) is None
 
 
-def test_a_higher_metric_has_its_bound_below_zero(store):
-    refused(store, A, 0.005, bound=-0.01, passed=True)
-    for model, value in ((B, -0.02), (C, -0.031), (D, -0.015)):
-        refused(store, model, value, bound=-0.01)
+@pytest.mark.parametrize(
+    ("bound", "passed", "values", "would"),
+    [
+        pytest.param(-0.01, 0.005, (-0.02, -0.031, -0.015), "-0.031", id="a higher metric"),
+        pytest.param(-0.005, -0.006, (-0.00123, -0.0031, -0.0042), "-0.0012", id="a gain"),
+    ],
+)
+def test_a_bound_below_zero_is_rounded_so_that_all_keep_it(store, bound, passed, values, would):
+    refused(store, A, passed, bound=bound, passed=True)
+    for model, value in zip((B, C, D), values, strict=True):
+        refused(store, model, value, bound=bound)
     found = told(store)
     assert found
-    assert "With the bound -0.031, 3 of them would have passed." in found.said
-
-
-def test_a_gain_that_was_asked_for_is_rounded_so_that_all_keep_it(store):
-    refused(store, A, -0.006, bound=-0.005, passed=True)
-    for model, value in ((B, -0.00123), (C, -0.0031), (D, -0.0042)):
-        refused(store, model, value, bound=-0.005)
-    found = told(store)
-    assert found
-    assert "With the bound -0.0012, 3 of them would have passed." in found.said
+    assert f"With the bound {would}, 3 of them would have passed." in found.said
 
 
 def test_who_failed_another_gate_too_would_not_have_passed(store):

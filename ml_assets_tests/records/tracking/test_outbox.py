@@ -38,9 +38,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowProcess]:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, server: MlflowProcess) -> World:
-    made = World(tmp_path_factory.mktemp("world"), {"MLFLOW_TRACKING_URI": server.uri})
-    irises.plant(made.pipelines, made.sources)
-    return made
+    return World(tmp_path_factory.mktemp("world"), {"MLFLOW_TRACKING_URI": server.uri}).plant(
+        irises
+    )
 
 
 @pytest.fixture(scope="module")

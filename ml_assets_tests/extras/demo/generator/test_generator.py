@@ -16,7 +16,6 @@ from polars.testing import assert_frame_equal
 from ml_assets.assets.raw_snapshot.readers.read_source import read_source
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import load_contract
-from ml_assets.cli.main import main
 from ml_assets.errors import SourceError
 from ml_assets.extras.demo.generator.recipe import (
     Concept,
@@ -38,6 +37,7 @@ from ml_assets.extras.demo.generator.tables import (
 from ml_assets.extras.demo.outside_world import FLIGHT
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import PartitionsSpec, windows
+from ml_assets_tests.conftest import Cli
 
 PIPELINE = Path(__file__).parents[4] / "ml_assets" / "pipelines" / "flight_delays"
 BEFORE, WEEK, AFTER = weeks_from(date(2013, 5, 6), 3)
@@ -250,10 +250,10 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path: Path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-def test_the_command_makes_what_its_options_say(tmp_path: Path):
+def test_the_command_makes_what_its_options_say(tmp_path: Path, cli: Cli):
     options = ["--weeks", "1", "--start", str(WEEK), "--scale", "0.1", "--seed", "7"]
     knobs = ["--category", f"dest=XYZ:0.5@{BEFORE}..{WEEK}", "--label-delay", "36@2013-06-03"]
-    assert main(["data", "generate", str(tmp_path / "one"), *options, *knobs]) == 0
+    cli("data", "generate", str(tmp_path / "one"), *options, *knobs)
     made = pl.read_csv(tmp_path / f"one/landing/flights/{WEEK}.csv")
     recipe = Recipe.model_validate_json((tmp_path / "one/recipe.json").read_bytes())
     assert made.equals(pl.read_csv(generate_week(recipe, WEEK).flights.write_csv().encode()))
@@ -277,10 +277,9 @@ def test_the_command_makes_what_its_options_say(tmp_path: Path):
     ids=" ".join,
 )
 def test_a_wrong_option_is_one_message_and_makes_nothing(
-    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    option: list[str], tmp_path: Path, cli: Cli
 ):
-    assert main(["data", "generate", str(tmp_path / "one"), *option]) == 1
-    said = capsys.readouterr().err
+    said = cli("data", "generate", str(tmp_path / "one"), *option, code=1).err
     assert said.startswith("error: ")
     assert "Traceback" not in said
     assert not (tmp_path / "one").exists()
