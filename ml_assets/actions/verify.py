@@ -232,6 +232,9 @@ def _canary_again(pipeline: Pipeline, found: LoadedRelease) -> Iterator[Check]:
     line = decision_line(lines[: found.entry.seq], found.model.digest, canary=True)
     if line is None or line.decision is None:
         return
+    if found.judged_on:
+        yield Check("canary gate", "note", "its rows are recalled, so it is not decided again")
+        return
     decision, commit = line.decision, commit_of(pipeline.store, pipeline.name, line)
     if commit is None:
         yield Check("canary gate", "note", "the report behind the decision is no longer kept")

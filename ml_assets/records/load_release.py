@@ -15,7 +15,9 @@ from ml_assets.errors import (
     EvidenceError,
     MlAssetsError,
     NothingReleased,
+    Recalled,
     StorageError,
+    StoreAway,
 )
 from ml_assets.records.ledger.certificate import certificate_path, open_envelope, require_about
 from ml_assets.records.ledger.chain import path_of, read
@@ -26,7 +28,7 @@ from ml_assets.records.ledger.stages import (
     override_line,
     stage_line,
 )
-from ml_assets.records.recalls import quarantine, require_sound_model
+from ml_assets.records.recalls import quarantine, require_sound_model, said_of
 from ml_assets.spec.certificate import Certificate, Provenance
 from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import Recall
@@ -235,6 +237,37 @@ def held_manifest(folder: Path, model: str) -> ModelManifest:
         return ModelManifest.model_validate_json(data)
     except (OSError, ValidationError) as error:
         raise StorageError(f"{file} cannot be read: {error}") from error
+
+
+def require_other_weights(pipeline: Pipeline, weights: str, name: str) -> None:
+    """Refuse a file that is byte for byte the weights of a recalled model, whatever it is called.
+
+    Args:
+        weights: the file's SHA-256.
+        name: what a message calls it.
+
+    Raises:
+        Recalled: it is.
+    """
+    store = pipeline.store
+    now = store.resolve(MAIN)
+    held = quarantine(store, now)
+    by_pipeline = [models for recall in held.recalls for models in recall.models().values()]
+    for model in sorted({model for models in by_pipeline for model in models}):
+        found = held.model_anywhere(model)
+        if found and _weights_of(pipeline.objects, model) == weights:
+            said = said_of(found, pipeline.name)
+            raise Recalled(f"{name} has the weights of model {model[:12]}, which {said}")
+
+
+def _weights_of(objects: LocalObjects, model: str) -> str | None:
+    """The SHA-256 of a model's weights; None: its files are no longer kept."""
+    try:
+        return held_manifest(objects.here("models", model), model).weights.sha256
+    except StoreAway:
+        raise
+    except StorageError:
+        return None
 
 
 def held_weights(folder: Path, manifest: ModelManifest) -> Path:

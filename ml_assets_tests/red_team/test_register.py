@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import logging
 import pickle
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,8 @@ from safetensors.numpy import load_file, save_file
 from ml_assets.actions.render_release import read_handover
 from ml_assets.assets.released_model.predict import open_release
 from ml_assets.assets.released_model.rows_to_predict import of_frame
+from ml_assets.assets.trained_model.initial_weights import given_models
+from ml_assets.errors import Recalled
 from ml_assets.extras.api.access import Caller
 from ml_assets.extras.api.app import Api
 from ml_assets.records.ledger.audit import problems
@@ -78,6 +82,14 @@ def made(scene: Scene, to: Path, noise: float = 1e-4) -> Path:
         {name: (w + noise).astype(w.dtype) for name, w in weights.items()}, to / "w.safetensors"
     )
     describe(scene, to, "w.safetensors")
+    return to
+
+
+def twin_of(model: Path, to: Path) -> Path:
+    """The same weights under another digest: a space behind its manifest."""
+    shutil.copytree(model, to)
+    with (to / "model.json").open("a") as manifest:
+        manifest.write(" ")
     return to
 
 
@@ -196,7 +208,16 @@ def test_a_model_that_is_recalled_in_another_pipeline_is_not_registered_here(
     write(released.store, recall)
     ledger = released.ledger
     answer = eve.post(PATH, json=asked(mine))
-    assert (answer.status_code, "of roses is recalled by ann" in answer.text) == (409, True)
+    assert (answer.status_code, "is recalled by ann" in answer.text) == (409, True)
+    twin = twin_of(mine, handover / "twin")
+    answer = eve.post(PATH, json=asked(twin))
+    assert (answer.status_code, "has the weights of model" in answer.text) == (409, True)
+    weights = mine / "w.safetensors"
+    spec, named = released.place.spec, f"{weights}@sha256:{file_digest(weights)}"
+    training = spec.training.model_copy(update={"init_from": named})
+    begun = replace(released.place, spec=spec.model_copy(update={"training": training}))
+    with pytest.raises(Recalled, match=r"init_from .* has the weights of model"):
+        given_models(logging.getLogger(), begun.now())
     assert released.ledger == ledger
     lift(released.store, Lift(id=recall.id, author="ann", reason="no", time=datetime.now(UTC)))
     eve.post(PATH, json=asked(mine))
@@ -230,7 +251,7 @@ def test_nor_is_one_that_a_step_at_work_published_after_the_recall(
         workspace.commit("late", {})
         workspace.publish()
     answer = eve.post(PATH, json=asked(mine))
-    assert (answer.status_code, "of roses is recalled by ann" in answer.text) == (409, True)
+    assert (answer.status_code, "is recalled by ann" in answer.text) == (409, True)
     lift(released.store, Lift(id=recall.id, author="ann", reason="no", time=datetime.now(UTC)))
 
 

@@ -8,7 +8,7 @@ from ml_assets.adapters.step import RunLog
 from ml_assets.errors import SpecError
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, find_model
-from ml_assets.records.load_release import load_model, load_release
+from ml_assets.records.load_release import load_model, load_release, require_other_weights
 from ml_assets.records.run_record import RunInput
 from ml_assets.spec.ensemble import RELEASE, WeightsFile, weights_file
 from ml_assets.spec.records import InputVersion
@@ -51,6 +51,7 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
     Raises:
         SpecError: it names a file that is not there, or holds something else.
         EvidenceError: the release does not hold; see ``records.load_release``.
+        Recalled: the file, or the release, is a recalled model's.
         StorageError: the file is no safetensors file, or the release is damaged.
         UnknownModel: the ledger has no such version, or several.
     """
@@ -60,6 +61,7 @@ def given_models(log: RunLog, state: PipelineState) -> Given:
     if named := weights_file(init):
         file = initial_file(state.pipeline.folder, named)
         check_safetensors(file)
+        require_other_weights(state.pipeline, named.sha256, f"training.init_from {named.path!r}")
         ref = Ref(uri=str(file), digest=named.sha256)
         found[INIT_FROM] = GivenModel(INIT_FROM, ref, named.path)
     elif init == RELEASE and (ref := _released(state)) is not None:

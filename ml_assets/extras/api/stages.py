@@ -5,6 +5,7 @@ one, in a Dagster run that checks everything; what it would refuse is reported a
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ml_assets.actions.rollback import roll_back
@@ -13,7 +14,7 @@ from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.assets.released_model.gate_decision import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
 from ml_assets.assets.released_model.return_to_model import RollbackRequest, abort
-from ml_assets.errors import EvidenceError, answered, one_line
+from ml_assets.errors import EvidenceError, Recalled, answered, one_line
 from ml_assets.extras.api.artifact import take_model
 from ml_assets.extras.api.shapes import (
     ModelRegistered,
@@ -30,6 +31,7 @@ from ml_assets.records.ledger.stages import (
     stage_line,
     stage_of,
 )
+from ml_assets.records.load_release import held_manifest, require_other_weights
 from ml_assets.records.recalls import quarantine, said_of
 from ml_assets.records.tracking.links import Links
 from ml_assets.records.tracking.mlflow import Tracking
@@ -37,6 +39,7 @@ from ml_assets.records.tracking.projection import project_stages
 from ml_assets.settings.access import read_register_from
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.registered import Registered
+from ml_assets.spec.training_program import Ref
 from ml_assets.store.pipeline_context import Pipeline
 
 ASKED_BY = "ml_assets/asked_by"
@@ -140,15 +143,16 @@ def register_model(pipeline: Pipeline, asked: RegisterRequest, author: str) -> M
     Raises:
         NotAllowed: its files cannot be taken; every mistake is listed.
         EvidenceError: the model, or the version, is known already as another one; or the model is
-            recalled, in whatever pipeline.
+            recalled, in whatever pipeline, or has the weights of one that is.
         DagsterAway: the run that judges it could not be launched; asking again launches it.
     """
     wrong = _stage_problems(pipeline, asked)
-    model = take_model(pipeline, asked.artifact_uri, read_register_from(), wrong).digest
+    taken = take_model(pipeline, asked.artifact_uri, read_register_from(), wrong)
+    model = taken.digest
     said = Registered(version=asked.version, uri=asked.artifact_uri, claims=asked.metrics)
     entries = read(pipeline.store, pipeline.name)
     _require_new_or_same(entries, model, said)
-    _require_recalled_nowhere(pipeline, model)
+    _require_recalled_nowhere(pipeline, taken)
     line = register(pipeline.store, pipeline.name, model, author, "", said)
     before = tagged_run(_MODEL_TAG, f"{pipeline.name} {model}")
     status = run_status(before[0]) if before else None
@@ -194,11 +198,17 @@ def _stage_problems(pipeline: Pipeline, asked: RegisterRequest) -> list[Problem]
     return [Problem(field="body.stage", said=said)]
 
 
-def _require_recalled_nowhere(pipeline: Pipeline, model: str) -> None:
+def _require_recalled_nowhere(pipeline: Pipeline, taken: Ref) -> None:
     """Another pipeline knows nothing of the data that a model was made from."""
-    found = quarantine(pipeline.store, pipeline.store.resolve()).model_anywhere(model)
+    name = f"Model {taken.digest[:12]}"
+    found = quarantine(pipeline.store, pipeline.store.resolve()).model_anywhere(taken.digest)
     if found:
-        raise EvidenceError(f"Model {model[:12]} {said_of(found, pipeline.name)}")
+        raise EvidenceError(f"{name} {said_of(found, pipeline.name)}")
+    weights = held_manifest(Path(taken.uri), taken.digest).weights.sha256
+    try:
+        require_other_weights(pipeline, weights, name)
+    except Recalled as error:
+        raise EvidenceError(str(error)) from error
 
 
 def _require_new_or_same(entries: Sequence[LedgerEntry], model: str, said: Registered) -> None:

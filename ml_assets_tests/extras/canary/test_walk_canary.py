@@ -156,6 +156,7 @@ def test_a_model_that_passed_its_canary_on_rows_that_are_recalled_says_so_wherev
     # the next model learned from these rows: it is refused
     verified = world.cli("release", "verify", "deliveries", code=3)
     assert f"note     production: {said}" in verified
+    assert "note     canary gate: its rows are recalled" in verified
     assert f"note: {said}" in world.cli("status", "deliveries")
     (recall,) = active(open_pipeline("deliveries", world.settings).store, head_of(world))
     world.cli("data", "recall", "--lift", recall.id, *who)
