@@ -14,7 +14,7 @@ from ml_assets.assets.released_model.made_from import (
     records_behind,
     require_own_sources,
 )
-from ml_assets.assets.released_model.tags import planted_names, wrong_names
+from ml_assets.assets.released_model.tags import lost_recalls, planted_names, wrong_names
 from ml_assets.errors import (
     EvidenceError,
     MlAssetsError,
@@ -157,7 +157,8 @@ def _tags(store: SnapshotStore, pipeline: str) -> Iterator[Check]:
     """One check for all that name the state of their move, and one for each that does not."""
     planted = list[str]()
     try:
-        wrong, planted = wrong_names(store, pipeline), planted_names(store)
+        wrong = [*wrong_names(store, pipeline), *lost_recalls(store)]
+        planted = planted_names(store)
     except MlAssetsError as error:
         wrong = [str(error)]
     for said in planted:
@@ -165,7 +166,9 @@ def _tags(store: SnapshotStore, pipeline: str) -> Iterator[Check]:
     for said in wrong:
         yield Check("tags", "refused", said)
     if not wrong:
-        yield Check("tags", "ok", "each name of a release is that of its move")
+        yield Check(
+            "tags", "ok", "each name is that of a move in the ledger, or of a known recall"
+        )
 
 
 def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> Iterator[Check]:

@@ -3,6 +3,8 @@
 ``recalls/ID.json`` says what one reached, and ``recalls/active.json`` which of them hold.
 """
 
+import contextlib
+
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall, recall_file
@@ -51,7 +53,15 @@ def write(store: SnapshotStore, recall: Recall) -> None:
     Raises:
         StorageError: other writers were always first.
     """
-    _publish(store, f"recall {recall.id}", recall_file(recall.id), recall, add=recall.id)
+    path = recall_file(recall.id)
+    commit = _publish(store, f"recall {recall.id}", path, recall, add=recall.id)
+    with contextlib.suppress(StorageError):  # a recall that grows keeps the name of its first state
+        store.tag(recall_name(recall.id), commit)
+
+
+def recall_name(recall: str) -> str:
+    """Return the tag of a recall's state: it tells when ``main`` was put back to before it."""
+    return f"recall-{recall}"
 
 
 def lift(store: SnapshotStore, said: Lift) -> None:
@@ -61,6 +71,8 @@ def lift(store: SnapshotStore, said: Lift) -> None:
         StorageError: other writers were always first.
     """
     _publish(store, f"lift recall {said.id}", _lift_file(said.id), said, remove=said.id)
+    with contextlib.suppress(StorageError):  # nothing is held back any more
+        store.untag(recall_name(said.id))
 
 
 _READ: dict[str, Recall] = {}
@@ -86,7 +98,7 @@ def _publish(
     *,
     add: str | None = None,
     remove: str | None = None,
-) -> None:
+) -> CommitId:
     for _ in range(_ATTEMPTS):
         base = store.resolve(MAIN)
         ids = dict.fromkeys(recall.id for recall in active(store, base) if recall.id != remove)
@@ -95,8 +107,9 @@ def _publish(
             workspace.put_bytes(path, canonical_json(document))
             workspace.put_bytes(ACTIVE_FILE, canonical_json(now))
             workspace.commit(message, {"author": document.author})
-            if not isinstance(workspace.publish(), Conflict):
-                return
+            done = workspace.publish()
+            if not isinstance(done, Conflict):
+                return done.commit
     raise StorageError(
         f"{message}: other writers were first in {_ATTEMPTS} attempts. Nothing was written; run "
         "again when fewer runs are active."

@@ -11,7 +11,7 @@ from ml_assets.assets.released_model.return_to_model import RollbackRequest, ret
 from ml_assets.assets.released_model.tags import take_away, unnamed_releases
 from ml_assets.errors import EvidenceError, StorageError, StoreAway, UntrustedState
 from ml_assets.extras.prove.clean_home import clean_home
-from ml_assets.extras.recall.recall import extent
+from ml_assets.extras.recall.recall import carry_out, extent
 from ml_assets.records.ledger.chain import path_of, read, run_key
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import moves
@@ -19,6 +19,7 @@ from ml_assets.records.record_history import read_history
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings
 from ml_assets.spec.base import canonical_json
+from ml_assets.spec.records import StageRecord
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.open import open_snapshots
@@ -188,6 +189,26 @@ def test_a_name_of_a_move_that_the_ledger_does_not_tell_of_stops_the_next_one(
     passed.world.cli("data", "untag", f"{NAME}-release-1")
     assert passed.materialize("released_model") == ""
     assert passed.in_production == passed.candidate
+
+
+def test_main_that_is_put_back_to_before_a_recall_is_told_and_nothing_is_moved(
+    passed: Scene,
+) -> None:
+    """Every signature still holds: only the name of the recall's state tells."""
+    store, head = passed.store, passed.store.resolve()
+    raw = Address(NAME, "raw_snapshot/raw_flowers").record
+    version = StageRecord.model_validate_json(store.read_bytes(head, raw)).data_version
+    recall, _ = carry_out(store, extent(store, version, "ann", "the scale was off"))
+    with pytest.raises(StorageError, match="is the name of a recall"):
+        take_away(store, f"recall-{recall.id}")
+    [verified] = verify_pipelines(passed.world.settings, NAME, None)
+    assert [c.outcome for c in verified.checks if c.name == "tags"] == ["ok"]
+    point_main_at(passed.snapshots, head)
+    [verified] = verify_pipelines(passed.world.settings, NAME, None)
+    [said] = [c.reason for c in verified.checks if c.name == "tags" and c.outcome == "refused"]
+    assert "main does not know this recall: it was put back to an earlier state" in said
+    assert "Nothing was moved." in passed.materialize("released_model")
+    assert passed.in_production is None
 
 
 def test_a_planted_name_is_told_and_can_be_taken_away(released: Scene) -> None:

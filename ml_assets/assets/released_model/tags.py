@@ -13,10 +13,12 @@ from ml_assets.records.ledger.chain import (
     Refusal,
     append,
     path_of,
+    pipelines_with_ledger,
     read,
     run_key,
 )
 from ml_assets.records.ledger.stages import moves
+from ml_assets.spec.recalls import recall_file
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import read_records
 from ml_assets.store.snapshots import MAIN, RUN_KEY, CommitId, SnapshotStore
@@ -88,6 +90,32 @@ def planted_names(store: SnapshotStore) -> list[str]:
     ]
 
 
+def lost_recalls(store: SnapshotStore) -> list[str]:
+    """Return which tags name a recall of this home that ``main`` does not know."""
+    head = store.resolve(MAIN)
+    named = [(tag, commit, _RECALL.fullmatch(tag)) for tag, commit in sorted(store.tags().items())]
+    return [
+        f"The tag {tag!r} names commit {commit[:12]}, and main does not know this recall: it was"
+        f" put back to an earlier state. {_REMEDY}"
+        for tag, commit, recall in named
+        if recall
+        and not store.exists(head, recall_file(recall["id"]))
+        and _is_of_this_home(store, head, commit, recall["id"])
+    ]
+
+
+def _is_of_this_home(store: SnapshotStore, head: CommitId, commit: CommitId, recall: str) -> bool:
+    """Whether a commit, signed, has the recall and a ledger of ``main``: branches of a lakeFS
+    repository share tags."""
+    try:
+        if not store.exists(commit, recall_file(recall)):
+            return False
+    except StorageError:  # nobody signed it: see ``planted_names``
+        return False
+    ledgers = {name: read(store, name, head) for name in pipelines_with_ledger(store, head)}
+    return any(not _is_of_another(store, name, commit, lines) for name, lines in ledgers.items())
+
+
 def take_away(store: SnapshotStore, name: str) -> CommitId:
     """Take a name away that somebody planted, or that is not needed any more; no state is deleted.
 
@@ -95,7 +123,7 @@ def take_away(store: SnapshotStore, name: str) -> CommitId:
         The commit that it named.
 
     Raises:
-        StorageError: there is no such name, or it is that of a release.
+        StorageError: there is no such name, or it is that of a release or a recall.
     """
     commit = store.tags().get(name)
     if commit is None:
@@ -103,10 +131,14 @@ def take_away(store: SnapshotStore, name: str) -> CommitId:
     found = _RELEASE.fullmatch(name)
     if found and _is_right(store, found["pipeline"], int(found["number"]), commit):
         raise StorageError(f"{name!r} is the name of a release in the ledger.")
+    recall = _RECALL.fullmatch(name)
+    if recall and store.exists(store.resolve(MAIN), recall_file(recall["id"])):
+        raise StorageError(f"{name!r} is the name of a recall.")
     store.untag(name)
     return commit
 
 
+_RECALL = re.compile(r"recall-(?P<id>[0-9a-f]{12})")
 _RELEASE = re.compile(r"(?P<pipeline>.+)-release-(?P<number>\d{1,9})(-input-\d+)?")
 
 
@@ -163,6 +195,8 @@ def _taken(tag: str, commit: CommitId, told: int) -> str:
 
 def _require_free(store: SnapshotStore, pipeline: str, head: Head) -> None:
     """The next move has no name yet. The tags are read first: another process may move now."""
+    if lost := lost_recalls(store):
+        raise StorageError(f"{lost[0]} Nothing was moved.")
     number = len(moves(head.entries)) + 1
     name = release_name(pipeline, number)
     commit = store.tags().get(name)
