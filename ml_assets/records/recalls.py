@@ -187,8 +187,9 @@ class Quarantine:
                 answer = self._judged[asked] = said.value
                 del waiting[asked]
                 continue
-            answer = self._judged.get(step)
-            if step not in self._judged and step not in waiting:
+            known = step in self._judged  # asked once: another thread may judge it meanwhile
+            answer = self._judged[step] if known else None
+            if not known and step not in waiting:
                 waiting[step] = self._judge(step)
         return answer
 

@@ -121,8 +121,10 @@ class LocalObjects:
         Raises:
             StorageError: there is none.
         """
+        file = self.path(*parts)
+        require_regular(file)
         try:
-            return self.path(*parts).read_bytes()
+            return file.read_bytes()
         except OSError as error:
             raise StorageError(f"The object {'/'.join(parts)} cannot be read: {error}") from error
 
@@ -227,17 +229,29 @@ def _holds(target: Path, source: Path) -> bool:
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file that a manifest names, in the folder of the manifest.
+    """A file that a manifest names, in the folder of the manifest; it need not exist.
 
     Raises:
-        StorageError: the name leads out of the folder, itself or by a symbolic link.
+        StorageError: the name leads out of the folder, itself or by a symbolic link, or what lies
+            there is no regular file.
     """
     if not stays_below(name):
         raise StorageError(f"{name!r} is not the name of a file in {folder}: it leads out of it.")
     file = folder / name
     if file.resolve().parent != folder.resolve() / PurePosixPath(name).parent:
         raise StorageError(f"{file} is a symbolic link that leads out of its folder.")
+    require_regular(file)
     return file
+
+
+def require_regular(file: Path) -> None:
+    """Refuse what lies at a file's place and is none: the read of a pipe may never end.
+
+    Raises:
+        StorageError: a pipe, a device, a socket or a folder lies there.
+    """
+    if file.exists() and not file.is_file():
+        raise StorageError(f"{file} is not a regular file, and one is expected. Make it again.")
 
 
 def stays_below(name: str) -> bool:
@@ -346,6 +360,7 @@ def read_verified(file: File, folder: Path = Path()) -> bytes:
         StorageError: it is missing, of another size, or of another checksum.
     """
     path = folder / file.path
+    require_regular(path)
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, StoreAway
 from ml_assets.store.embedded import refs
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.embedded.trees import Tree
@@ -234,3 +234,15 @@ def test_a_collection_killed_at_any_moment_is_finished_by_the_next(
     assert len(store.log()) == 2
     files = sum(1 for file in (tmp_path / "store" / "objects").rglob("*") if file.is_file())
     assert files == 5  # two commits, their two trees, and the one file at the head
+
+
+def test_refs_that_do_not_answer_are_away_and_damaged_ones_are_not(tmp_path: Path) -> None:
+    (tmp_path / "held").mkdir()
+    (tmp_path / "held" / "refs.db").mkdir()
+    with pytest.raises(StoreAway, match=r"The refs of .* cannot be used: unable to open"):
+        EmbeddedStore(tmp_path / "held")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "refs.db").write_bytes(b"no database" * 100)
+    with pytest.raises(StorageError, match=r"The refs of .* cannot be used") as caught:
+        EmbeddedStore(tmp_path / "damaged")
+    assert not isinstance(caught.value, StoreAway)

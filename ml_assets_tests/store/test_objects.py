@@ -1,6 +1,7 @@
 """A folder is kept under the digest of its manifest; a damaged one gives way to what is made
 again."""
 
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,14 @@ import pytest
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.training_program import Ref
-from ml_assets.store.objects import TRASH, LocalObjects, describe, file_digest
+from ml_assets.store.objects import (
+    TRASH,
+    LocalObjects,
+    describe,
+    file_digest,
+    inside,
+    read_verified,
+)
 
 
 @pytest.fixture
@@ -83,3 +91,19 @@ def test_what_its_digest_does_not_name_takes_the_place_of_nothing(
     with pytest.raises(StorageError, match="is damaged"):
         objects.adopt(made, "models", "model.json")
     assert file_digest(Path(own.uri, "model.json")) == made.digest
+
+
+@pytest.mark.timeout(60)  # to read a pipe would never end
+def test_a_pipe_in_the_place_of_a_file_is_refused(objects: LocalObjects, made: Ref) -> None:
+    own = objects.adopt(made, "models", "model.json")
+    folder = Path(own.uri)
+    (weights,) = describe(folder, ["weights"])
+    for name in ("model.json", "weights"):
+        (folder / name).unlink()
+        os.mkfifo(folder / name)
+        with pytest.raises(StorageError, match=f"{name} is not a regular file"):
+            inside(folder, name)
+        with pytest.raises(StorageError, match=f"{name} is not a regular file"):
+            objects.read_bytes("models", own.digest, name)
+    with pytest.raises(StorageError, match="weights is not a regular file"):
+        read_verified(weights, folder)

@@ -2,26 +2,39 @@
 request.
 
 The present release answers until the next one is verified, loaded and tried. A failure is reported
-and tried again. Only a recall silences the server, because it forbids the present model. If the
-spec has a rollout, the model in canary is followed beside it.
+and tried again. If the spec has a rollout, the model in canary is followed beside it.
+
+Only a recall silences the server, because it forbids the present model; so does a recall that is
+lost or damaged, because nobody can tell what it forbids. A task and a thread of their own ask for
+recalls: they wait for no model that is being loaded.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ml_assets.assets.released_model.handover import golden_vectors
 from ml_assets.assets.released_model.return_to_model import abort
-from ml_assets.errors import MlAssetsError, NothingReleased, Recalled
+from ml_assets.errors import DiskRefuses, MlAssetsError, NothingReleased, Recalled, StoreAway
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served_release import ServedModel
 from ml_assets.records.load_release import LoadedRelease, find_release, load_release
 from ml_assets.records.recalls import require_sound_model
+from ml_assets.store.kept_code import certified_network
+from ml_assets.store.open import has_snapshots
 from ml_assets.store.pipeline_context import Pipeline
 
 _LONGEST_SECONDS = 60.0
+_TRY_SECONDS = 300.0
+_NO_ANSWER = {errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT}
+"""What the system says where it or a network disk cannot answer: nothing of what lies there."""
+_REMEDIES = (" Delete the file and make the asset again.", " Make the asset again.")
+"""How a message ends about what can be made again; a recall cannot."""
+T = TypeVar("T")
 
 
 class NotServing(MlAssetsError):
@@ -42,6 +55,8 @@ class Following:
     every: float
     """Seconds between two looks at the ledger."""
     tell: Callable[[str], None]
+    try_seconds: float = _TRY_SECONDS
+    """For a model's process to start, load it and answer its golden vectors."""
     canary: ServedModel | None = None
     """The model in canary, where it answers."""
     _served: ServedModel | None = None
@@ -57,6 +72,8 @@ class Following:
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
     _store: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     """One thread reads the stores, so that no look waits in the way of a request."""
+    _recalls: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    """Another one asks for recalls, so that no look waits in the way of a recall."""
 
     @property
     def served(self) -> ServedModel:
@@ -80,8 +97,7 @@ class Following:
             MlAssetsError: it cannot be taken up; what answered before still does.
             CanaryNotServing: the model in canary cannot; the release of the ledger answers.
         """
-        run = asyncio.get_running_loop().run_in_executor
-        news = await run(self._store, self._news)
+        news = await self._read(self._news)
         if news is None:
             return
         release, seen = news
@@ -93,7 +109,8 @@ class Following:
         self._show()
         if self.pipeline.spec.release.rollout is not None:
             await self._follow_canary()
-        if len(self._aborted) == aborts:  # else the next look writes the line of the abort
+        # else the next look writes the line of the abort, or takes up what was silenced meanwhile
+        if len(self._aborted) == aborts and self._served is not None:
             self.seen = seen
 
     async def abort(self, canary: ServedModel, reason: str) -> None:
@@ -121,35 +138,50 @@ class Following:
                 self.metrics.refusals.inc()
                 known = isinstance(error, MlAssetsError)
                 self.tell(f"not loaded: {error if known else repr(error)}")
-                await self._forbid(error)
+                if isinstance(error, Recalled):
+                    self._withdraw_canary()
+                    self._withdraw(str(error))
 
-    async def _forbid(self, error: Exception) -> None:
-        """After a look that failed: silence what is recalled. The ledger may name a release that
-        cannot be loaded, and then nobody asked about the one that answers."""
-        if isinstance(error, Recalled):
-            self._withdraw_canary()
-            self._withdraw(str(error))
-            return
+    async def watch(self) -> None:
+        """Silence what is recalled, again and again, until cancelled.
+
+        No look is waited for: it may load another model for minutes, or hang.
+        """
+        while True:
+            await asyncio.sleep(self.every)
+            await self._silence()
+
+    async def _silence(self) -> None:
+        """Silence what is recalled of what answers now."""
         for served in filter(None, (self._served, self.canary)):
             why = await asyncio.get_running_loop().run_in_executor(
-                self._store, self._recalled, served.digest
+                self._recalls, self._forbidden, served.digest
             )
-            if not why:
+            if not why or all(served is not one for one in (self._served, self.canary)):
                 continue
             self._withdraw_canary()
             if served is self._served:
                 self._withdraw(why)
+            self.seen = None  # the next look takes up what may be used
             self.tell(f"{self.pipeline.name}: model {served.version} is not served any more: {why}")
 
-    def _recalled(self, model: str) -> str:
-        """Why a model may not be used; empty: it may, or the store does not say."""
+    def _forbidden(self, model: str) -> str:
+        """Why a model may not be used; empty: it may, or the store does not answer."""
         store = self.pipeline.store
         try:
             require_sound_model(store, store.resolve(), self.pipeline.name, model)
         except Recalled as error:
             return str(error)
-        except Exception:  # a store that is away is no recall
-            return ""
+        except Exception as error:
+            if _is_away(error, self.pipeline.settings.snapshots):
+                return ""
+            said = str(error) if isinstance(error, MlAssetsError) else repr(error)
+            for remedy in _REMEDIES:
+                said = said.removesuffix(remedy)
+            return (
+                f"nobody can tell whether model {model[:12]} is recalled: {said} It is not used"
+                " until that can be read again: put the snapshot store back from a backup"
+            )
         return ""
 
     async def end(self) -> None:
@@ -158,6 +190,7 @@ class Following:
         self._withdraw("the server ends")
         await asyncio.gather(*self._closing)
         self._store.shutdown()
+        self._recalls.shutdown()
 
     def _news(self) -> tuple[LoadedRelease, frozenset[tuple[str, str]]] | None:
         """The release, verified, where the ledger or the recalls have changed; else None."""
@@ -187,15 +220,27 @@ class Following:
         self.tell(f"{self.pipeline.name}: model {served.version} is served (ledger line {line})")
 
     async def _tried(self, release: LoadedRelease) -> ServedModel:
-        """A model that says of its golden vectors what it has to say."""
-        run = asyncio.get_running_loop().run_in_executor
-        served = ServedModel.of(self.pipeline, release, self.limits, self.metrics, self.tell)
+        """A model that says of its golden vectors what it has to say, within the time for it."""
+        code = await self._read(certified_network, self.pipeline, release.manifest)
+        served = ServedModel.of(self.pipeline, release, code, self.limits, self.metrics, self.tell)
         try:
-            await served.replay(await run(self._store, golden_vectors, self.pipeline, release))
+            golden = await self._read(golden_vectors, self.pipeline, release)
+            await served.replay(golden, self.try_seconds)
         except BaseException:
             await served.close()
             raise
         return served
+
+    async def _read(self, work: Callable[..., T], *given: object) -> T:
+        """Return what a read of the stores comes to; one that takes long is said, each minute."""
+        reading = asyncio.get_running_loop().run_in_executor(self._store, work, *given)
+        while not (await asyncio.wait([reading], timeout=_LONGEST_SECONDS))[0]:
+            self.tell(
+                f"{self.pipeline.name}: a look at the ledger has waited for {_LONGEST_SECONDS:g} s"
+                " more. What answers now goes on. See whether the stores, their disks and the"
+                " network answer."
+            )
+        return reading.result()
 
     def _withdraw(self, why: str) -> None:
         before, self._served, self._why_not = self._served, None, why
@@ -215,9 +260,8 @@ class Following:
 
     async def _follow_canary(self) -> None:
         """Take up the model in canary, or let go of one that is not there any more."""
-        run = asyncio.get_running_loop().run_in_executor
         try:
-            release = await run(self._store, self._in_canary)
+            release = await self._read(self._in_canary)
             if release is not None and release.model.digest in self._aborted:
                 release = None  # it was aborted while the ledger was read
             if self.canary is not None and (
@@ -261,3 +305,19 @@ class Following:
         before, self.canary = self.canary, None
         if before is not None:
             self._close(before)
+
+
+def _is_away(error: Exception, snapshots: str) -> bool:
+    """Return whether a store does not answer: nothing is known to be lost or damaged.
+
+    Args:
+        snapshots: where it is; of a folder that is gone or closed, no file can be read.
+    """
+    if isinstance(error, StoreAway | DiskRefuses | ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, OSError) and error.errno in _NO_ANSWER:
+        return True
+    try:
+        return not has_snapshots(snapshots)
+    except OSError:
+        return True

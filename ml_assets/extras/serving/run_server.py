@@ -67,7 +67,8 @@ async def _answer(
         server_header=False,
     )
     http = _Http(config, server, listening.drain)
-    beside = [asyncio.create_task(one) for one in (_follow(following), traffic.run())]
+    work = (_follow(following), following.watch(), traffic.run())
+    beside = [asyncio.create_task(one) for one in work]
     for one in beside:
         one.add_done_callback(lambda _: http.end())  # a server whom nobody watches does not answer
     try:

@@ -29,7 +29,6 @@ from ml_assets.spec.base import canonical_json
 from ml_assets.spec.network_code import NetworkCode
 from ml_assets.spec.training import outputs_of
 from ml_assets.spec.training_program.warm_protocol import ANSWER, MODULE, QUESTION
-from ml_assets.store.kept_code import certified_network
 from ml_assets.store.pipeline_context import Pipeline
 
 _ATTEMPTS = 3
@@ -38,6 +37,10 @@ _END_SECONDS = 5.0
 
 class ModelGone(MlAssetsError):
     """The process of a model died while it was asked, again and again."""
+
+
+class ModelHangs(MlAssetsError):
+    """The process of a model says nothing while the model is tried."""
 
 
 @dataclass
@@ -98,16 +101,16 @@ class WarmModel:
 
     async def _ask(self, question: bytes) -> bytes:
         if self._process is None or self._process.returncode is not None:
-            self._process = await self._start()
-        assert self._process.stdin is not None
+            await self._start()
+        assert self._process is not None and self._process.stdin is not None
         self._process.stdin.write(question)
         await self._process.stdin.drain()
         return await self._answer(self._process)
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> None:
         """Started by the thread of the event loop: the process ends with the one that began it."""
         ref = self.model.model
-        process = await asyncio.create_subprocess_exec(
+        self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", MODULE, "--model", ref.uri, "--digest", ref.digest),
             *("--threads", str(self.threads)),
             *self._with_code(),
@@ -116,8 +119,11 @@ class WarmModel:
             env=environment(self.threads),
             start_new_session=True,  # a Ctrl-C is for the server, which lets it end
         )
-        await self._answer(process)  # it is loaded
-        return process
+        try:
+            await self._answer(self._process)  # it is loaded
+        except StorageError:
+            await self.end()
+            raise
 
     def _with_code(self) -> tuple[str, ...]:
         if self.code is None:
@@ -175,13 +181,17 @@ class ServedModel:
         cls,
         pipeline: Pipeline,
         release: LoadedRelease,
+        code: NetworkCode | None,
         limits: Limits,
         metrics: Metrics,
         tell: Callable[[str], None],
     ) -> "ServedModel":
-        """The server's view of a release that has not been tried yet."""
+        """The server's view of a release that has not been tried yet.
+
+        Args:
+            code: of a team's own network.
+        """
         spec, manifest = pipeline.spec, release.manifest
-        code = certified_network(pipeline, manifest)
 
         def told(said: str) -> None:
             tell(f"{pipeline.name}: {said}")
@@ -221,14 +231,26 @@ class ServedModel:
         self.metrics.rows.labels(self.version).inc(count)
         return found
 
-    async def replay(self, golden: GoldenVectors) -> None:
+    async def replay(self, golden: GoldenVectors, seconds: float) -> None:
         """Return when the model says of its golden vectors what it has to say.
+
+        Args:
+            seconds: for its process to start, load the model and answer.
 
         Raises:
             StorageError: it says something else, or cannot be loaded.
+            ModelHangs: it says nothing in time.
         """
         rows = Encoded(*encode_rows(golden.rows, self.release.manifest.preprocessing))
-        found = await self.batcher.ask(rows)
+        try:
+            async with asyncio.timeout(seconds):
+                found = await self.batcher.ask(rows)
+        except TimeoutError as error:
+            raise ModelHangs(
+                f"Model {self.version} was tried, and its process said nothing for {seconds:g} s:"
+                " it hangs or is very slow. It is ended, and a running server tries the model"
+                " again. See whether the model's disk and the GPU answer, and memory is free."
+            ) from error
         golden.require(self.release.model.digest, found)
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 
-from ml_assets.errors import StorageError
+from ml_assets.errors import StorageError, StoreAway
 from ml_assets.store.disk import may_write, refusal
 from ml_assets.store.signing import Signature
 
@@ -29,6 +29,12 @@ SignGraft = Callable[[str, str | None], Signature | None]
 """(commit, parent) -> the signature of a graft."""
 BUSY_SECONDS = 30.0
 """How long a process waits for another that writes."""
+_NO_ANSWER = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+}
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 """Inode, time of the last change and size of the database and of its log."""
 
@@ -146,7 +152,8 @@ class Refs:
                     yield connection
             except sqlite3.DatabaseError as error:
                 said = refusal(error, self._root)
-                found = StorageError(f"The refs of {self._root} cannot be used: {error}")
+                kind = StoreAway if _no_answer(error) else StorageError
+                found = kind(f"The refs of {self._root} cannot be used: {error}")
                 raise said or found from error
 
     def _current(self) -> sqlite3.Connection:
@@ -203,6 +210,11 @@ def _stamp_of(file: Path) -> tuple[int, int, int] | None:
     except FileNotFoundError:  # the last writer takes its log away
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _no_answer(error: sqlite3.Error) -> bool:
+    """Return whether a database is busy or cannot be reached: nothing is known to be damaged."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF in _NO_ANSWER
 
 
 def graft_name(commit: str, parent: str | None) -> str:

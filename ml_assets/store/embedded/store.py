@@ -256,8 +256,8 @@ class EmbeddedStore:
     def _remember(self, tree: str, found: Tree) -> None:
         """Keep a tree at hand, and few of them: each is as long as the store."""
         self._trees[tree] = found
-        while len(self._trees) > _TREES_KEPT:
-            self._trees.pop(next(iter(self._trees)), None)
+        for older in list(self._trees)[:-_TREES_KEPT]:  # a copy: other threads read, too
+            self._trees.pop(older, None)
 
     def _behind(self, end: CommitId) -> Iterator[Commit]:
         """First-parent history of a commit that counts, newest first; over signed grafts where it

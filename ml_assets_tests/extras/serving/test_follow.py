@@ -1,9 +1,12 @@
 """The server follows the ledger by itself: no request fails while releases come and go."""
 
+import os
 import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.store.open import shared_snapshots
 from ml_assets_tests.extras.serving.serving import Serving, serving
+from ml_assets_tests.extras.serving.test_canary_traffic import processes, wait_until
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World
 
@@ -104,7 +108,37 @@ def test_a_release_and_a_rollback_are_followed_and_no_request_fails(tmp_path: Pa
         assert not server.ready()
 
 
-def test_a_recalled_model_is_silent_though_its_successor_cannot_be_loaded(tmp_path: Path) -> None:
+def flip(server: Serving, folder: Path) -> Iterator[None]:
+    """The last bit of its weights differs."""
+    (weights,) = folder.rglob("*.safetensors")
+    weights.chmod(0o644)
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
+    server.process.send_signal(signal.SIGCONT)
+    yield
+
+
+def put_a_pipe(server: Serving, folder: Path) -> Iterator[None]:
+    """Who opens its manifest to read it waits for somebody who writes."""
+    (folder / "model.json").unlink()
+    os.mkfifo(folder / "model.json")
+    server.process.send_signal(signal.SIGCONT)
+    yield
+
+
+def hold(server: Serving, folder: Path) -> Iterator[None]:
+    """Its process hangs as soon as it is there, as on a disk or a GPU that does not answer."""
+    server.process.send_signal(signal.SIGCONT)
+    wait_until("its process starts", 120, lambda: processes(server, folder.name))
+    (process,) = processes(server, folder.name)
+    process.suspend()
+    yield
+    assert process.status() == "stopped", "it is not given up yet"
+
+
+@pytest.mark.parametrize("fault", [flip, put_a_pipe, hold])
+def test_a_recalled_model_is_silent_though_its_successor_cannot_be_loaded(
+    tmp_path: Path, fault: Callable[[Serving, Path], Iterator[None]]
+) -> None:
     world = World(tmp_path).plant(irises)
     lax = irises.SPEC.replace("{kind: champion}", "{kind: champion, margin: 10.0}")
     (world.pipelines / "irises" / "defs.yaml").write_text(lax)
@@ -116,17 +150,15 @@ def test_a_recalled_model_is_silent_though_its_successor_cannot_be_loaded(tmp_pa
         world.cli("run", "irises")
         second = in_production(world)
         assert second != first
-        (weights,) = (world.settings.home / "objects/models" / second).rglob("*.safetensors")
-        weights.chmod(0o644)
-        weights.write_bytes(weights.read_bytes()[:-1] + b"\xff")
-        server.process.send_signal(signal.SIGCONT)
-        said = ("--author", "ada", "--reason", "the file was forged")
-        world.cli("data", "recall", f"irises/raw_snapshot/raw_flowers@{data[:12]}", *said)
-        end = time.monotonic() + 120
-        while (answer := server.ask("/predict", ROWS)).status == 200:
-            assert (answer.body["model"], time.monotonic() < end) == (first, True)
-            time.sleep(0.2)
+        with contextmanager(fault)(server, world.settings.home / "objects/models" / second):
+            time.sleep(3)  # a look or two
+            assert server.ask("/predict", ROWS).body["model"] == first
+            said = ("--author", "ada", "--reason", "the file was forged")
+            world.cli("data", "recall", f"irises/raw_snapshot/raw_flowers@{data[:12]}", *said)
+            seconds = wait_until("it is silent", 15, lambda: not server.ready())
+        answer = server.ask("/predict", ROWS)
         assert (answer.status, "recalled by ada" in answer.body["error"]) == (503, True)
+        print(f"{fault.__name__}: silent {seconds:.1f} s after the recall")
 
 
 def test_a_release_that_does_not_hold_is_not_served(tmp_path: Path) -> None:

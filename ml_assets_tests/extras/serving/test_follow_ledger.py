@@ -1,17 +1,28 @@
-"""What the server does with its canary while it reads the ledger."""
+"""What the server does with its models while it reads the ledger, or cannot."""
 
 import asyncio
-from collections.abc import Callable
+import errno
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from ml_assets.errors import DiskRefuses, StorageError, StoreAway
 from ml_assets.extras.serving import follow_ledger
 from ml_assets.extras.serving.batching import Limits
-from ml_assets.extras.serving.follow_ledger import Following
+from ml_assets.extras.serving.follow_ledger import Following, NotServing
 from ml_assets.extras.serving.metrics import Metrics
+from ml_assets.records.recall_files import write
+from ml_assets.spec.recalls import Recall, recall_file
+from ml_assets.spec.records import InputVersion
+from ml_assets.store.embedded.store import EmbeddedStore
 
 GOOD, BAD = "a" * 64, "b" * 64
 
@@ -76,3 +87,155 @@ def test_a_canary_that_is_aborted_while_the_ledger_is_read_stays_out(
 
     asyncio.run(looked())
     assert lines == [BAD], "the next look writes the line"
+
+
+class Ledger:
+    """A store in which the model that answers can be recalled."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.store = EmbeddedStore(root)
+        self.store.resolve()
+        self.told = list[str]()
+
+    def pipeline(self) -> Any:
+        spec = SimpleNamespace(owner="team:x", release=SimpleNamespace(rollout=None))
+        settings = SimpleNamespace(snapshots=str(self.root))
+        return SimpleNamespace(name="p", store=self.store, spec=spec, settings=settings)
+
+    @asynccontextmanager
+    async def following(self) -> AsyncIterator[Following]:
+        """A server whose model answers, followed as the server does it."""
+        found = Following(self.pipeline(), Limits(), Metrics(), 0.05, self.told.append)
+        found._served = served(GOOD, "production")
+        beside = [asyncio.create_task(one) for one in (found.run(), found.watch())]
+        try:
+            yield found
+        finally:
+            for one in beside:
+                one.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await found.end()
+
+    def recall(self) -> Path:
+        """Recall the model, and return the file of the recall."""
+        model = InputVersion(key="p/trained_model", partition=None, version=GOOD, commit=None)
+        told = Recall(
+            id=GOOD[:12],
+            snapshot=GOOD[:12],
+            seeds=(model,),
+            reached=(),
+            stages=(),
+            author="ann",
+            reason="the scale was off",
+            time=datetime.now(UTC),
+        )
+        write(self.store, told)
+        digest, _ = self.store.entry(self.store.resolve(), recall_file(told.id))
+        return self.root / "objects" / digest[:2] / digest
+
+
+async def silent(following: Following) -> str:
+    """Why the server does not answer, once it does not."""
+    end = time.monotonic() + 10
+    while following.ready:
+        assert time.monotonic() < end, "it answers"
+        await asyncio.sleep(0.02)
+    with pytest.raises(NotServing) as caught:
+        _ = following.served
+    return str(caught.value)
+
+
+def test_a_recall_waits_for_no_look_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, hangs, ended = Ledger(tmp_path), threading.Event(), threading.Event()
+
+    def find(_: object) -> Any:
+        hangs.set()
+        ended.wait()
+        raise StorageError("it hung")
+
+    monkeypatch.setattr(follow_ledger, "find_release", find)
+    monkeypatch.setattr(follow_ledger, "_LONGEST_SECONDS", 0.5)
+
+    async def recalled() -> None:
+        async with ledger.following() as following:
+            try:
+                assert await asyncio.to_thread(hangs.wait, 10)
+                await asyncio.to_thread(ledger.recall)
+                assert "is recalled by ann" in await silent(following)
+                await asyncio.sleep(0.6)
+            finally:
+                ended.set()
+
+    asyncio.run(recalled())
+    assert any("a look at the ledger has waited" in said for said in ledger.told)
+
+
+def damage(file: Path) -> None:
+    file.write_bytes(b"{}")
+
+
+@pytest.mark.parametrize("destroy", [Path.unlink, damage])
+def test_a_recall_whose_record_is_destroyed_silences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, destroy: Callable[[Path], None]
+) -> None:
+    ledger = Ledger(tmp_path)
+    monkeypatch.setattr(follow_ledger, "find_release", lambda _: release(GOOD, "production"))
+    destroy(ledger.recall())
+
+    async def destroyed() -> None:
+        async with ledger.following() as following:
+            why = await silent(following)
+            assert "nobody can tell whether model aaaaaaaaaaaa is recalled: recalls/" in why
+            assert ("is lost" in why) == (destroy is Path.unlink)
+            assert "again" not in why.partition("until that can be read again")[0], "it is no asset"
+            assert any(why.split(": ", 1)[1][:60] in said for said in ledger.told)
+            assert following.seen is None, "once it is read again, the next look takes up the model"
+
+    asyncio.run(destroyed())
+
+
+def test_a_store_whose_folder_is_away_silences_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, away = Ledger(tmp_path / "store"), tmp_path / "away"
+    monkeypatch.setattr(follow_ledger, "find_release", lambda _: release(GOOD, "production"))
+    ledger.recall()
+    ledger.root.rename(away)
+
+    async def unplugged() -> None:
+        async with ledger.following() as following:
+            await asyncio.sleep(1)
+            assert following.ready
+            away.rename(ledger.root)
+            assert "is recalled by ann" in await silent(following)
+
+    asyncio.run(unplugged())
+
+
+@pytest.mark.parametrize(
+    ("error", "answers"),
+    [
+        (StoreAway("lakeFS does not answer."), True),
+        (DiskRefuses("The disk is full."), True),
+        (ConnectionResetError(), True),
+        (TimeoutError(), True),
+        (OSError(errno.EMFILE, "too many open files"), True),
+        (StorageError("The record is damaged."), False),
+        (PermissionError(errno.EACCES, "not allowed"), False),
+        (ValueError("no JSON"), False),
+    ],
+)
+def test_only_a_store_that_does_not_answer_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, answers: bool
+) -> None:
+    ledger = Ledger(tmp_path)
+
+    def refuses(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(follow_ledger, "require_sound_model", refuses)
+    following = Following(ledger.pipeline(), Limits(), Metrics(), 1.0, ledger.told.append)
+    assert (not following._forbidden(GOOD)) == answers
