@@ -1,0 +1,92 @@
+"""A recalled model is told as recalled wherever it is shown, and MLflow leads nobody to it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.stages import stages
+from ml_assets.records.tracking.registered_model import MODEL_TAG, RECALLED_TAG, STAGE_TAG
+from ml_assets.store.layout import Address, read_record
+from ml_assets.store.open import open_snapshots
+from ml_assets_tests.worlds.world import World, free_ports
+
+WHY = "the scale was off"
+
+
+def copied(released: World, root: Path) -> World:
+    for name in ("state", "sources", "pipelines"):
+        shutil.copytree(released.root / name, root / name)
+    return World(root, released.extra)
+
+
+def without_mlflow(world: World) -> World:
+    (port,) = free_ports(1)
+    away = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{port}"}
+    return replace(world, extra={**world.extra, **away, "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"})
+
+
+def recall(world: World) -> str:
+    """Recall the flowers; the recall's id."""
+    store = open_snapshots(world.settings.snapshots)
+    record = read_record(store, store.resolve(), Address("irises", "raw_snapshot", "flowers"))
+    assert record is not None
+    named = f"irises/raw_snapshot/raw_flowers@{record.data_version}"
+    by = ("--author", "ann", "--reason", WHY, "--json")
+    return json.loads(world.streams("data", "recall", named, *by).stdout)["recall"]["id"]
+
+
+def shown(world: World) -> tuple[dict[str, str], dict[str, str | None]]:
+    """What MLflow shows: alias -> model, and the tags of the irises' one version."""
+    client = mlflow.MlflowClient(world.settings.tracking_uri, world.settings.tracking_uri)
+    (version,) = client.search_model_versions("name = 'irises'")
+    aliases = dict.fromkeys(client.get_registered_model("irises").aliases, version.tags[MODEL_TAG])
+    return aliases, {tag: version.tags.get(tag) for tag in (STAGE_TAG, RECALLED_TAG)}
+
+
+@pytest.mark.timeout(600)
+def test_mlflow_leads_to_no_recalled_model_and_a_lift_gives_its_alias_back(
+    released: World, tmp_path: Path
+) -> None:
+    world = copied(released, tmp_path)
+    model = stages(read(open_snapshots(world.settings.snapshots), "irises"))["production"]
+    whole = {"production": model}, {STAGE_TAG: "production", RECALLED_TAG: None}
+    assert shown(world) == whole
+    said = recall(world)
+    bad = {}, {STAGE_TAG: "archived", RECALLED_TAG: f"recall {said}: {WHY}"}
+    assert shown(world) == bad
+    assert "ok       mlflow: its aliases lead" in world.cli("release", "verify", "irises", code=3)
+
+    client = mlflow.MlflowClient(world.settings.tracking_uri, world.settings.tracking_uri)
+    client.set_registered_model_alias("irises", "production", "1")
+    for told in (world.cli("release", "verify", "irises", code=3), world.cli("status", "irises")):
+        assert (
+            f"MLflow shows model {model[:12]} in production; the ledger has no model that may be"
+            f" used (recall {said}: {WHY}) there"
+        ) in told
+    assert "MLflow received the stages" in world.cli("release", "history", "irises")
+    assert shown(world) == bad
+
+    lifting = ("data", "recall", "--lift", said, "--author", "ann", "--reason", "it was right")
+    lifted = without_mlflow(world).cli(*lifting)
+    assert "is lifted, and the ledger says so" in lifted
+    assert "note: MLflow still shows older stages of irises; the next command repairs" in lifted
+    assert shown(world) == bad
+    assert "MLflow received the stages" in world.cli("release", "history", "irises")
+    assert shown(world) == whole
+    assert "MLflow received" not in world.cli("release", "history", "irises")
+
+
+@pytest.mark.timeout(600)
+def test_a_run_that_recalled_data_stops_has_repaired_mlflow(
+    released: World, tmp_path: Path
+) -> None:
+    world = copied(released, tmp_path)
+    recall(without_mlflow(world))
+    assert list(shown(world)[0]) == ["production"]
+    assert "recalled by ann" in world.cli("run", "irises", code=1)
+    assert shown(world)[0] == {}
