@@ -2,15 +2,19 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import mlflow
 import pytest
 
-from ml_assets.records.ledger.chain import read
+from ml_assets.assets.released_model.predict import Predictor, open_release
+from ml_assets.extras.prove.proof import Proof, ProofRequest
+from ml_assets.records.ledger.chain import Head, append, read
 from ml_assets.records.ledger.stages import stages
 from ml_assets.records.tracking.registered_model import MODEL_TAG, RECALLED_TAG, STAGE_TAG
+from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import Address, read_record
 from ml_assets.store.open import open_snapshots
 from ml_assets_tests.worlds.world import World, free_ports
@@ -90,3 +94,59 @@ def test_a_run_that_recalled_data_stops_has_repaired_mlflow(
     assert list(shown(world)[0]) == ["production"]
     assert "recalled by ann" in world.cli("run", "irises", code=1)
     assert shown(world)[0] == {}
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A world whose model is recalled, and who had opened it before."""
+
+    world: World
+    recall: str
+    model: str
+    opened: Predictor
+
+    @property
+    def said(self) -> str:
+        return f"(recall {self.recall}: {WHY})"
+
+
+@pytest.fixture(scope="module")
+def bad(released: World, tmp_path_factory: pytest.TempPathFactory) -> Bad:
+    """The model is in canary, too, by a line that no command of ours writes."""
+    world = copied(released, tmp_path_factory.mktemp("recalled"))
+    opened = open_release("irises", world.settings)
+    model = opened.release.model.digest
+
+    def line(head: Head) -> LedgerEntry:
+        said = {"author": "ann", "reason": "", "run": "", "time": datetime.now(UTC)}
+        place = {"seq": head.seq, "previous": head.previous, "kind": "stage", "stage": "canary"}
+        return LedgerEntry.model_validate({**place, "model": model, **said})
+
+    append(open_snapshots(world.settings.snapshots), "irises", line)
+    return Bad(world, recall(world), model, opened)
+
+
+def test_the_history_and_who_was_serving_say_it(bad: Bad) -> None:
+    told = bad.world.cli("release", "history", "irises")
+    for stage in ("canary", "production"):
+        assert f"in {stage} now: {bad.model[:12]}  RECALLED {bad.said}\n" in told
+    whole = json.loads(bad.world.cli("release", "history", "irises", "--json"))
+    assert whole["recalled"] == dict.fromkeys(("canary", "production"), bad.said[1:-1])
+    at = ("--at", datetime.now(UTC).isoformat())
+    told = bad.world.cli("release", "was-serving", "irises", *at)
+    assert f"  and is there still\n  note: it is RECALLED, and is not used {bad.said}\n" in told
+    told = bad.world.cli("release", "was-serving", "irises", *at, "--json")
+    assert json.loads(told)["recalled"] == bad.said[1:-1]
+    told = json.loads(bad.world.cli("release", "history", "deliveries", "--json"))
+    assert told["recalled"] == {}
+
+
+def test_a_proof_notes_it(bad: Bad) -> None:
+    proof = Proof(bad.world.settings, ProofRequest("irises"), print)
+    note = f"model {bad.model[:12]} is RECALLED, and is not used {bad.said}"
+    assert [said for said in proof.notes if "RECALLED" in said] == [note]
+
+
+def test_the_status_of_a_canary_says_it(bad: Bad) -> None:
+    assert f"model {bad.model[:12]} is in canary: RECALLED" in bad.world.cli("status", "irises")
+    assert bad.world.status("irises")["canary"]["recalled"] == bad.said[1:-1]
