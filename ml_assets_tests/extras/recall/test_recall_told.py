@@ -8,8 +8,11 @@ from pathlib import Path
 
 import mlflow
 import pytest
+from fastapi.testclient import TestClient
 
 from ml_assets.assets.released_model.predict import Predictor, open_release
+from ml_assets.extras.api.access import Caller
+from ml_assets.extras.api.app import Api
 from ml_assets.extras.prove.proof import Proof, ProofRequest
 from ml_assets.records.ledger.chain import Head, append, read
 from ml_assets.records.ledger.stages import stages
@@ -145,6 +148,16 @@ def test_a_proof_notes_it(bad: Bad) -> None:
     proof = Proof(bad.world.settings, ProofRequest("irises"), print)
     note = f"model {bad.model[:12]} is RECALLED, and is not used {bad.said}"
     assert [said for said in proof.notes if "RECALLED" in said] == [note]
+
+
+def test_it_is_moved_to_no_stage_through_the_api_the_one_it_is_in_neither(bad: Bad) -> None:
+    with TestClient(Api(bad.world.settings).app({"t": Caller("olga", operator=True)})) as client:
+        answer = client.put(
+            f"/api/v1/models/irises/versions/{bad.model}/stage",
+            json={"stage": "production", "reason": "complaints"},
+            headers={"Authorization": "Bearer t"},
+        )
+    assert (answer.status_code, "is recalled by ann" in answer.json()["error"]) == (409, True)
 
 
 def test_the_status_of_a_canary_says_it(bad: Bad) -> None:
