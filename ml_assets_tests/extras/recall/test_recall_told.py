@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import mlflow
+import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
 from ml_assets.assets.released_model.predict import Predictor, open_release
+from ml_assets.errors import Recalled
 from ml_assets.extras.api.access import Caller
 from ml_assets.extras.api.app import Api
 from ml_assets.extras.prove.proof import Proof, ProofRequest
@@ -148,6 +150,11 @@ def test_a_proof_notes_it(bad: Bad) -> None:
     proof = Proof(bad.world.settings, ProofRequest("irises"), print)
     note = f"model {bad.model[:12]} is RECALLED, and is not used {bad.said}"
     assert [said for said in proof.notes if "RECALLED" in said] == [note]
+
+
+def test_who_opened_it_before_predicts_no_more(bad: Bad) -> None:
+    with pytest.raises(Recalled, match=f"{bad.model[:12]} of irises is recalled by ann"):
+        bad.opened.predict(pl.DataFrame({"flower": [1]}))
 
 
 def test_it_is_moved_to_no_stage_through_the_api_the_one_it_is_in_neither(bad: Bad) -> None:
