@@ -8,6 +8,7 @@ from typing import Any
 from ml_assets.errors import NothingReleased
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import left_by, moves, serving_at, stages
+from ml_assets.records.recalls import recalled
 from ml_assets.reports.decisions import gates_moved
 from ml_assets.reports.wording import happened
 from ml_assets.spec.records import GateResult, LedgerEntry
@@ -52,7 +53,21 @@ def document(pipeline: Pipeline) -> dict[str, Any]:
         for one in history(pipeline)
     ]
     now = stages(read(pipeline.store, pipeline.name))
-    return {"schema": SCHEMA, "pipeline": pipeline.name, "stages": now, "history": lines}
+    bad = {stage: said for stage, model in now.items() if (said := recall_of(pipeline, model))}
+    return {
+        "schema": SCHEMA,
+        "pipeline": pipeline.name,
+        "stages": now,
+        "recalled": bad,
+        "history": lines,
+    }
+
+
+def recall_of(pipeline: Pipeline, model: str) -> str | None:
+    """The id and the reason of the recall that reached a model; None where it may be used."""
+    store = pipeline.store
+    found = recalled(store, store.resolve(), pipeline.name, model)
+    return found.told if found else None
 
 
 @dataclass(frozen=True)
@@ -64,6 +79,8 @@ class Serving:
     """The move that had put it there."""
     until: LedgerEntry | None
     """The line that took it out again; None: it is there still."""
+    recalled: str | None
+    """The recall that reached it, at whatever time: its id and its reason."""
 
 
 def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
@@ -80,7 +97,7 @@ def was_serving(pipeline: Pipeline, at: datetime) -> Serving:
     if entry is None:
         said = "none ever was" if not moved else f"the first came on {moved[0].time:{_TIME}}"
         raise NothingReleased(f"{pipeline.name} had no model in {stage} on {at:{_TIME}}: {said}.")
-    return Serving(at, entry, left_by(entries, entry))
+    return Serving(at, entry, left_by(entries, entry), recall_of(pipeline, entry.model))
 
 
 _TIME = "%Y-%m-%d %H:%M:%S %Z"

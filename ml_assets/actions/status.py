@@ -37,7 +37,7 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
         begun: nothing is made yet where it is False, and no store is made by asking.
     """
     if not begun:
-        return _document(pipeline, [], None, (), None, None, {})
+        return _document(pipeline, [], None, (), None, None, {}, None)
     store = pipeline.store
     base = store.resolve("main")
     records = sorted(read_records(store, base, pipeline.name), key=_order)
@@ -50,7 +50,8 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
         release["recalled"] = said_of(found, pipeline.name) if found else None
     sanity, failure = _sanity(pipeline, records, launcher), last_failure(pipeline)
     failed = failed_partitions(pipeline.at(base))
-    return _document(pipeline, stages, release, entries, sanity, failure, failed)
+    canary = _canary(pipeline, base, entries)
+    return _document(pipeline, stages, release, entries, sanity, failure, failed, canary)
 
 
 def _document(
@@ -61,6 +62,7 @@ def _document(
     sanity: list[dict[str, Any]] | None,
     failure: str | None,
     failed: dict[str, list[str | None]],
+    canary: dict[str, Any] | None,
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
@@ -71,7 +73,7 @@ def _document(
         "failure": failure,
         "failed": failed,
         "release": release,
-        "canary": _canary(pipeline, entries),
+        "canary": canary,
         "refusal": _refusal(pipeline, entries),
     }
 
@@ -159,17 +161,21 @@ def _simpler(pipeline: Pipeline, model: str) -> str | None:
     return said.reason if said and not said.keep and report.model == model else None
 
 
-def _canary(pipeline: Pipeline, entries: tuple[LedgerEntry, ...]) -> dict[str, Any] | None:
-    """The model on its way to production, and what was decided on it there."""
+def _canary(
+    pipeline: Pipeline, base: CommitId, entries: tuple[LedgerEntry, ...]
+) -> dict[str, Any] | None:
+    """The model on its way to production, what was decided on it there, and its recall."""
     move = stage_line(entries, "canary")
     if move is None or pipeline.spec.release.to == "canary":
         return None
     line = decision_line(entries, move.model, canary=True)
     decision = line.decision if line else None
+    found = recalled(pipeline.store, base, pipeline.name, move.model)
     return {
         "version": move.model,
         "time": move.time.isoformat(),
         "decision": decision.reason if decision else None,
+        "recalled": found.told if found else None,
     }
 
 

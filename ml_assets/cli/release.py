@@ -43,7 +43,7 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
     Shows the ledger of a pipeline, newest first: decisions, refusals, moves, overrides, rollbacks;
     for each one the model, the metric, the reason and the author.
     """
-    from ml_assets.actions.model_history import document, history
+    from ml_assets.actions.model_history import document, history, recall_of
     from ml_assets.records.ledger.stages import stages
     from ml_assets.records.load_release import check_release
     from ml_assets.records.tracking.projection import repair_projection
@@ -63,7 +63,8 @@ def history(pipeline: str, as_json: bool, check: bool) -> int:
     for line in aligned([_HEAD, *(_cells(one) for one in lines)]) if lines else []:
         print(line)
     for stage, model in stages([one.entry for one in reversed(lines)]).items():
-        print(f"in {stage} now: {model[:12]}")
+        bad = recall_of(of, model)
+        print(f"in {stage} now: {model[:12]}{f'  RECALLED ({bad})' if bad else ''}")
     if why := check_release(of).unusable:
         print(f"the released model cannot be used: {why}")
     return DONE
@@ -117,12 +118,15 @@ def was_serving(pipeline: str, at: datetime, as_json: bool) -> None:
             "stage": found.entry.stage,
             "since": found.entry.model_dump(mode="json"),
             "until": found.until.model_dump(mode="json") if found.until else None,
+            "recalled": found.recalled,
         }
         print(json.dumps(document, indent=2))
         return
     print(f"{pipeline}: model {found.entry.model} was in {found.entry.stage}")
     print(f"  since {_said(found.entry)}")
     print(f"  until {_said(found.until)}" if found.until else "  and is there still")
+    if found.recalled:
+        print(f"  note: it is RECALLED, and is not used ({found.recalled})")
 
 
 def _said(entry: "LedgerEntry") -> str:

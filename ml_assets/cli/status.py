@@ -90,6 +90,8 @@ def _print_release(document: Mapping[str, Any]) -> None:
     canary = document["canary"]
     if canary is not None:
         said = canary["decision"] or "it waits for rows that are newer than its holdout"
+        if canary["recalled"]:
+            said = f"RECALLED, so it is not used and goes no further ({canary['recalled']})"
         print(f"{name}: model {canary['version'][:12]} is in canary: {said}")
     if release is None:
         print(f"{name}: nothing is released yet")

@@ -38,6 +38,11 @@ class Recall(Frozen):
     reason: Said
     time: Time
 
+    @property
+    def told(self) -> str:
+        """Its id and its reason, for a note beside what it reached."""
+        return f"recall {self.id}: {self.reason}"
+
     def models(self) -> dict[str, tuple[str, ...]]:
         """Pipeline -> digests of its models that were reached."""
         found: dict[str, list[str]] = {}

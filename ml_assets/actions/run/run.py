@@ -122,6 +122,7 @@ class PipelineRun:
                 f"{self.pipeline.name} has nothing to search: write {SEARCH_FILE} beside its spec,"
                 f" {self.pipeline.folder / SPEC_FILE}. docs/search.md shows one."
             )
+        self._repair_projection()  # a run that is refused recalled data goes no further
         self._fresh_is_made()
         self._wait_for_others()  # what they make is not planned again
         arrived = self._arrived()
@@ -290,7 +291,11 @@ class PipelineRun:
         outbox = Outbox(settings.home, self.pipeline.objects)
         for line in sentences(outbox.deliver(Tracking.of(settings))):
             self.tell(line)
-        repaired = repair_projection(self.store, settings, self.pipeline.name)
+        self._repair_projection()
+
+    def _repair_projection(self) -> None:
+        """The same of the stages and the recalls."""
+        repaired = repair_projection(self.store, self.pipeline.settings, self.pipeline.name)
         if repaired:
             self.tell(repaired)
 

@@ -32,6 +32,7 @@ from ml_assets.launch.ephemeral_session import ephemeral_launcher
 from ml_assets.launch.launcher import ScoreJob
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.load_release import LoadedModel, LoadedRelease, doubts, find_release
+from ml_assets.records.recalls import require_sound_model
 from ml_assets.settings import Settings, read_settings
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.pipeline import PipelineSpec
@@ -109,6 +110,7 @@ class Predictor:
 
         Raises:
             RowsRefused: the rows are neither; every mistake is listed.
+            Recalled: the model was recalled since it was opened.
             WindowError: the tables that their features look back at are not there.
         """
         predictions = self.predictions(of_frame(rows))
@@ -118,7 +120,9 @@ class Predictor:
 
     def predictions(self, rows: RowsAsSent) -> Predictions:
         """The same for rows that are not typed yet: those of a file."""
-        subject = self.pipeline.spec.features.subject
+        pipeline, subject = self.pipeline, self.pipeline.spec.features.subject
+        now = pipeline.store.resolve()
+        require_sound_model(pipeline.store, now, pipeline.name, self.release.model.digest)
         with noted() as read:
             if subject is not None and self._are_of(subject, rows):
                 found = self._of_source_rows(subject, rows)

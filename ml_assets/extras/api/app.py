@@ -16,7 +16,14 @@ from starlette.exceptions import HTTPException
 
 from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
-from ml_assets.errors import EvidenceError, MlAssetsError, SpecError, UnknownModel, UnknownRun
+from ml_assets.errors import (
+    EvidenceError,
+    MlAssetsError,
+    Recalled,
+    SpecError,
+    UnknownModel,
+    UnknownRun,
+)
 from ml_assets.extras.api import lists
 from ml_assets.extras.api.access import Bodies, Caller, Operator, Reader
 from ml_assets.extras.api.overrides import NotAllowed, run_config
@@ -62,6 +69,7 @@ _STATUS: Mapping[type[Exception], int] = {
     UnknownRun: 404,
     lists.NoSuchPage: 422,
     EvidenceError: 409,
+    Recalled: 409,
     OtherBody: 409,
 }
 """The status of an error; any other one of ours is 503: the next request may succeed."""

@@ -32,7 +32,7 @@ from ml_assets.records.ledger.stages import (
     stage_of,
 )
 from ml_assets.records.load_release import held_manifest, require_other_weights
-from ml_assets.records.recalls import quarantine, said_of
+from ml_assets.records.recalls import quarantine, require_sound_model, said_of
 from ml_assets.records.tracking.links import Links
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import project_stages
@@ -52,13 +52,16 @@ def move(pipeline: Pipeline, version: str, asked: StageRequest, author: str) -> 
     Raises:
         UnknownModel: the ledger tells of no such version, or of several.
         EvidenceError: the evidence does not allow it; every reason is given.
+        Recalled: it was made from bad data; it can only be taken out.
         DagsterAway: its run could not be launched.
     """
-    head = read_head(pipeline.store, pipeline.name, pipeline.store.resolve())
+    now = pipeline.store.resolve()
+    head = read_head(pipeline.store, pipeline.name, now)
     model = find_model(head.entries, version)
     told = StageMoved(name=pipeline.name, version=model, stage=asked.stage, status="being released")
     if asked.stage == "archived":
         return _archive(pipeline, told, head.entries, RollbackRequest(author, asked.reason, model))
+    require_sound_model(pipeline.store, now, pipeline.name, model)
     there = stage_line(head.entries, asked.stage)
     if there is not None and there.model == model:
         return told.model_copy(update={"status": "there already", "ledger_line": there.seq})

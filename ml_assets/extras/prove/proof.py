@@ -27,6 +27,7 @@ from ml_assets.launch.events import attempt_numbers
 from ml_assets.launch.launcher import TrainJob
 from ml_assets.launch.session_name import train_session
 from ml_assets.launch.staging.mirror import session_here
+from ml_assets.records.recalls import recalled
 from ml_assets.records.record_history import Made, RunHistory, read_history
 from ml_assets.records.run_record import RunRecord, contradiction, environment
 from ml_assets.settings import Settings
@@ -78,9 +79,13 @@ class Proof:
 
     @property
     def notes(self) -> list[str]:
-        """Return what is not as it was then, and refused nothing."""
-        record = self.claim.training
-        return package_notes(record, self._now) if record else []
+        """What is not as it was then, and refused nothing; and whether the model is recalled."""
+        claim, store = self.claim, self.claims.store
+        notes = package_notes(claim.training, self._now) if claim.training else []
+        model = claim.model.record.data_version if claim.model else ""
+        if model and (bad := recalled(store, store.resolve(), claim.pipeline, model)):
+            notes.append(f"model {model[:12]} is RECALLED, and is not used ({bad.told})")
+        return notes
 
     def differences(self) -> list[str]:
         """Code that is not what made it."""

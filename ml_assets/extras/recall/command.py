@@ -1,6 +1,7 @@
 """ml-assets data recall: recall bad data and everything made from it."""
 
 import json
+import sys
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def recall(
 
     store = open_snapshots(settings.snapshots)
     if snapshot is None:
-        _lift(lift or "", store, (author or "", reason or ""), dry_run=dry_run)
+        _lift(lift or "", store, settings, (author or "", reason or ""), dry_run=dry_run)
         return
     given = {"author": author, "reason": reason}
     found = extent(store, snapshot, **{name: said for name, said in given.items() if said})
@@ -71,6 +72,7 @@ def recall(
     if not dry_run:
         kept, found = carry_out(store, found)
         _observe(kept, found, f"recalled (recall {kept.id}): {kept.reason}")
+        _show_in_mlflow(store, settings)
     found = replace(found, ways=tuple(_searched(way, settings) for way in found.ways))
     if as_json:
         ways = [asdict(way) for way in found.ways]
@@ -84,6 +86,7 @@ def recall(
 def _lift(
     identity: str,
     store: "SnapshotStore",
+    settings: "Settings",
     by: tuple[str, str],
     *,
     dry_run: bool,
@@ -101,6 +104,7 @@ def _lift(
     recall = lift(store, identity, author, reason)
     found = extent(store, recall.seeds[0].version)
     _observe(recall, found, f"recall {recall.id} is lifted: {reason}")
+    _show_in_mlflow(store, settings)
     print(f"recall {recall.id} of {recall.snapshot} is lifted, and the ledger says so")
 
 
@@ -124,6 +128,17 @@ def _observe(recall: "Recall", found: "Extent", text: str) -> None:
 
     with open_instance() as instance:
         observe(instance, recall, found.ways, text)
+
+
+def _show_in_mlflow(store: "SnapshotStore", settings: "Settings") -> None:
+    """Take the aliases of recalled models off, or give them back, in each pipeline that a recall
+    reached; what MLflow does not take is told, and the next command repairs it."""
+    from ml_assets.records.ledger.chain import pipelines_with_ledger
+    from ml_assets.records.tracking.projection import repair_projection
+
+    for pipeline in pipelines_with_ledger(store, store.resolve()):
+        if said := repair_projection(store, settings, pipeline):
+            print(f"note: {said}", file=sys.stderr)
 
 
 def _print_recall(found: "Extent", recall: str) -> None:

@@ -21,6 +21,7 @@ from ml_assets.records.tracking.registered_model import (
     STAGE_TAG,
     STAGES,
     claim,
+    mark_recalled,
     opened,
     tagged,
     told_by_another,
@@ -208,16 +209,19 @@ class Tracking:
         pipeline: str,
         stages: Mapping[Any, str] | Callable[[], Mapping[Any, str]],
         ledger: str,
+        recalled: Callable[[], Mapping[str, str]] = dict[str, str],
     ) -> Logged | Unavailable:
         """Make the aliases staging, canary, production what the ledger says; others are left.
 
-        A version that loses its alias is tagged archived. The registered model belongs to the first
-        ledger that speaks here: another one changes nothing (``AnotherHome``).
+        A recalled model has none. A version that loses its alias is tagged archived. The registered
+        model belongs to the first ledger that speaks here: another one changes nothing
+        (``AnotherHome``).
 
         Args:
             ledger: the digest of its first line.
             stages: stage -> model digest; or how to read it, which is then done under the lock, so
                 that of two projections at once the last one is not the older one.
+            recalled: how to read model digest -> its recall, as above.
         """
         client = self._server.client()
         missing: list[str] = []
@@ -225,10 +229,11 @@ class Tracking:
         with self._server.lock(f"model-{pipeline}"):
             if other := claim(client, pipeline, ledger, self.home):
                 return AnotherHome(other)
-            wanted = stages() if callable(stages) else stages
+            wanted, bad = stages() if callable(stages) else stages, recalled()
             found = opened(client, pipeline).aliases
             for stage in STAGES:
                 model = wanted.get(stage)
+                model = None if model in bad else model
                 versions = versions_of(client, pipeline, model) if model else []
                 if model and not versions:
                     missing.append(f"{stage} (model {model[:12]})")
@@ -241,6 +246,7 @@ class Tracking:
             left = {str(found[one]) for one in STAGES if one in found} | tagged(client, pipeline)
             for version, stage in {**dict.fromkeys(left, "archived"), **there}.items():
                 client.set_model_version_tag(pipeline, version, STAGE_TAG, stage)
+            mark_recalled(client, pipeline, bad)
         if missing:
             return Unavailable(
                 f"{pipeline} has no version in MLflow for {', '.join(missing)}: link the model"

@@ -1,19 +1,21 @@
-"""Projects the ledger's stages into MLflow, and repairs them if they are behind.
+"""Projects the ledger's stages and the recalls into MLflow, and repairs them if they are behind.
 
-A mark in the state folder names the last move that MLflow has; a kill between the ledger and MLflow
-leaves it behind, and the next command that looks updates MLflow again.
+A mark in the state folder names the last move and the recalls that MLflow has; a kill between the
+ledger and MLflow leaves it behind, and the next command that looks updates MLflow again.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import stages
+from ml_assets.records.recalls import recalled
 from ml_assets.records.tracking.mlflow import AnotherHome, Logged, Tracking, Unavailable
 from ml_assets.settings import Settings
+from ml_assets.spec.base import digest_of
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.objects import write_whole
 from ml_assets.store.snapshots import MAIN, SnapshotStore
@@ -22,13 +24,14 @@ from ml_assets.store.snapshots import MAIN, SnapshotStore
 def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> Logged | Unavailable:
     """Make MLflow's aliases what the ledger says, each on a version that points to its model.
 
-    They are left where they show the ledger of another home: it may be the team's.
+    A recalled model has none, and its version is tagged with the recall. They are left where they
+    show the ledger of another home: it may be the team's.
 
     Raises:
         StorageError: the ledger is broken.
     """
-    entries = read(store, pipeline)
-    if not entries:
+    entries, mark = read(store, pipeline), _wanted_mark(store, pipeline)
+    if not mark:
         return Logged()
     for model in stages(entries).values():
         origin = find_origin(store, pipeline, model)
@@ -45,13 +48,23 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
         if isinstance(done, Unavailable):
             return done
     done = tracking.set_stage_aliases(
-        pipeline, lambda: stages(read(store, pipeline)), _identity(store, pipeline)
+        pipeline,
+        lambda: stages(read(store, pipeline)),
+        _identity(store, pipeline),
+        lambda: _recalled(store, pipeline),
     )
     if isinstance(done, Logged):
-        newest = _newest_move(entries)
         _mark(tracking.home, pipeline).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(_mark(tracking.home, pipeline), str(newest).encode())
+        write_whole(_mark(tracking.home, pipeline), mark.encode())
     return done
+
+
+def _recalled(store: SnapshotStore, pipeline: str) -> Mapping[str, str]:
+    """Model -> its recall's id and reason, as of now: of the ledger's models that are recalled."""
+    now = store.resolve(MAIN)
+    models = dict.fromkeys(entry.model for entry in read(store, pipeline, now))
+    found = ((model, recalled(store, now, pipeline, model)) for model in models)
+    return {model: one.told for model, one in found if one}
 
 
 def behind(done: Logged | Unavailable) -> str:
@@ -81,14 +94,16 @@ def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> 
     entries = read(store, pipeline)
     if not _newest_move(entries):
         return ""
+    bad = _recalled(store, pipeline)
     shown = tracking.shown_stages(pipeline, _identity(store, pipeline))
     if isinstance(shown, AnotherHome):
         return shown.reason
     if isinstance(shown, Unavailable):
         return f"MLflow could not be asked which models it shows: {shown.reason}"
-    known = {str(stage): model for stage, model in stages(entries).items()}
+    known = {str(stage): model for stage, model in stages(entries).items() if model not in bad}
     wrong = [
-        f"{_model(shown.get(stage))} in {stage}; the ledger has {_model(known.get(stage))} there"
+        f"{_model(shown.get(stage))} in {stage}; the ledger has"
+        f" {_model(known.get(stage))}{_that_may_be_used(shown.get(stage), bad)} there"
         for stage in sorted({*shown, *known})
         if shown.get(stage) != known.get(stage)
     ]
@@ -106,12 +121,22 @@ def _model(digest: str | None) -> str:
     return f"model {digest[:12]}" if digest else "no model"
 
 
+def _that_may_be_used(shown: str | None, bad: Mapping[str, str]) -> str:
+    return f" that may be used ({bad[shown]})" if shown and shown in bad else ""
+
+
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
-    """Return whether MLflow lacks the newest move, by our own record."""
-    newest = _newest_move(read(store, pipeline))
+    """Return whether MLflow lacks the newest move, or a recall or its lift, by our own record."""
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""
-    return newest > (int(told) if told.isdigit() else 0)
+    return _wanted_mark(store, pipeline) not in ("", told)
+
+
+def _wanted_mark(store: SnapshotStore, pipeline: str) -> str:
+    """What the mark is once MLflow has it all; empty: no model was ever moved."""
+    newest = _newest_move(read(store, pipeline))
+    bad = sorted(_recalled(store, pipeline).items())
+    return " ".join([str(newest), *([digest_of(bad)] if bad else [])]) if newest else ""
 
 
 def _newest_move(entries: Sequence[LedgerEntry]) -> int:
@@ -124,7 +149,8 @@ def _mark(home: Path, pipeline: str) -> Path:
 
 
 def repair_projection(store: SnapshotStore, settings: Settings, pipeline: str) -> str:
-    """Tell MLflow of moves that it was not told of, and say so; empty where it knows them all.
+    """Tell MLflow of moves and recalls that it was not told of, and say so; empty where it knows
+    them all.
 
     Raises:
         StorageError: the ledger is broken.
@@ -135,5 +161,11 @@ def repair_projection(store: SnapshotStore, settings: Settings, pipeline: str) -
     if isinstance(done, AnotherHome):
         return done.reason
     if isinstance(done, Unavailable):
-        return f"MLflow still shows older stages of {pipeline}: {done.reason}"
-    return f"MLflow received the stages of {pipeline}, which it did not know yet"
+        return (
+            f"MLflow still shows older stages of {pipeline}; the next command repairs it:"
+            f" {done.reason}"
+        )
+    return (
+        f"MLflow received the stages of {pipeline} and what is recalled of it, which it did not"
+        " know yet"
+    )

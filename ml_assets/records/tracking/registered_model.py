@@ -4,7 +4,7 @@ Several homes may use one tracking server. The first ledger that moves an alias 
 model, by a tag: a trial on a laptop does not move what the team's server shows in production.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 MODEL_TAG = "ml_assets.model"
 STAGE_TAG = "ml_assets.stage"
 """The tag of a version: where its model is; archived, when it left its last stage."""
+RECALLED_TAG = "ml_assets.recalled"
+"""The tag of a version whose model is recalled: the recall's id and reason. It has no alias."""
 STAGES = ("staging", "canary", "production")
 LEDGER_TAG = "ml_assets.ledger"
 """The tag of a registered model: the digest of the first line of the ledger that it shows."""
@@ -71,3 +73,18 @@ def tagged(client: "MlflowClient", name: str) -> set[str]:
     """The versions that are tagged as in a stage: a kill may leave one that is there no more."""
     asked = [f"name = '{name}' and tags.`{STAGE_TAG}` = '{stage}'" for stage in STAGES]
     return {str(one.version) for each in asked for one in client.search_model_versions(each)}
+
+
+def mark_recalled(client: "MlflowClient", name: str, recalled: Mapping[str, str]) -> None:
+    """Tag the versions of recalled models, and take the tag off those that may be used again.
+
+    Args:
+        recalled: the digest of a model -> its recall's id and reason.
+    """
+    marked = f"name = '{name}' and tags.`{RECALLED_TAG}` LIKE '%'"
+    for version in client.search_model_versions(f"name = '{name}'" if recalled else marked):
+        wanted = recalled.get(version.tags.get(MODEL_TAG, ""))
+        if wanted is None and RECALLED_TAG in version.tags:
+            client.delete_model_version_tag(name, version.version, RECALLED_TAG)
+        elif wanted is not None and version.tags.get(RECALLED_TAG) != wanted:
+            client.set_model_version_tag(name, version.version, RECALLED_TAG, wanted)
