@@ -110,7 +110,7 @@ def sample_table(task: Task = "binary") -> LabelledTable:
         row |= {"amount": amount, "items": items, "region": region}
         sent_back = draw.random() < chance
         outcome = ("exchanged" if amount > 60 else "sent_back") if sent_back else "kept"
-        minutes = round(2 + 1.5 * items + amount % 1, 1)
+        minutes = round(2 + 1.5 * items + amount % 4, 1)
         labels = {"multiclass": {"outcome": outcome}, "regression": {"minutes": minutes}}
         rows.append(row | labels.get(task, {"sent_back": sent_back}))
     label = [*rows[0]][-1]

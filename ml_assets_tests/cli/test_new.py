@@ -12,7 +12,7 @@ import pytest
 from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.cli.main import main
 from ml_assets.settings import read_settings
-from ml_assets.spec.gates import AgainstChampion
+from ml_assets.spec.gates import AgainstChampion, LeakAlarm
 from ml_assets.spec.load import load_spec
 from ml_assets.store.pipeline_context import open_pipeline
 
@@ -501,14 +501,25 @@ def test_a_folder_with_a_network_of_its_own_is_good(
     assert "polars_of_mine" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+@pytest.mark.parametrize(
+    ("task", "alarm_of"),
+    [
+        ("binary", ("auc", 0.995)),
+        ("multiclass", ("log_loss", 0.0082)),
+        ("regression", ("r2", 0.99)),
+    ],
+)
 def test_a_network_on_made_up_orders_may_be_told_the_task(
-    room: Path, capsys: pytest.CaptureFixture[str], task: str
+    room: Path, capsys: pytest.CaptureFixture[str], task: str, alarm_of: tuple[str, float]
 ) -> None:
     assert main(["new", "orders", "--network", "--task", task]) == 0
     assert f"orders: {task} on 600 rows" in capsys.readouterr().out
     assert main(["check", "orders"]) == 0
-    assert load_spec(room / "orders").label.task == task
+    spec = load_spec(room / "orders")
+    assert spec.label.task == task
+    (alarm,) = [gate for gate in spec.gates if isinstance(gate, LeakAlarm)]
+    assert (alarm.metric, alarm.bound) == alarm_of
+    assert spec.leaks.target_proxy.bound == (0.95 if task == "binary" else None)
 
 
 @pytest.mark.daemon
