@@ -140,8 +140,8 @@ def _subject(table: LabelledTable) -> str:
 
 def _label(table: LabelledTable) -> dict[str, object]:
     label: dict[str, object] = {"column": table.label, "task": table.task}
-    if table.classes:
-        label["classes"] = list(table.classes)
+    if table.predicted.classes:
+        label["classes"] = list(table.predicted.classes)
     if table.ahead:
         label["ahead"] = duration_text(table.ahead)
     return label

@@ -10,10 +10,12 @@ import polars as pl
 import pytest
 
 from ml_assets.assets.evaluation_report.stored_report import read_report
+from ml_assets.assets.feature_set.feature_function import load_function
 from ml_assets.cli.main import main
 from ml_assets.settings import read_settings
 from ml_assets.spec.gates import AgainstChampion, LeakAlarm
 from ml_assets.spec.load import load_spec
+from ml_assets.spec.window import Window
 from ml_assets.store.pipeline_context import open_pipeline
 
 
@@ -153,8 +155,41 @@ def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path) -> Non
 
 
 def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
-    assert main(["new", "kinds", "--from", str(houses), "--label", "kind"]) == 0
+    about = ["--from", str(houses), "--label", "kind", "--task", "multiclass"]
+    assert main(["new", "kinds", *about]) == 0
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
+
+
+@pytest.mark.parametrize(
+    ("often", "seldom", "true", "why"),
+    [
+        ("Yes", "No", "Yes", ""),
+        ("n", "y", "y", ""),
+        ("no", "churned", "churned", ""),
+        ("flat", "house", "house", ", the rarer one"),
+    ],
+)
+def test_a_label_of_two_texts_is_true_or_false(
+    room: Path,
+    houses: Path,
+    capsys: pytest.CaptureFixture[str],
+    often: str,
+    seldom: str,
+    true: str,
+    why: str,
+) -> None:
+    words = pl.col("kind").replace({"flat": often, "house": seldom})
+    first = pl.when(pl.col("plot") != "p1").then(words).alias("kind")
+    pl.read_csv(houses).with_columns(first).write_csv(houses)
+    assert main(["new", "kinds", "--from", str(houses), "--label", "kind"]) == 0
+    assert f"features.py makes true of {true!r}{why}, and false of" in capsys.readouterr().out
+    spec = load_spec(room / "kinds")
+    assert (spec.label.task, spec.sources["rows"].columns["kind"]) == ("binary", "string")
+    build = load_function(room / "kinds", "features.py:build", "kinds")
+    rows = pl.LazyFrame({"kind": [often, seldom, None]}, schema={"kind": pl.String})
+    made = build({"rows": rows}, Window(None, None, None)).collect()["kind"]
+    assert made.to_list() == [often == true, seldom == true, None]
+    assert main(["check", "kinds"]) == 0
 
 
 @pytest.mark.daemon
@@ -561,7 +596,9 @@ def test_whole_numbers_are_classes_where_the_task_says_so(
     assert main(["new", "quantity", *about]) == 0
     assert "make the folder again with --task multiclass" in capsys.readouterr().out
     assert main(["new", "yes", *about, "--task", "binary"]) == 1
-    assert "the values of digit are those of a regression label" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the values of digit are those of a regression label" in said
+    assert "write them otherwise: 0 and 1, or two words" in said
 
 
 def test_texts_that_mean_no_value_may_be_named(
