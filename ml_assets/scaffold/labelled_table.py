@@ -34,6 +34,7 @@ from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import DType
 from ml_assets.spec.training import Task
 
+_FEWEST = 3
 _WORDS = 1000
 """A text feature with more values than this is taken for an identifier and left out."""
 
@@ -147,6 +148,7 @@ def describe(
     frame, notes = _name_all(given.frame)
     _check_named(frame.columns, label, [*key, *([time] if time else [])])
     needed = [label, *key, *([time] if time else [])] if given.rows else frame.columns
+    _require_rows(len(frame))
     typed, left_out = typed_columns(frame, needed)
     notes += left_out
     if task == "multiclass":
@@ -195,6 +197,14 @@ def _check_named(columns: Sequence[str], label: str, others: Sequence[str]) -> N
         raise SpecError(f"The table has no column {absent}; it has {columns}.{near}")
     if label in others:
         raise SpecError(f"The label {label!r} is to be predicted: it cannot be a key or a time.")
+
+
+def _require_rows(number: int) -> None:
+    if number < _FEWEST:
+        raise SpecError(
+            f"The table has {counted(number, 'row')}: at least {_FEWEST} are needed, one to train"
+            " on, one to validate and one to hold out. Some hundred show whether a model is good."
+        )
 
 
 def _learned(columns: Sequence[Column]) -> list[str]:

@@ -465,7 +465,7 @@ def test_a_table_whose_rows_cannot_be_told_apart_asks_for_a_key(
     room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "twins.csv"
-    file.write_text("a,b\n1,0\n1,1\n")
+    file.write_text("a,b\n1,0\n1,1\n1,0\n")
     assert main(["new", "twins", "--from", str(file), "--label", "b"]) == 1
     assert "--key" in capsys.readouterr().err
 
@@ -616,6 +616,34 @@ def test_texts_that_mean_no_value_may_be_named(
     assert spec.sources["rows"].columns["x"] == "float64"
     assert "x" in spec.features.numeric
     assert main(["run", "numbers", "--through", "feature_set"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("id,rel_hum,y", "b.csv has a column 'rel_hum' and no 'hum', which a.csv has: it looks"),
+        ("id,y,hum", "of a.csv in another order: 'y' stands where a.csv has 'hum'"),
+        ("id,y", "b.csv has other columns than a.csv: it lacks 'hum' of a.csv. All files"),
+        ("id,t,u,y", "it lacks 'hum' of a.csv and adds 't', 'u'. All files of a table have"),
+    ],
+)
+def test_files_of_other_columns_are_told_by_name(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], header: str, said: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    for name, head in (("a", "id,hum,y"), ("b", header)):
+        rows = [",".join([str(n)] * len(head.split(","))) for n in range(9)]
+        (tmp_path / "in" / f"{name}.csv").write_text("\n".join([head, *rows]) + "\n")
+    assert main(["new", "air", "--from", str(tmp_path / "in"), "--label", "y"]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_table_of_one_row_is_told_how_many_are_needed(
+    room: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("a,b\n1.5,2.5\n")
+    assert main(["new", "rows", "--from", str(tmp_path / "rows.csv"), "--label", "b"]) == 1
+    assert "The table has 1 row: at least 3 are needed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
