@@ -152,8 +152,7 @@ def describe(
     typed, left_out = typed_columns(frame, needed)
     notes += left_out
     if task == "multiclass":
-        written = bool(given.rows) or given.source.get("format") == "csv"
-        typed = with_classes(typed, label, written=written)
+        typed = with_classes(typed, label, written=_is_text_or_written(given))
     time = time or find_time(typed, given, label)
     if time:
         check_time(typed[time], _written(given))
@@ -222,10 +221,14 @@ def _require_something_to_learn(columns: Sequence[Column]) -> None:
     )
 
 
+def _is_text_or_written(given: Given) -> bool:
+    """Whether the values of its source take the types that are asked for."""
+    return bool(given.rows) or given.source.get("format") == "csv"
+
+
 def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> tuple[pl.DataFrame, Given]:
     """Days as the moments that they begin at, where a source can read them so."""
-    written = given.source.get("format")
-    if typed.schema[time] != pl.Date() or not (given.rows or written == "csv"):
+    if typed.schema[time] != pl.Date() or not _is_text_or_written(given):
         return typed, given
     moments = typed.with_columns(pl.col(time).cast(pl.Datetime("us", "UTC")))
     return moments, given if given.rows else replace(given, zoneless=(*given.zoneless, time))
