@@ -147,7 +147,7 @@ def _missing_test(said: str) -> list[str]:
 
 
 def _wrong_spec(text: str) -> Iterator[str]:
-    """Each part of a spec, by the model of its field; sources may stand without their head."""
+    """A whole spec; or each part of one, by its field. Sources may stand without their head."""
     part = read_yaml(text)
     if "search" in part:
         TypeAdapter(SearchSpec).validate_python(part["search"])
@@ -155,7 +155,8 @@ def _wrong_spec(text: str) -> Iterator[str]:
     if text.startswith(" "):
         part = {"sources": part}
     if "type" in part:
-        part = part["attributes"]
+        PipelineSpec.model_validate(part["attributes"])
+        return
     for name, value in part.items():
         field = PipelineSpec.model_fields.get(name)
         if field is None:
@@ -243,6 +244,7 @@ def test_a_block_that_nobody_runs_is_seen(kind: str, body: str, mark: str) -> No
     [
         ("yaml", "label: {column: a, task: regresion}\n", ValueError),
         ("yaml", "sources: {a: {kind: files, path: 1}}\n", ValueError),
+        ("yaml", "type: it\nattributes: {name: a}\n", ValueError),
         ("json", "{a: 1}\n", ValueError),
         ("python", "from ml_assets import nothing_there\n", ImportError),
     ],

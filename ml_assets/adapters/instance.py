@@ -17,7 +17,7 @@ from ml_assets.errors import MlAssetsError, StateInUse
 from ml_assets.settings import read_settings
 from ml_assets.settings.addresses import require_free
 from ml_assets.store import home
-from ml_assets.store.home import daemon_lock
+from ml_assets.store.home import SERVED_AT, daemon_lock
 
 _TEMPORARY = ".tmp_dagster_home_"
 """How Dagster begins the name of the folder that it makes where DAGSTER_HOME is not set."""
@@ -151,7 +151,8 @@ class _Daemons:
     def hold(self, dagster_home: Path) -> None:
         with self._holding:
             if dagster_home not in self._held:
-                self._stack.enter_context(daemon_lock(dagster_home))
+                served_at = os.environ.get(SERVED_AT, "")
+                self._stack.enter_context(daemon_lock(dagster_home, served_at=served_at))
                 self._held.add(dagster_home)
 
 

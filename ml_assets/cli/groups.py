@@ -12,6 +12,8 @@ from ml_assets.load_extras import COMMANDS
 
 _SHOWN = 3
 """Names that a mistyped one is answered with."""
+_SHORT = 4
+"""Letters of a name in which two that are swapped leave less than 0.7 alike."""
 _SENTENCE = 400
 """Characters of a command's first sentence that a list of commands shows: all of them."""
 
@@ -102,7 +104,8 @@ def _meant(context: click.Context, typed: str) -> str:
     assert isinstance(top.command, click.Group)
     known = [" ".join(path) for path in paths(top.command, top)]
     last = {path.rpartition(" ")[2] for path in known}
-    near = get_close_matches(typed, sorted(last), n=_SHOWN, cutoff=0.7)
+    cutoff = 0.65 if len(typed) <= _SHORT else 0.7
+    near = get_close_matches(typed, sorted(last), n=_SHOWN, cutoff=cutoff)
     here = context.command_path.partition(" ")[2]
     meant = [path for word in near for path in known if path.rpartition(" ")[2] == word]
     in_here = [path for path in meant if path.rpartition(" ")[0] == here]

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from ml_assets.errors import did_you_mean
+
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -21,6 +23,16 @@ class Whole(click.IntRange):
         except click.BadParameter:
             up_to = "up" if self.max is None else f"to {self.max}"
             self.fail(f"{str(value)!r} is not a number from {self.min} {up_to}", param, ctx)
+
+
+class OneOf(click.Choice[str]):
+    """A choice that says which of its words a mistyped one is like."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as wrong:
+            self.fail(f"{wrong.message}{did_you_mean(str(value), self.choices)}", param, ctx)
 
 
 COUNT = Whole(min=1)

@@ -32,7 +32,7 @@ _THROUGH = [stage for stage in (*DATA_STAGES, *MODEL_STAGES) if stage != "checkp
 @click.command
 @options.pipeline
 @click.option("--as-of", metavar="PARTITION", help="The last partition of the holdout.")
-@click.option("--through", type=click.Choice(_THROUGH), help="Stop after this stage.")
+@click.option("--through", type=options.OneOf(_THROUGH), help="Stop after this stage.")
 @click.option(
     "--fresh/--no-fresh",
     default=None,

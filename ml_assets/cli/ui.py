@@ -48,6 +48,7 @@ def ui(port: int | None, host: str) -> int:
     """
     from ml_assets.actions.servers import SOCKET, dagster_programs, is_local, mlflow_program
     from ml_assets.adapters.instance import refuse_second_daemon  # Dagster takes a second to import
+    from ml_assets.store.home import SERVED_AT
 
     moved = port is not None and port != urlsplit(read_settings().ui_url).port
     if port is not None:
@@ -57,6 +58,7 @@ def ui(port: int | None, host: str) -> int:
     port = port or urlsplit(settings.ui_url).port or 3000
     require_free(host, port, "Dagster", "that of ML_ASSETS_UI_URL, or --port")
     here = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    os.environ[SERVED_AT] = here
     code = DONE
     with stoppable(), ExitStack() as stack:
         if is_local(settings.reports_url):

@@ -37,6 +37,8 @@ _MOST_ROWS = 200_000
 """Rows of a table of a database that are looked at."""
 _NO_PATH = {*"*?[]{}%\\"}
 """Signs that mean something in the path of a source, or that it cannot have."""
+_NAMED = 5
+"""Columns that a message names."""
 ONE_TABLE = "the files are read as one table, whose rows are split by time"
 
 
@@ -241,11 +243,7 @@ def _read(
         raise SpecError(f"The table cannot be read: {error}") from error
     for file, frame in zip(files, frames, strict=True):
         if frame.columns != frames[0].columns:
-            odd = sorted({*frame.columns} ^ {*frames[0].columns}) or frame.columns
-            raise SpecError(
-                f"{file} has other columns than {files[0].name} ({odd} for one): all files of a"
-                " table have the same, in one order. Name those that have, by a pattern."
-            )
+            raise SpecError(_other_columns(file, frame.columns, files[0], frames[0].columns))
     try:
         whole = pl.concat(frames, how="vertical_relaxed")
     except pl.exceptions.PolarsError as error:
@@ -269,6 +267,39 @@ def _read(
         keys=of_rows,
         notes=typed.notes,
     )
+
+
+def _other_columns(file: Path, columns: list[str], first: Path, expected: list[str]) -> str:
+    """What is said of a file whose columns are not those of the first one."""
+    gone = [name for name in expected if name not in columns]
+    came = [name for name in columns if name not in expected]
+    if not gone and not came:
+        here, there = next(pair for pair in zip(columns, expected, strict=True) if len({*pair}) > 1)
+        return (
+            f"{file} has the columns of {first.name} in another order: {here!r} stands where"
+            f" {first.name} has {there!r}. Write the columns of all files in one order."
+        )
+    if len(gone) == len(came) == 1:
+        return (
+            f"{file} has a column {came[0]!r} and no {gone[0]!r}, which {first.name} has: it looks"
+            " renamed. Give it one name in all files; or start the table at the first file with"
+            f" the new name, {file.name}, by a pattern that names no earlier one."
+        )
+    told = [
+        f"{verb} {_listed(names)}{of}"
+        for verb, names, of in (("lacks", gone, f" of {first.name}"), ("adds", came, ""))
+        if names
+    ]
+    return (
+        f"{file} has other columns than {first.name}: it {' and '.join(told)}. All files of a table"
+        " have the same columns, in one order: bring them to that, or name only those that have, by"
+        " a pattern."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {counted(len(names) - _NAMED, 'more column')}" if len(names) > _NAMED else ""
+    return ", ".join(map(repr, names[:_NAMED])) + more
 
 
 def _frame(file: Path) -> pl.DataFrame:

@@ -184,7 +184,7 @@ def features_py(name: str, table: LabelledTable) -> str:
 
 
 def _of_rows(name: str, table: LabelledTable) -> str:
-    imports, steps = "", ['tables["rows"]']
+    imports, steps = "", ['tables["rows"]', *_as_true(table)]
     decided = _quoted(table.decision_at)
     moments, comment = table.moments, ""
     if moments is None:
@@ -204,6 +204,15 @@ def _of_rows(name: str, table: LabelledTable) -> str:
     body = "".join(f"\n        {step}" for step in steps)
     returned = f"({body}\n    )" if len(steps) > 1 else steps[0]
     return f"{_head(name, imports)}{_signature()}{comment}    return {returned}\n"
+
+
+def _as_true(table: LabelledTable) -> list[str]:
+    """A binary label that its source holds as text; a row without one stays so."""
+    positive = table.predicted.positive
+    if not positive:
+        return []
+    label = f"pl.col({_quoted(table.label)}) == {_quoted(positive)}"
+    return [f".with_columns({label})"]
 
 
 def _of_series(name: str, table: LabelledTable) -> str:

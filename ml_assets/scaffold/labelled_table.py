@@ -20,6 +20,7 @@ from ml_assets.scaffold.columns import (
     odd_texts,
 )
 from ml_assets.scaffold.find_input import Given
+from ml_assets.scaffold.labels import Label, label_of, with_classes
 from ml_assets.scaffold.time_columns import (
     Moments,
     check_time,
@@ -33,9 +34,7 @@ from ml_assets.spec.automation import duration_text
 from ml_assets.spec.sources import DType
 from ml_assets.spec.training import Task
 
-_CLASSES = 50
-_FEW = 20
-"""A text label with more values than this is taken for free text, not for classes."""
+_FEWEST = 3
 _WORDS = 1000
 """A text feature with more values than this is taken for an identifier and left out."""
 
@@ -68,8 +67,7 @@ class LabelledTable:
     frame: pl.DataFrame
     columns: tuple[Column, ...]
     key: tuple[str, ...]
-    task: Task
-    classes: tuple[str, ...]
+    predicted: Label
     notes: tuple[str, ...]
     """What was done to the table, or will be, that its owner would not guess."""
     given: Given
@@ -87,6 +85,10 @@ class LabelledTable:
         if self.moments and self.frame.schema[self.moments.time] != pl.Date():
             return self.moments.time
         return free_name("decided_at", self.frame.columns)
+
+    @property
+    def task(self) -> Task:
+        return self.predicted.task
 
     @property
     def label(self) -> str:
@@ -110,7 +112,7 @@ def sample_table(task: Task = "binary") -> LabelledTable:
         row |= {"amount": amount, "items": items, "region": region}
         sent_back = draw.random() < chance
         outcome = ("exchanged" if amount > 60 else "sent_back") if sent_back else "kept"
-        minutes = round(2 + 1.5 * items + amount % 1, 1)
+        minutes = round(2 + 1.5 * items + amount % 4, 1)
         labels = {"multiclass": {"outcome": outcome}, "regression": {"minutes": minutes}}
         rows.append(row | labels.get(task, {"sent_back": sent_back}))
     label = [*rows[0]][-1]
@@ -146,10 +148,11 @@ def describe(
     frame, notes = _name_all(given.frame)
     _check_named(frame.columns, label, [*key, *([time] if time else [])])
     needed = [label, *key, *([time] if time else [])] if given.rows else frame.columns
+    _require_rows(len(frame))
     typed, left_out = typed_columns(frame, needed)
     notes += left_out
     if task == "multiclass":
-        typed = _with_classes(typed, label, given)
+        typed = with_classes(typed, label, written=_is_text_or_written(given))
     time = time or find_time(typed, given, label)
     if time:
         check_time(typed[time], _written(given))
@@ -169,8 +172,7 @@ def describe(
     columns = _columns(typed, label, keys, time)
     if not ahead:
         _require_something_to_learn(columns)
-    asked = task
-    task, classes = _task(typed[label], asked)
+    found = label_of(typed[label], task)
     copies = 0 if series else count_copies(typed, _learned(columns), label)
     said = (
         *notes,
@@ -179,11 +181,11 @@ def describe(
         *(() if time else (*epochs(typed), _NO_TIME)),
         *repeated,
         *_unlabelled(typed[label]),
-        *(() if asked else _like_classes(typed[label], task)),
+        *found.notes,
         *_copied(copies, len(typed), keys, whole=given.calendar is None),
     )
     kept = replace(given, frame=typed, notes=())
-    return LabelledTable(typed, columns, keys, task, classes, said, kept, moments, ahead, copies)
+    return LabelledTable(typed, columns, keys, found, said, kept, moments, ahead, copies)
 
 
 def _check_named(columns: Sequence[str], label: str, others: Sequence[str]) -> None:
@@ -194,6 +196,14 @@ def _check_named(columns: Sequence[str], label: str, others: Sequence[str]) -> N
         raise SpecError(f"The table has no column {absent}; it has {columns}.{near}")
     if label in others:
         raise SpecError(f"The label {label!r} is to be predicted: it cannot be a key or a time.")
+
+
+def _require_rows(number: int) -> None:
+    if number < _FEWEST:
+        raise SpecError(
+            f"The table has {counted(number, 'row')}: at least {_FEWEST} are needed, one to train"
+            " on, one to validate and one to hold out. Some hundred show whether a model is good."
+        )
 
 
 def _learned(columns: Sequence[Column]) -> list[str]:
@@ -211,10 +221,14 @@ def _require_something_to_learn(columns: Sequence[Column]) -> None:
     )
 
 
+def _is_text_or_written(given: Given) -> bool:
+    """Whether the values of its source take the types that are asked for."""
+    return bool(given.rows) or given.source.get("format") == "csv"
+
+
 def _as_moments(typed: pl.DataFrame, time: str, given: Given) -> tuple[pl.DataFrame, Given]:
     """Days as the moments that they begin at, where a source can read them so."""
-    written = given.source.get("format")
-    if typed.schema[time] != pl.Date() or not (given.rows or written == "csv"):
+    if typed.schema[time] != pl.Date() or not _is_text_or_written(given):
         return typed, given
     moments = typed.with_columns(pl.col(time).cast(pl.Datetime("us", "UTC")))
     return moments, given if given.rows else replace(given, zoneless=(*given.zoneless, time))
@@ -322,70 +336,3 @@ def _use(values: pl.Series) -> tuple[str, str]:
     if different <= min(_WORDS, len(values) / 2):
         return "categorical", almost_numbers(values)
     return "left out", almost_numbers(values) or counted(different, "different value")
-
-
-def _like_classes(label: pl.Series, task: Task) -> tuple[str, ...]:
-    """What is said of a quantity that has few values: they may be the numbers of classes."""
-    values = label.drop_nulls().unique()
-    if task != "regression" or len(values) > _FEW or (values % 1 != 0).any():
-        return ()
-    return (
-        f"{label.name} has {counted(len(values), 'value')}, all of them whole numbers, and is "
-        "treated as a quantity. If they are classes, make the folder again with --task "
-        "multiclass",
-    )
-
-
-def _with_classes(frame: pl.DataFrame, label: str, given: Given) -> pl.DataFrame:
-    """Whole numbers of the label as text: the names of classes.
-
-    Raises:
-        SpecError: its source does not hold them as text.
-    """
-    values = frame[label]
-    if not values.dtype.is_numeric():
-        return frame
-    if (values.drop_nulls() % 1 != 0).any():
-        raise SpecError(f"--task multiclass: {label} has fractions, so its values are not classes.")
-    if not (given.rows or given.source.get("format") == "csv"):
-        raise SpecError(
-            f"--task multiclass: {label} holds numbers, and the names of classes are text. Write it"
-            " as text there, or give a CSV file."
-        )
-    return frame.with_columns(values.cast(pl.Int64).cast(pl.String))
-
-
-def _task(label: pl.Series, asked: Task | None) -> tuple[Task, tuple[str, ...]]:
-    values = label.drop_nulls().unique()
-    if label.dtype.is_temporal():
-        raise SpecError(
-            f"The label {label.name!r} is a date or a time: a number, classes, true or false are"
-            " expected. Make a number of it, such as the days from another date."
-        )
-    if len(values) < 2:
-        raise SpecError(
-            f"The label {label.name!r} has {'one value' if len(values) else 'no value'} in all"
-            " rows: nothing to tell apart."
-        )
-    found, classes = _task_of(label, values)
-    if asked and asked != found and not (asked == "regression" and label.dtype.is_numeric()):
-        raise SpecError(
-            f"--task {asked}: the values of {label.name} are those of a {found} label,"
-            f" {_plain(values.sort()[0])} for one. Leave --task out, or write them otherwise."
-        )
-    return asked or found, classes
-
-
-def _task_of(label: pl.Series, values: pl.Series) -> tuple[Task, tuple[str, ...]]:
-    if label.dtype == pl.Boolean() or (values.dtype.is_numeric() and set(values) == {0, 1}):
-        return "binary", ()
-    if label.dtype == pl.String():
-        if len(values) > _CLASSES:
-            almost = almost_numbers(label)
-            raise SpecError(
-                f"The label {label.name!r} is text with {counted(len(values), 'value')}; up to"
-                f" {_CLASSES} classes are expected. Name another column by --label"
-                + (f", or repair this one: {almost}." if almost else ".")
-            )
-        return "multiclass", tuple(sorted(str(value) for value in values))
-    return "regression", ()

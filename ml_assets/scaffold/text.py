@@ -1,6 +1,7 @@
 """The text of a new pipeline's spec."""
 
 from collections.abc import Mapping, Sequence
+from math import log
 from textwrap import wrap
 
 import yaml
@@ -29,6 +30,10 @@ _COMPARED: Mapping[Task, tuple[MetricName, str]] = {
     "ranking": ("ndcg", "metric: ndcg, margin: {margin}"),
 }
 """What the gates compare with the baseline, and what with the champion, and how."""
+_MANY, _EVEN = 1000, 0.9
+"""Rows of a table, and the largest share of a class, where accuracy tells too good from good."""
+_TOO_SURE = 0.01
+"""The share of the constant's log-loss that no model of a few rows stays below."""
 
 
 MODEL = "{family: mlp, width: 64, depth: 2}"
@@ -70,6 +75,7 @@ attributes:
 {_look_back(back)}    subject: {_subject(table)} # whose rows `ml-assets predict` takes
   label: {_flow(_label(table))}
   split: {_split(table, counts)}
+{_leaks(table)}\
   model: {model}
   training: {{epochs: 20, batch_size: {batch}, {own}evaluate_every: 20, processes: 1}} # rows, steps
   evaluation: {_flow(_evaluation(table))}
@@ -134,8 +140,8 @@ def _subject(table: LabelledTable) -> str:
 
 def _label(table: LabelledTable) -> dict[str, object]:
     label: dict[str, object] = {"column": table.label, "task": table.task}
-    if table.classes:
-        label["classes"] = list(table.classes)
+    if table.predicted.classes:
+        label["classes"] = list(table.predicted.classes)
     if table.ahead:
         label["ahead"] = duration_text(table.ahead)
     return label
@@ -153,6 +159,13 @@ def _split(table: LabelledTable, counts: Mapping[str, int]) -> str:
         "in partitions, oldest first; left out: the embargo, before validation and before holdout"
     )
     return f"{_flow({'kind': 'time', **counts})} # {said}"
+
+
+def _leaks(table: LabelledTable) -> str:
+    """One feature alone is held to less than the model: of classes it is by default."""
+    if table.task != "binary":
+        return ""
+    return "  leaks: {target_proxy: {bound: 0.95}} # the AUC that one feature alone may reach\n"
 
 
 def _evaluation(table: LabelledTable) -> dict[str, object]:
@@ -176,8 +189,30 @@ def _gates(table: LabelledTable, held_out: int) -> str:
     return (
         f"    - {{kind: baseline, name: beats_{beaten}, metric: {metric}, baseline: {beaten}}}\n"
         + "".join(f"    # {line}\n" for line in lines)
-        + f"    - {{kind: champion, rule: non_inferior, {champion}}}"
+        + f"    - {{kind: champion, rule: non_inferior, {champion}}}\n"
+        + f"    - {_flow(_alarm(table))} # past it, a feature knows the label"
     )
+
+
+def _alarm(table: LabelledTable) -> dict[str, object]:
+    """The gate against leaks, at what no honest model of such a table is expected to reach."""
+    metric, bound = "r2", 0.99
+    if table.task == "binary":
+        metric, bound = "auc", 0.995
+    elif table.task == "multiclass":
+        metric, bound = _alarm_of_classes(table)
+    elif _is_forecast(table):
+        metric = "skill"  # the level of a series says most of its next value: R² is near 1
+    return {"kind": "leak_alarm", "metric": metric, "bound": bound}
+
+
+def _alarm_of_classes(table: LabelledTable) -> tuple[MetricName, float]:
+    """Accuracy; where a few rows are all right by luck, or one class is the most, log-loss."""
+    rates = table.frame[table.label].drop_nulls().value_counts(normalize=True, name="rate")["rate"]
+    shares = [float(rate) for rate in rates]
+    if table.frame.height >= _MANY and max(shares) <= _EVEN:
+        return "accuracy", 0.998
+    return "log_loss", float(f"{-_TOO_SURE * sum(rate * log(rate) for rate in shares):.2g}")
 
 
 def _is_forecast(table: LabelledTable) -> bool:

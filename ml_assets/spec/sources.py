@@ -330,7 +330,8 @@ def _check_partition_field(source: PathSource) -> PathSource:
         raise ValueError(f"path {source.path!r} holds {' and '.join(cut)}: use only one of them")
     if source.partitioned and not cut:
         raise ValueError(
-            f"path {source.path!r} of a partitioned source must hold {PARTITION_FIELD}"
+            f"path {source.path!r} of a partitioned source must hold {PARTITION_FIELD}: write it"
+            " where a file's day or month stands, or set partitioned: false, for one table"
         )
     if not source.partitioned and cut:
         raise ValueError(f"path {source.path!r} holds {cut[0]} but partitioned is false")

@@ -88,13 +88,23 @@ def lock(settings: Settings, doing: str) -> Iterator[None]:
 _SERVED = "Open the one that is served, stop it first, or set ML_ASSETS_HOME to another folder."
 
 
-def daemon_lock(dagster_home: Path, remedy: str = _SERVED) -> AbstractContextManager[None]:
+SERVED_AT = "_ML_ASSETS_SERVED_AT"
+"""Where ``ml-assets ui`` says to the daemon that it starts at which address Dagster is served."""
+
+
+def daemon_lock(
+    dagster_home: Path, remedy: str = _SERVED, served_at: str = ""
+) -> AbstractContextManager[None]:
     """Held by Dagster's daemon as long as it lives.
+
+    Args:
+        served_at: the address of its UI; empty: nobody said it.
 
     Raises:
         StateInUse: another process is the daemon of this folder.
     """
-    return exclusive(dagster_home / "daemon.lock", "Dagster's daemon", remedy)
+    who = f"Dagster's daemon{f' of {served_at}' if served_at else ''}"
+    return exclusive(dagster_home / "daemon.lock", who, remedy)
 
 
 def reset(settings: Settings) -> tuple[str, ...]:

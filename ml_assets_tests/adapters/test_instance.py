@@ -31,7 +31,7 @@ from ml_assets.adapters.instance import Instance, refuse_second_daemon
 from ml_assets.extras.demo import outside_world
 from ml_assets.settings import read_settings
 from ml_assets.store import home
-from ml_assets.store.home import exclusive
+from ml_assets.store.home import SERVED_AT, exclusive
 from ml_assets_tests.worlds.opened import pipeline_of
 from ml_assets_tests.worlds.world import free_ports
 
@@ -220,13 +220,15 @@ def test_a_daemon_holds_the_folder_as_long_as_it_lives(checkout: Path) -> None:
         "    print('begun', flush=True)\n"
         "    time.sleep(600)\n"
     )
-    search = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    at = "http://127.0.0.1:3210"
+    search = {**os.environ, "PYTHONPATH": str(PROJECT), SERVED_AT: at}
     with subprocess.Popen(
         [sys.executable, "-c", begin], stdout=subprocess.PIPE, text=True, env=search
     ) as daemon:
         assert daemon.stdout is not None
         assert daemon.stdout.readline() == "begun\n"
-        with pytest.raises(Exception, match=f"in use by process {daemon.pid}"):
+        who = f"in use by process {daemon.pid} \\(Dagster's daemon of {at}, since"
+        with pytest.raises(Exception, match=who):
             refuse_second_daemon(checkout / ".ml_assets" / "dagster")
         daemon.kill()
     refuse_second_daemon(checkout / ".ml_assets" / "dagster")

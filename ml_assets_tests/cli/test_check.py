@@ -225,6 +225,23 @@ def test_a_numeric_feature_that_comes_as_text_is_a_mistake(world):
         assert edit in told
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("dt.date()", "return pl.col('measured_at').cast(pl.Datetime('us', 'UTC'))"),
+        ("dt.replace_time_zone(None)", ".dt.replace_time_zone('UTC').cast("),
+        ("cast(pl.String)", ".str.to_datetime(time_unit='us', time_zone='UTC')"),
+    ],
+)
+def test_a_decision_at_no_moment_is_a_mistake(world, made, said):
+    file = world.pipelines / "irises" / "features.py"
+    changed = f'tables["flowers"].with_columns(pl.col("measured_at").{made})'
+    file.write_text(file.read_text().replace('tables["flowers"]', changed))
+    told = world.cli("check", "irises", code=1)
+    assert "features.decision_at is 'measured_at', which comes as " in told
+    assert said in told
+
+
 def test_every_mistake_of_a_contract_is_told_at_once(world):
     file = world.pipelines / "irises" / "flowers.json"
     suite = json.loads(file.read_text())

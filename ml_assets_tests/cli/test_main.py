@@ -167,6 +167,8 @@ def test_the_help_of_a_command_imports_nothing_heavy(group: str) -> None:
     [
         (["run"], "Missing argument 'PIPELINE'"),
         (["run", "irises", "--throug", "x"], "Did you mean '--through'?"),
+        (["run", "irises", "--through", "features"], "Did you mean 'feature_set'?"),
+        (["rnu", "irises"], "Did you mean `ml-assets run`?"),
         (["statsu"], "Did you mean `ml-assets status`?"),
         (["data", "raed"], "Did you mean `ml-assets data read`?"),
         (["rollback", "irises"], "Did you mean `ml-assets release rollback`?"),

@@ -6,6 +6,7 @@ import pytest
 
 from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.settings import read_settings
+from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.load import load_spec
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.conftest import Cli
@@ -97,11 +98,24 @@ def test_a_folder_with_a_network_of_its_own_is_good(room: Path, cli: Cli) -> Non
     assert "polars_of_mine" in cli("check", "orders", code=1).out
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
-def test_a_network_on_made_up_orders_may_be_told_the_task(room: Path, cli: Cli, task: str) -> None:
+@pytest.mark.parametrize(
+    ("task", "alarm_of"),
+    [
+        ("binary", ("auc", 0.995)),
+        ("multiclass", ("log_loss", 0.0082)),
+        ("regression", ("r2", 0.99)),
+    ],
+)
+def test_a_network_on_made_up_orders_may_be_told_the_task(
+    room: Path, cli: Cli, task: str, alarm_of: tuple[str, float]
+) -> None:
     assert f"orders: {task} on 600 rows" in cli("new", "orders", "--network", "--task", task).out
     cli("check", "orders")
-    assert load_spec(room / "orders").label.task == task
+    spec = load_spec(room / "orders")
+    assert spec.label.task == task
+    (alarm,) = [gate for gate in spec.gates if isinstance(gate, LeakAlarm)]
+    assert (alarm.metric, alarm.bound) == alarm_of
+    assert spec.leaks.target_proxy.bound == (0.95 if task == "binary" else None)
 
 
 @pytest.mark.daemon

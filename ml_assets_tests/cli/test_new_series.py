@@ -12,6 +12,7 @@ import pytest
 
 from ml_assets.assets.feature_set.replay import replay
 from ml_assets.settings import read_settings
+from ml_assets.spec.gates import LeakAlarm
 from ml_assets.spec.load import load_spec
 from ml_assets.spec.partitions import windows
 from ml_assets.spec.split import TimeSplit
@@ -73,6 +74,7 @@ def test_what_lies_there_is_found_and_said(room: Path, air: Path, new: Cli) -> N
     assert {"pm25", "pm25_lag_1h", "pm25_mean_1d"} <= {*spec.features.numeric}
     assert {one.kind for one in spec.evaluation.baselines} >= {"persistence", "seasonal_naive"}
     assert spec.gates[0].name == "beats_persistence"
+    assert [gate.metric for gate in spec.gates if isinstance(gate, LeakAlarm)] == ["skill"]
 
 
 def test_numbered_stores_are_what_a_series_is_of(room: Path, tmp_path: Path, cli: Cli) -> None:

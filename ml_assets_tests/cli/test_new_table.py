@@ -19,25 +19,6 @@ def about(file: Path, label: str = "garden") -> list[str]:
     return ["--from", str(file), "--label", label]
 
 
-@pytest.fixture
-def houses(tmp_path: Path) -> Path:
-    """A table that is not flights: a text key, nulls, an identifier, a date, no times."""
-    rows = 60
-    file = tmp_path / "houses.csv"
-    pl.DataFrame(
-        {
-            "plot": [f"p{n}" for n in range(rows)],
-            "street": [f"street {n} of many" for n in range(rows)],
-            "area": [None if n == 3 else 50.5 + n for n in range(rows)],
-            "rooms": [n % 5 for n in range(rows)],
-            "built": [f"19{n % 90 + 10}-01-31" for n in range(rows)],
-            "kind": ["flat" if n % 3 else "house" for n in range(rows)],
-            "garden": [n % 2 for n in range(rows)],
-        }
-    ).write_csv(file)
-    return file
-
-
 @pytest.mark.daemon
 def test_a_table_of_ones_own_is_described(room: Path, houses: Path, cli: Cli) -> None:
     cli("new", "houses", *about(houses))
@@ -83,11 +64,6 @@ def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path, cli: C
     text = (room / "sides" / "defs.yaml").read_text()
     assert all(text.count(f"'{name}'") == 2 for name in names)
     assert max(len(line) for line in text.splitlines()) <= 100
-
-
-def test_a_text_label_has_classes(room: Path, houses: Path, cli: Cli) -> None:
-    cli("new", "kinds", *about(houses, "kind"))
-    assert load_spec(room / "kinds").label.classes == ("flat", "house")
 
 
 @pytest.mark.daemon
@@ -348,6 +324,7 @@ def test_whole_numbers_are_classes_where_the_task_says_so(
     assert "make the folder again with --task multiclass" in cli("new", "quantity", *digits).out
     said = cli("new", "yes", *digits, "--task", "binary", code=1).err
     assert "the values of digit are those of a regression label" in said
+    assert "write them otherwise: 0 and 1, or two words" in said
 
 
 def test_texts_that_mean_no_value_may_be_named(room: Path, tmp_path: Path, cli: Cli) -> None:
@@ -375,7 +352,7 @@ NOTHING = "learn from: 'id' (key), 'y' (label). Add a column"
         pytest.param("", NAMELESS, id="an empty file"),
         pytest.param("\ufeff\n", NAMELESS, id="a mark of the encoding and no more"),
         pytest.param("a,b,a\n1,2,3\n", TWICE, id="two columns of a name"),
-        pytest.param("a,y\n1,0\n1,1\n", "--key", id="rows that cannot be told apart"),
+        pytest.param("a,y\n1,0\n1,1\n1,0\n", "--key", id="rows that cannot be told apart"),
         pytest.param("id,y\n1,high\n2,low\n3,high\n", NOTHING, id="nothing to learn from"),
     ],
 )

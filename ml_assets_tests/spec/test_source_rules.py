@@ -35,7 +35,7 @@ def test_a_lakehouse_table_is_parted_by_its_watermark(place: Raw) -> None:
         (FILES, "contract", "/etc/contract.json", "stays inside its folder"),
         (FILES, "contract", " ", "stays inside its folder"),
         (FILES, "path", "../{partition}.csv", "stays inside its folder"),
-        (FILES, "path", "orders.csv", "of a partitioned source must hold {partition}"),
+        (FILES, "path", "orders.csv", "or set partitioned: false, for one table"),
         (FILES, "partitioned", False, "holds {partition} but partitioned is false"),
         (FILES, "format", "xlsx", "'csv', 'parquet', 'jsonl' or 'binary'"),
         (FILES, "watermark", "placed", "Extra inputs are not permitted"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from ml_assets.assets.feature_set.decode import on_engine
-from ml_assets.assets.feature_set.feature_function import load_function
+from ml_assets.assets.feature_set.feature_function import MOMENT, load_function
 from ml_assets.assets.feature_set.function_inputs import feature_reads
 from ml_assets.assets.raw_snapshot.text_values import TYPES
 from ml_assets.assets.validated_table.contract.suite import Expectation, contract_of
@@ -74,6 +74,7 @@ def column_mistakes(folder: Path, spec: PipelineSpec, settings: Settings) -> lis
         remedy = f"{near} It returns {few}".strip()
         shown = ", ".join(map(repr, missing))
         found.append(Mistake(file, line_of(file, key), key, shown, rule, remedy))
+    found += _decided_at_no_moment(folder, spec, returned)
     return [*found, *_text_as_numbers(folder, spec, returned)]
 
 
@@ -233,6 +234,24 @@ def _named(spec: PipelineSpec) -> dict[str, tuple[str, ...]]:
 
 def _without(names: Iterable[str], others: Container[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in others)
+
+
+def _decided_at_no_moment(folder: Path, spec: PipelineSpec, found: pl.Schema) -> Iterator[Mistake]:
+    """Of empty tables a column may come without a type, which says nothing."""
+    file, features, key = folder / SPEC_FILE, spec.features, "features.decision_at"
+    dtype = found.get(features.decision_at)
+    if dtype is None or dtype in (pl.Null(), MOMENT):
+        return
+    how = ".cast(pl.Datetime('us', 'UTC'))"
+    if dtype == pl.String:
+        how = ".str.to_datetime(time_unit='us', time_zone='UTC')"
+    elif isinstance(dtype, pl.Datetime) and dtype.time_zone is None:
+        how = f".dt.replace_time_zone('UTC'){how}"
+    column = f"pl.col({features.decision_at!r})"
+    remedy = f"in {features.function}, return {column}{how}"
+    value = f"{features.decision_at!r}, which comes as {dtype}"
+    rule = "the moment of a decision is a time in UTC"
+    yield Mistake(file, line_of(file, key), key, value, rule, remedy)
 
 
 def _text_as_numbers(folder: Path, spec: PipelineSpec, found: pl.Schema) -> Iterator[Mistake]:

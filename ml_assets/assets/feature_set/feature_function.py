@@ -17,6 +17,8 @@ from ml_assets.spec.team_modules import import_file
 from ml_assets.spec.window import Window
 from ml_assets.store.table_files import in_order
 
+MOMENT = pl.Datetime("us", "UTC")
+"""The type of decision times."""
 Rows = TypeVar("Rows", pl.DataFrame, pl.LazyFrame)
 FeatureFunction = Callable[[Mapping[str, pl.LazyFrame], Window], pl.LazyFrame]
 
@@ -155,10 +157,11 @@ def _suggest(missing: list[str], columns: list[str]) -> str:
 
 def _check_types(schema: pl.Schema, spec: FeaturesSpec) -> None:
     decision = schema[spec.decision_at]
-    if decision != pl.Datetime("us", "UTC"):
+    if decision != MOMENT:
         raise SpecError(
             f"The column {spec.decision_at!r} of the features has type {decision}; expected"
-            " Datetime('us', 'UTC'). Cast it in the feature function."
+            " Datetime('us', 'UTC'). Cast it in the feature function: a day by"
+            " .cast(pl.Datetime('us', 'UTC'))."
         )
     for name in spec.numeric:
         dtype = schema[name]

@@ -29,7 +29,7 @@ from ml_assets.assets.training_set.encoding import (
 from ml_assets.assets.training_set.fitting import Fitted, fit
 from ml_assets.assets.training_set.read_split import Part, SplitRows
 from ml_assets.assets.training_set.tokens import token_arrays
-from ml_assets.errors import RowsRefused, StorageError
+from ml_assets.errors import RowsRefused, StorageError, counted
 from ml_assets.spec.base import canonical_json, digest_of
 from ml_assets.spec.features import FeaturesSpec
 from ml_assets.spec.pipeline import LabelSpec
@@ -141,7 +141,8 @@ def write_scoring_set(
     wanted = _columns(manifest.preprocessing)
     missing = [name for name in wanted if name not in rows.columns]
     if missing:
-        return NotComparable(f"its features {missing} are no longer in the feature set")
+        gone = counted(len(missing), "feature", "are")
+        return NotComparable(f"{gone} no longer in the feature set: {', '.join(missing)}")
     if (manifest.task, manifest.classes) != (label.task, label.classes):
         return NotComparable("it was trained to predict something else")
     return _write_holdout(rows, manifest, label, folder)

@@ -252,6 +252,7 @@ def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
         )
         raise StorageError(
             f"{snapshot!r} is not one data version or commit of the snapshot store: {what}."
+            f"{' A name needs @VERSION behind it.' if '/' in wanted else ''}"
             " `ml-assets status PIPELINE --json` lists the current versions."
         )
     found = named or brought

@@ -246,6 +246,8 @@ def test_the_policy_decides_where_the_champion_cannot_be_scored(report, measured
     result = only(gate, seen, measured)
     assert result.passed is fine
     assert "column 'wind' is gone" in result.reason
+    remedy = "set if_not_comparable: accept in gate 'champion' of defs.yaml for this release"
+    assert (remedy in result.reason) is not fine
 
 
 def test_a_missing_difference_is_refused_even_where_the_incomparable_is_accepted(report, measured):
@@ -284,6 +286,7 @@ def test_too_good_to_be_true_is_refused(report, measured, metric, value, bound, 
     result = only(gate, with_metric(report, metric, value), measured)
     assert result.passed is fine
     assert fine or "too good to be true" in result.reason
+    assert fine or "move the gate's bound in defs.yaml, or remove the gate" in result.reason
 
 
 def test_size_counts_in_millions_of_bytes(report, measured):

@@ -120,7 +120,7 @@ def test_a_champion_is_scored_with_its_own_encoding(tmp_path: Path) -> None:
 def test_a_champion_whose_features_are_gone_is_not_comparable(tmp_path: Path) -> None:
     schema = load_schema(write(tmp_path))
     outcome = write_scoring_set(LATER.drop("x").collect(), manifest(schema), LABEL, tmp_path)
-    assert outcome == NotComparable("its features ['x'] are no longer in the feature set")
+    assert outcome == NotComparable("1 feature is no longer in the feature set: x")
 
 
 def test_what_the_network_reads_is_decoded_to_what_was_there(tmp_path: Path) -> None:

@@ -38,6 +38,13 @@ def version_of(world: World, *address: str | None, partition: str | None = None)
     return record.data_version
 
 
+def test_a_name_without_its_version_is_told_what_it_lacks(released: World) -> None:
+    name = "deliveries/raw_snapshot/raw_orders/2024-02-05"
+    answered = ["--author", "ann", "--reason", "the scale was off"]
+    said = released.cli("data", "recall", name, *answered, code=1)
+    assert "A name needs @VERSION behind it. `ml-assets status PIPELINE --json` lists" in said
+
+
 def test_a_bad_week_reaches_the_weeks_that_look_back_at_it_and_the_model_and_no_other(
     released: World,
 ) -> None:

@@ -57,9 +57,15 @@ def without_comparison(
         return result(gate.name, True, None, limit, NO_CHAMPION)
     if not seen.comparable:
         accepted = gate.if_not_comparable == "accept"
-        rule = "the policy accepts that" if accepted else "the policy refuses that"
+        rule = (
+            f"Gate {gate.name!r} accepts that"
+            if accepted
+            else f"To release without a comparison, set if_not_comparable: accept in gate"
+            f" {gate.name!r} of defs.yaml for this release, or take responsibility for the model"
+            " (ml-assets release override)"
+        )
         why = seen.reason or "no reason given"
-        reason = f"champion {seen.champion[:12]} cannot be compared: {why}; {rule}"
+        reason = f"champion {seen.champion[:12]} cannot be compared: {why}. {rule}"
         return result(gate.name, accepted, None, limit, reason)
     return seen
 

@@ -185,7 +185,9 @@ def leak_alarm(gate: LeakAlarm, report: EvaluationReport) -> GateResult:
     else:
         reason = (
             f"{gate.metric} is {value:.4f}, past {gate.bound:.4f}: too good to be true."
-            " Look for a feature that was not known when the decision was made"
+            " Look for a feature that was not known when the decision was made, or for several"
+            " that make up the label. If the label is truly so easy to tell, move the gate's bound"
+            " in defs.yaml, or remove the gate"
         )
     return result(gate.name, fine, value, gate.bound, reason, seen_in)
 
