@@ -31,6 +31,7 @@ from ml_assets.reports.decisions import (
     as_judged,
     decisions_picture,
     gates_picture,
+    in_percent,
     ledger_table,
 )
 from ml_assets.reports.page import page
@@ -131,6 +132,7 @@ def render(
         missing=background.missing,
         tiles=_tiles(report, measured),
         gates=gates,
+        in_percent=in_percent(spec.gates),
         gate_pictures=[
             *gates_picture(gates, spec.gates),
             *decisions_picture(background.ledger, spec.gates),
