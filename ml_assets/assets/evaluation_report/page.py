@@ -151,7 +151,9 @@ def render(
         slice_pictures=slice_picture(report),
         lead=lead_metric(report.slices),
         importance=importance_picture(report, spec),
-        training=training_pictures(background.story, spec.label.task, spec.label.classes),
+        training=training_pictures(
+            background.story, spec.label.task, spec.label.classes, spec.model
+        ),
         suspects=None if suspects is None else suspects_table(spec.name, suspects),
         rows=_rows(background, spec),
         data=feature_pictures(background.features),
