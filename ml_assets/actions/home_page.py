@@ -11,8 +11,14 @@ from ml_assets.actions.model_history import Happened, history
 from ml_assets.assets.drift_report.last_report import find_report
 from ml_assets.errors import MlAssetsError, StorageError, counted, one_line
 from ml_assets.load_extras import drawing_on
-from ml_assets.records.ledger.stages import stage_line, standing_abort
-from ml_assets.records.load_release import refused_since
+from ml_assets.records.ledger.stages import (
+    decided_move,
+    decision_line,
+    override_line,
+    stage_line,
+    standing_abort,
+)
+from ml_assets.records.load_release import why_not
 from ml_assets.records.recalls import recalled
 from ml_assets.records.recent_runs import last_failure
 from ml_assets.records.tracking.links import Links
@@ -91,7 +97,7 @@ def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
     """How a model came to its stage, and that it was refused since, where it was."""
     way = f"a rollback by {one_line(move.author)}" if move.because else one_line(move.author)
     since = f"since {move.time.astimezone(UTC):{_TIME}} UTC, by {way}: {one_line(move.reason)}"
-    refusal = refused_since(entries, move)
+    refusal = _refused_since(entries, move)
     if refusal is None:
         return (since,)
     when = f"{refusal.time.astimezone(UTC):{_TIME}} UTC (ledger line {refusal.seq})"
@@ -100,6 +106,20 @@ def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
         f"It was released before, and refused since, on {when}: {one_line(refusal.reason)}. It"
         " stays until another model is released or somebody rolls back.",
     )
+
+
+def _refused_since(entries: Sequence[LedgerEntry], move: LedgerEntry) -> LedgerEntry | None:
+    """The newest decision on the model of a move, where it refused what was released before and
+    nobody answers for it; from the lines alone, without a look at certificates and files.
+
+    Args:
+        move: the line that put the model in its stage.
+    """
+    led = move if move.because is None else decided_move(entries, move.model)
+    newest = decision_line(entries, move.model)
+    if led is None or newest is None or newest.seq < led.seq or not why_not(newest):
+        return None
+    return None if override_line(entries, newest) else newest
 
 
 def _decided(lines: tuple[Happened, ...]) -> Tile:

@@ -262,20 +262,6 @@ def why_not(line: LedgerEntry) -> str:
     return f"The decision (ledger line {line.seq}) refused the model. {said}"
 
 
-def refused_since(entries: Sequence[LedgerEntry], move: LedgerEntry) -> LedgerEntry | None:
-    """The newest decision on the model of a move, where it refused what was released before and
-    nobody answers for it; from the lines alone, without a look at certificates and files.
-
-    Args:
-        move: the line that put the model in its stage.
-    """
-    led = move if move.because is None else decided_move(entries, move.model)
-    newest = decision_line(entries, move.model)
-    if led is None or newest is None or newest.seq < led.seq or not why_not(newest):
-        return None
-    return None if override_line(entries, newest) else newest
-
-
 def _in_force(
     entries: Sequence[LedgerEntry], pipeline: str, model: str, moved: LedgerEntry | None
 ) -> tuple[LedgerEntry, LedgerEntry | None]:
