@@ -11,6 +11,8 @@ _WIDTH, _NAME, _VALUE, _ROW = 520, 168, 78, 22
 _SPARK = 15
 _STRIP = 110
 _LONGEST_NAME = 26
+_WIDE_LETTER = 7.2
+"""Width of a name's letter, in px, on the wide side."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +225,11 @@ def _runs(values: Sequence[float | None], x: Scale, y: Scale) -> list[str]:
 
 def _name(label: str, y: float) -> str:
     short = _short(label, _LONGEST_NAME)
+    room = _NAME - 6
+    tight = f' textLength="{room}" lengthAdjust="spacingAndGlyphs"'  # whatever the font is
+    fits = "" if _WIDE_LETTER * len(short) <= room else tight
     return (
-        f'<text class="name" x="{_NAME - 3}" y="{y:g}" text-anchor="end">{escape(short)}'
+        f'<text class="name" x="{_NAME - 3}" y="{y:g}" text-anchor="end"{fits}>{escape(short)}'
         f"<title>{escape(label)}</title></text>"
     )
 
