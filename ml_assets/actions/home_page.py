@@ -95,8 +95,9 @@ def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
 
 def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
     """How a model came to its stage, and that it was refused since, where it was."""
-    way = f"a rollback by {one_line(move.author)}" if move.because else one_line(move.author)
-    since = f"since {move.time.astimezone(UTC):{_TIME}} UTC, by {way}: {one_line(move.reason)}"
+    way = "rolled back to by" if move.because else "by"
+    said = f"{one_line(move.author)}: {one_line(move.reason)}"
+    since = f"since {move.time.astimezone(UTC):{_TIME}} UTC, {way} {said}"
     refusal = _refused_since(entries, move)
     if refusal is None:
         return (since,)

@@ -89,5 +89,5 @@ def test_a_model_that_a_rollback_brought_back_and_that_was_refused_says_both(sto
     moved = roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "wt", "complaints")
     assert isinstance(moved, RolledBack)
     since, then = _came(read(store, PIPELINE), moved.entry)
-    assert since.endswith("by a rollback by wt: complaints")
+    assert since.endswith("rolled back to by wt: complaints")
     assert "refused since" in then and "(ledger line 3)" in then
