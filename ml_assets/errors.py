@@ -75,6 +75,11 @@ def one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
+def own_lines(text: str) -> str:
+    """Somebody's words with their lines; all but the first are indented, so none forges ours."""
+    return "\n    ".join(one_line(line) for line in text.splitlines() if line.strip())
+
+
 def says(text: str) -> bool:
     """Return whether somebody's words hold a letter or a digit that is seen: who answers for
     something is not named by blanks, marks or fillers."""

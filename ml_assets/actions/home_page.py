@@ -3,21 +3,29 @@
 The page shows the ledger and the records; nothing of it is stored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ml_assets.actions.model_history import Happened, history
 from ml_assets.assets.drift_report.last_report import find_report
-from ml_assets.errors import MlAssetsError, StorageError, counted, one_line, outside
+from ml_assets.errors import MlAssetsError, StorageError, counted, one_line
 from ml_assets.load_extras import drawing_on
-from ml_assets.records.ledger.stages import stage_line, standing_abort
+from ml_assets.records.ledger.stages import (
+    decided_move,
+    decision_line,
+    override_line,
+    stage_line,
+    standing_abort,
+)
+from ml_assets.records.load_release import why_not
 from ml_assets.records.recalls import recalled
 from ml_assets.records.recent_runs import last_failure
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
 from ml_assets.spec.load import pipeline_folders
+from ml_assets.spec.records import LedgerEntry
 from ml_assets.spec.stages import SEARCH_STAGE
 from ml_assets.store.pipeline_context import Pipeline, open_pipeline
 
@@ -47,9 +55,7 @@ def _state(settings: Settings, name: str) -> HomePageEntry:
         tiles = (*found, *_cost(pipeline))
         verdict = _verdict(pipeline, lines)
     except MlAssetsError as error:
-        broken = Verdict(
-            "bad", "This pipeline cannot be read", tuple(outside(str(error)).splitlines())
-        )
+        broken = Verdict("bad", "This pipeline cannot be read", tuple(str(error).splitlines()))
         return HomePageEntry("", broken, (), {})
     links = Links.of(settings)
     ways = {
@@ -70,19 +76,51 @@ def _was_searched(pipeline: Pipeline) -> bool:
 
 def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
     stage = pipeline.spec.release.to
-    move = stage_line([one.entry for one in reversed(lines)], stage)
+    entries = [one.entry for one in reversed(lines)]
+    move = stage_line(entries, stage)
     failed = last_failure(pipeline)
     failure = (f"{failed[0].upper()}{failed[1:]}",) if failed else ()
     if move is None:
         then = (*failure, f"ml-assets run {pipeline.name}")
         return Verdict("wait", f"Nothing is in {stage} yet", then)
     bad = recalled(pipeline.store, pipeline.store.resolve(), pipeline.name, move.model)
-    since = f"{move.time.astimezone(UTC):{_TIME}} UTC"
-    said = f"since {since}, by {one_line(move.author)}: {one_line(move.reason)}"
+    said = _came(entries, move)
     headline = f"Model {move.model[:12]} is in {stage}"
     if bad is not None:
-        return Verdict("bad", headline, (f"It is recalled: {one_line(bad.reason)}", said, *failure))
-    return Verdict("wait" if failure else "good", headline, (said, *failure))
+        recall = f"It is recalled: {one_line(bad.reason)}"
+        return Verdict("bad", headline, (recall, *said, *failure))
+    calm = len(said) == 1 and not failure
+    return Verdict("good" if calm else "wait", headline, (*said, *failure))
+
+
+def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:
+    """How a model came to its stage, and that it was refused since, where it was."""
+    way = "rolled back to by" if move.because else "by"
+    said = f"{one_line(move.author)}: {one_line(move.reason)}"
+    since = f"since {move.time.astimezone(UTC):{_TIME}} UTC, {way} {said}"
+    refusal = _refused_since(entries, move)
+    if refusal is None:
+        return (since,)
+    when = f"{refusal.time.astimezone(UTC):{_TIME}} UTC (ledger line {refusal.seq})"
+    return (
+        since,
+        f"It was released before, and refused since, on {when}: {one_line(refusal.reason)}. It"
+        " stays until another model is released or somebody rolls back.",
+    )
+
+
+def _refused_since(entries: Sequence[LedgerEntry], move: LedgerEntry) -> LedgerEntry | None:
+    """The newest decision on the model of a move, where it refused what was released before and
+    nobody answers for it; from the lines alone, without a look at certificates and files.
+
+    Args:
+        move: the line that put the model in its stage.
+    """
+    led = move if move.because is None else decided_move(entries, move.model)
+    newest = decision_line(entries, move.model)
+    if led is None or newest is None or newest.seq < led.seq or not why_not(newest):
+        return None
+    return None if override_line(entries, newest) else newest
 
 
 def _decided(lines: tuple[Happened, ...]) -> Tile:
@@ -93,7 +131,7 @@ def _decided(lines: tuple[Happened, ...]) -> Tile:
     passed = last.entry.decision.passed
     what = "passed" if passed else "refused"
     said = f"model {last.entry.model[:12]}, {last.entry.time.astimezone(UTC):{_TIME}} UTC"
-    why = "" if passed else f": {outside(one_line(last.entry.decision.reason))}"
+    why = "" if passed else f": {one_line(last.entry.decision.reason)}"
     about = f"{last.metric}; {said}{why}".removeprefix("; ")
     return Tile("last decision", what, about, "" if passed else "bad")
 
@@ -129,7 +167,7 @@ def _canary(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Tile:
     entries = [one.entry for one in reversed(lines)]
     move, out = stage_line(entries, "canary"), standing_abort(entries)
     if out is not None:
-        why = outside(one_line(out.reason))
+        why = one_line(out.reason)
         said = f"model {out.model[:12]}, {out.time.astimezone(UTC):{_TIME}} UTC: {why}"
         return Tile("canary", "out", said, "bad")
     if move is None:

@@ -126,6 +126,12 @@ class StepJournal:
         training_set = Address(name, "training_set")
         model, report = Address(name, "trained_model"), Address(name, "evaluation_report")
         study = Address(name, SEARCH_STAGE)
+        judged = {
+            DATA: training_set.record,
+            MODEL: model.record,
+            RECORD: model.file(RECORD),
+            REPORT: report.file(REPORT_FILE),
+        }
         paths: dict[str, dict[str, str]] = {
             "training_set": {DATA: training_set.record},
             SEARCH_STAGE: {DATA: training_set.record, STUDY: study.record},
@@ -134,15 +140,13 @@ class StepJournal:
                 MODEL: model.record,
                 RECORD: model.file(RECORD),
             },
-            "evaluation_report": {
-                DATA: training_set.record,
-                MODEL: model.record,
-                RECORD: model.file(RECORD),
-                REPORT: report.file(REPORT_FILE),
-            },
+            "evaluation_report": judged,
+            "released_model": judged,  # of a run that did no more, as after an override
         }
-        now = self.pipeline.now()
-        files = {n: now.read_bytes(path) for n, path in paths.get(self.stage, {}).items()}
+        now, found = self.pipeline.now(), paths.get(self.stage, {})
+        if self.stage == "released_model":  # what is released does not fail for what is lost
+            found = {name: path for name, path in found.items() if now.exists(path)}
+        files = {name: now.read_bytes(path) for name, path in found.items()}
         return {**files, **(self._cost() if self.stage == "trained_model" else {})}
 
     def _cost(self) -> dict[str, bytes]:

@@ -78,8 +78,15 @@ def gpus(pipeline: str, utilization: float | None, prices: dict[str, float], as_
 def _line(one: "OnGpu") -> str:
     price, cost = (f"{n:,.2f}" if n is not None else "" for n in (one.price, one.cost))
     fits = "yes" if one.fits else "no"
-    line = f"{one.name:<10}{one.memory_gb:>7,} GB{fits:>6}{one.hours:>15,.3g}{price:>10}{cost:>10}"
+    hours = _hours(one.hours)
+    line = f"{one.name:<10}{one.memory_gb:>7,} GB{fits:>6}{hours:>15}{price:>10}{cost:>10}"
     return line.rstrip()
+
+
+def _hours(hours: float) -> str:
+    if hours < 0.001:
+        return "below 0.001"
+    return f"{hours:,.0f}" if hours >= 100 else f"{hours:.3g}"
 
 
 VERDICTS = ("confirmed", "rejected", "open")

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ml_assets.errors import StorageError, counted, one_line, outside
+from ml_assets.errors import StorageError, counted, own_lines
 from ml_assets.spec.base import Frozen, canonical_json, digest_of
 from ml_assets.spec.records import Time
 from ml_assets.store.layout import Address, read_as
@@ -95,7 +95,10 @@ def forget_failures(store: SnapshotStore, pipeline: str, stages: Collection[str]
 
 
 def data_failure(state: PipelineState) -> str | None:
-    """The newest failure of a data stage that was not made good, in words; None: there is none."""
+    """The newest failure of a data stage that was not made good, in words; None: there is none.
+
+    For people at this machine: what it quotes is in it.
+    """
     found = [(one, asset) for asset in _assets(state) for one in _of_asset(state, asset)]
     if not found:
         return None
@@ -104,7 +107,7 @@ def data_failure(state: PipelineState) -> str | None:
     more = f" ({counted(others, 'more failure')} of data stages)" if others else ""
     return (
         f"data is missing: {asset.at(newest.partition)} failed at {newest.time:%Y-%m-%d %H:%M} UTC"
-        f" in run {newest.run[:8]}{more}: {outside(one_line(newest.reason))}"
+        f" in run {newest.run[:8]}{more}: {own_lines(newest.reason)}"
     )
 
 

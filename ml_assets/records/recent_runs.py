@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ml_assets.errors import UnknownRun, counted, one_line, outside
+from ml_assets.errors import UnknownRun, counted, own_lines
 from ml_assets.records import experiments
 from ml_assets.records.data_failures import data_failure
 from ml_assets.records.experiments import RunFolder, RunStory
@@ -97,7 +97,7 @@ def rows(pipeline: Pipeline, last: int = LAST) -> tuple[Row, ...]:
 
 
 def last_failure(pipeline: Pipeline) -> str | None:
-    """Return what failed last and stands, and why, on one line; None: nothing did.
+    """Return what failed last and stands, and why, to people at this machine; None: nothing did.
 
     That is a partition of a data stage that was not made since, else a step of the newest run.
     """
@@ -107,7 +107,7 @@ def last_failure(pipeline: Pipeline) -> str | None:
     if newest is None or not newest.outcome.said.startswith(_FAILED):
         return None
     when = f"{newest.time:%Y-%m-%d %H:%M} UTC"
-    why = outside(one_line(newest.outcome.why))
+    why = own_lines(newest.outcome.why)
     return f"the last run, {newest.run[:8]} of {when}, {newest.outcome.said}: {why}"
 
 

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from math import floor, sqrt
+from math import floor, inf, isfinite, log10, sqrt
 
 from ml_assets.reports.drawing import Axis, Series, line_chart, number
 from ml_assets.reports.page import page
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.reports.row_charts import Strip, Whisker, estimate_chart, strip_chart
 from ml_assets.spec.pipeline import LabelSpec
-from ml_assets.store.table_statistics import Column, Grouped, Numbers, TableStatistics
+from ml_assets.store.table_statistics import GROUPS as COUNTED
+from ml_assets.store.table_statistics import Column, Grouped, Labels, Numbers, TableStatistics
 
 STRIPS = 16
 """Columns in one picture of distributions."""
@@ -22,6 +23,11 @@ _TAIL = 0.01
 _FAR = 4.0
 """A range is cut to its middle where it is so many times as wide."""
 _Z95 = 1.959964
+_MISSING = "(missing)"
+"""What the survey calls a group without a value."""
+_HOUR = 3.6e9
+_FINEST = 12
+"""Most decimals of a quantile."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -70,7 +76,7 @@ def card_page(card: Card, ways: Mapping[str, str]) -> str:
         ways=ways,
         facts=facts_table(card),
         distributions=distributions(card),
-        columns=[_described(one, card.statistics.rows) for one in card.statistics.columns],
+        columns=[_described(one, card.statistics) for one in card.statistics.columns],
         labelled=card.label is not None,
         labels=label_pictures(card),
         sample=sample_table(card.statistics),
@@ -119,7 +125,7 @@ def label_pictures(card: Card) -> list[Picture]:
             if grouped.by in card.time_columns:
                 found += _over_time(grouped, place, name)
             else:
-                found.append(_by_group(grouped, place, name, card.label))
+                found.append(_by_group(card, grouped, place, name))
     return found
 
 
@@ -153,9 +159,13 @@ def _strip(column: Column) -> Strip:
 
 
 def _range(numbers: Numbers) -> tuple[float, float]:
-    """What is drawn: everything, or the middle where a few values lie far out."""
+    """What is drawn: everything, or the middle where a few values lie far out.
+
+    A middle within one bin is one value: there is no more to see of it.
+    """
     low, high = numbers.quantile(_TAIL), numbers.quantile(1 - _TAIL)
-    if high > low and (numbers.high - numbers.low) > _FAR * (high - low):
+    seen = high - low > 2.0**numbers.histogram.level
+    if seen and (numbers.high - numbers.low) > _FAR * (high - low):
         return low, high
     return numbers.low, numbers.high
 
@@ -170,45 +180,92 @@ def _heights(numbers: Numbers, low: float, high: float) -> list[float]:
     return heights
 
 
-def _described(column: Column, rows: int) -> ColumnRow:
-    missing = f"{column.missing:,} ({column.missing / rows:.1%})" if column.missing else "–"
+def _described(column: Column, seen: TableStatistics) -> ColumnRow:
+    missing = f"{column.missing:,} ({column.missing / seen.rows:.1%})" if column.missing else "–"
     if column.infinite:
         missing += f", {column.infinite:,} infinite"
     if column.numbers is not None:
-        seen = column.numbers
-        ends = [seen.low, *(_about(seen, share) for share in (0.05, 0.5, 0.95)), seen.high]
-        return ColumnRow(column.name, column.type, missing, [_value(column, end) for end in ends])
-    most = ", ".join(
-        f"{_short(value)} ({count:,})"
-        for value, count in (column.texts.values[:5] if column.texts else ())
-    )
+        low, high = (_value(column, end) for end in (column.numbers.low, column.numbers.high))
+        between = [_quantile(column, column.numbers, share) for share in (0.05, 0.5, 0.95)]
+        return ColumnRow(column.name, column.type, missing, [low, *between, high])
+    most = ", ".join(_most_frequent(column, seen))
     values = f"{_different(column)} values{f': {most}' if most else ''}" if column.texts else ""
     return ColumnRow(column.name, column.type, missing, values=values)
 
 
-def _about(numbers: Numbers, share: float) -> float:
-    """A quantile to a thousandth of the range: the histogram, of which it is, is no finer."""
-    step = (numbers.high - numbers.low) / 1000
+def _most_frequent(column: Column, seen: TableStatistics) -> list[str]:
+    """The most frequent values and their rows; beyond what is counted apart, at least so many."""
+    if column.texts is None:
+        return []
+    groups = next((one.groups for one in seen.grouped if one.by == column.name), ())
+    rows = {group.value: group.rows for group in groups}
+    least = column.texts.short > 0 and not 0 < len(groups) < COUNTED
+    return [
+        f"{_short(value)} ({'≥ ' if least else ''}{max(count, rows.get(value, 0)):,})"
+        for value, count in column.texts.values[:5]
+    ]
+
+
+def _quantile(column: Column, numbers: Numbers, share: float) -> str:
+    """A quantile as exact as the histogram is of which it is: no minute where bins are days."""
     found = numbers.quantile(share)
-    return numbers.low + round((found - numbers.low) / step) * step if step else found
+    if column.kind == "time":
+        return _value(column, found, coarse=2.0**numbers.histogram.level >= _HOUR)
+    return _value(column, _roundest(numbers, found))
 
 
-def _by_group(grouped: Grouped, place: int, name: str, label: LabelSpec) -> Picture:
+def _roundest(numbers: Numbers, found: float) -> float:
+    """The roundest number of the bin that a value lies in, to a hundredth of the range or finer:
+    11 of a bin that holds 11 alone."""
+    wide = (numbers.high - numbers.low) / 100
+    if not isfinite(wide) or wide <= 0:
+        return found
+    edges = numbers.histogram.edges()
+    low, high = next((low, high) for low, high, _ in edges if low <= found <= high)
+    first = -floor(log10(wide))
+    near = (round(found, places) for places in range(first, first + _FINEST))
+    return next((one for one in near if low <= one <= high), found)
+
+
+def _by_group(card: Card, grouped: Grouped, place: int, name: str) -> Picture:
     told = [group for group in grouped.groups if group.labelled]
     shown = sorted(told, key=lambda one: (-one.rows, one.value))[:GROUPS]
-    counted = label.task in ("binary", "multiclass")
+    counted = card.label is not None and card.label.task in ("binary", "multiclass")
     rows = [
         Whisker(
             f"{group.value} ({group.labelled:,})",
             group.rates[place],
             *(_wilson(group.rates[place], group.labelled) if counted else (None, None)),
         )
-        for group in sorted(shown, key=lambda one: one.value)
+        for group in _in_order(shown)
     ]
     chart = estimate_chart(f"{name} by {grouped.by}", rows, Axis(name))
-    left = f" The {GROUPS} largest of {len(told)}." if len(told) > GROUPS else ""
+    of = _groups_of(card, grouped, len(told))
+    left = f" The {GROUPS} largest of {of}." if len(told) > GROUPS else ""
     words = f"In brackets: rows with a label.{' Whiskers: 95% intervals.' if counted else ''}{left}"
     return Picture(f"{name} by {grouped.by}", words, chart)
+
+
+def _in_order(groups: Sequence[Labels]) -> list[Labels]:
+    """By value: numbers as numbers where all are, 2 before 10."""
+    numbers: dict[str, float] = {}
+    for group in groups:
+        try:
+            numbers[group.value] = float(group.value)
+        except ValueError:
+            if group.value != _MISSING:
+                return sorted(groups, key=lambda one: one.value)
+    return sorted(groups, key=lambda one: (numbers.get(one.value, inf), one.value))
+
+
+def _groups_of(card: Card, grouped: Grouped, told: int) -> str:
+    """How many groups there are: of more than are counted apart, at least as many as values."""
+    if len(grouped.groups) < COUNTED:
+        return f"{told:,}"
+    column = next((one for one in card.statistics.columns if one.name == grouped.by), None)
+    if column is None or column.texts is None:
+        return f"at least {told:,}"
+    return _different(column, at_least=told)
 
 
 def _over_time(grouped: Grouped, place: int, name: str) -> list[Picture]:
@@ -249,19 +306,23 @@ def _worst(holes: Sequence[Column], rows: int) -> str:
     return f", most in {_short(worst.name)} ({worst.missing / rows:.1%})"
 
 
-def _different(column: Column) -> str:
+def _different(column: Column, at_least: int = 0) -> str:
+    """How many values there are; beyond what is counted apart, at least how many."""
     if column.texts is None:
         return ""
-    return f"{'' if column.texts.short == 0 else '≥ '}{column.texts.different:,}"
+    seen = column.texts
+    exact = seen.short == 0 or seen.different == seen.rows
+    return f"{'' if exact else 'at least '}{max(seen.different, at_least):,}"
 
 
-def _value(column: Column, value: float) -> str:
+def _value(column: Column, value: float, *, coarse: bool = False) -> str:
     if column.kind == "time":
         try:
             moment = _EPOCH + timedelta(microseconds=value)
         except OverflowError:
             return "no year of four digits"
-        return f"{moment:%Y-%m-%d}" if column.type == "Date" else f"{moment:%Y-%m-%d %H:%M}"
+        day = coarse or column.type == "Date"
+        return f"{moment:%Y-%m-%d}" if day else f"{moment:%Y-%m-%d %H:%M}"
     if column.kind == "span":
         return f"{number(value / 1e6)} s"
     whole = column.type.startswith(("Int", "UInt")) or value == floor(value)

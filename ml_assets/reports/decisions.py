@@ -76,10 +76,18 @@ def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> lis
     """Each gate's value against its bound; a gate without both is only marked."""
     if not gates:
         return []
-    higher = {spec.name: _wants_more(spec) for spec in specs}
+    higher, shares = {spec.name: _wants_more(spec) for spec in specs}, in_percent(specs)
     rows = [
-        Bullet(g.name, g.value, g.bound, g.passed, higher.get(g.name, False), g.interval)
-        for g in gates
+        Bullet(
+            gate.name,
+            gate.value,
+            gate.bound,
+            gate.passed,
+            higher.get(gate.name, False),
+            gate.interval,
+            gate.name in shares,
+        )
+        for gate in gates
     ]
     words = (
         "The line is the bound, the tinted side is where the value has to be; the whisker is the"
@@ -88,15 +96,21 @@ def gates_picture(gates: Sequence[GateResult], specs: Sequence[GateSpec]) -> lis
     return [Picture("Gates", words, bullet_chart("Gates: value against bound", rows))]
 
 
-def gates_table(gates: Sequence[GateResult]) -> Table:
+def in_percent(specs: Sequence[GateSpec]) -> frozenset[str]:
+    """The gates whose reasons are in per cent, for their bounds are shares of something."""
+    return frozenset(one.name for one in specs if isinstance(one, AgainstChampion) and one.relative)
+
+
+def gates_table(gates: Sequence[GateResult], specs: Sequence[GateSpec] = ()) -> Table:
     """Every gate with its reason."""
+    shares = in_percent(specs)
     rows = [
         [
             gate.name,
             "✓" if gate.passed else "✗",
-            plain_number(gate.value),
-            plain_number(gate.bound),
-            with_ends(gate.interval),
+            plain_number(gate.value, gate.name in shares),
+            plain_number(gate.bound, gate.name in shares),
+            with_ends(gate.interval, gate.name in shares),
             gate.reason,
         ]
         for gate in gates

@@ -22,6 +22,10 @@ HUES: tuple[Hue, ...] = get_args(Hue)
 
 _RIGHT, _TOP, _BOTTOM, _KEYS = 14, 14, 40, 18
 _HOVER_POINTS = 48
+_TITLE, _DIGIT = 22, 6.3
+"""Room for the title of a y axis, and for each letter of its ticks, in px."""
+_NOTE = 84, 24
+"""Room for a note, in px."""
 _NAMED = 3
 """Parts that the names of a time axis cut it into."""
 POINTED, POINTED_END = '<g class="pointed">', "</g>"
@@ -102,16 +106,18 @@ def line_chart(
     Args:
         name: what the picture shows, for a screen reader.
         reference: drawn dashed, behind the data.
-        note: a few words in the lower right corner of the plot.
+        note: a few words in the lower right corner of the plot; in the upper, where data lie there.
         wide: for a card of half the page, not a third.
     """
     points = [point for one in series for point in one.points]
-    width, height, left = (520, 260, 62) if wide else (360, 270, 46)
+    width, height, least = (520, 260, 62) if wide else (360, 270, 46)
+    heights = [p[1] for p in points]
+    left = _left(heights, y, least)
     keys, high = _keys([(one.name, one.tone) for one in series], left, width)
     height += max(0, high - _KEYS)
     frame = _Frame(
         Scale.over([p[0] for p in points], x, left, width - _RIGHT),
-        Scale.over([p[1] for p in points], y, height - _BOTTOM, _TOP + high),
+        Scale.over(heights, y, height - _BOTTOM, _TOP + high),
     )
     parts = [*keys, *_grid(frame, x, y)]
     if reference is not None:
@@ -120,18 +126,33 @@ def line_chart(
     for one in series:
         parts += _line(one, frame, x, y)
     if note:
-        at = f'x="{frame.x.end - 6:g}" y="{frame.y.start - 9:g}"'
+        dashed = [reference.start, reference.end] if reference else []
+        low = _is_free([frame.place(point) for point in (*points, *dashed)], frame)
+        at = f'x="{frame.x.end - 6:g}" y="{frame.y.start - 9 if low else frame.y.end + 12:g}"'
         parts.append(f'<text class="note" {at} text-anchor="end">{escape(note)}</text>')
     return svg(name, width, height, parts)
 
 
+def _left(values: Sequence[float], y: Axis, least: int) -> int:
+    """Where a plot begins: the title of its y axis stands beside the numbers, not over them."""
+    said = [name for _, name in Scale.over(values, y, 0, 1).ticks(y)]
+    return max(least, ceil(_TITLE + _DIGIT * max(map(len, said), default=0)))
+
+
+def _is_free(placed: Sequence[Point], frame: "_Frame") -> bool:
+    """Whether nothing is drawn in the lower right corner of a plot."""
+    wide, tall = _NOTE
+    return not any(x > frame.x.end - wide and y > frame.y.start - tall for x, y in placed)
+
+
 def column_chart(name: str, stacks: Sequence[Stack], x: Axis, y: Axis) -> str:
     """An SVG of columns at 0, 1, 2, ... along x, each a stack of parts."""
-    width, height, left = 520, 200, 62
+    width, height = 520, 200
     count = max((len(stack.values) for stack in stacks), default=0)
+    tops = [sum(values) for values in zip(*(stack.values for stack in stacks), strict=True)]
+    left = _left([0.0, *tops], y, 62)
     keys, high = _keys([(stack.name, stack.tone) for stack in stacks], left, width)
     height += max(0, high - _KEYS)
-    tops = [sum(values) for values in zip(*(stack.values for stack in stacks), strict=True)]
     frame = _Frame(
         Scale(-0.5, max(count, 1) - 0.5, left, width - _RIGHT),
         Scale.over([0.0, *tops], y, height - _BOTTOM, _TOP + high),

@@ -11,6 +11,8 @@ _WIDTH, _NAME, _VALUE, _ROW = 520, 168, 78, 22
 _SPARK = 15
 _STRIP = 110
 _LONGEST_NAME = 26
+_WIDE_LETTER = 7.2
+"""Width of a name's letter, in px, on the wide side."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Bullet:
     higher: bool
     interval: Interval | None = None
     """The interval of what was estimated; drawn where there is a bound."""
+    percent: bool = False
+    """Value and bound are written as shares."""
 
 
 @dataclass(frozen=True)
@@ -183,11 +187,29 @@ def _bullet(row: Bullet, middle: float) -> list[str]:
             parts.append(
                 f'<circle class="dot {tone}" cx="{scale(row.value):g}" cy="{middle:g}" r="5"/>'
             )
-    side = "" if row.bound is None else f" {'≥' if row.higher else '≤'} {number(row.bound)}"
-    value = "–" if row.value is None else number(row.value)
-    mark = "✓" if row.passed else "✗"
-    parts.append(_text("value", right + 9, middle + 4, f"{mark} {value}{side}"))
+    parts.append(_text("value", right + 9, middle + 4, _relation(row)))
     return parts
+
+
+def _relation(row: Bullet) -> str:
+    """The value and its bound as they stand to each other: of a gate that failed, how it did."""
+    mark = "✓" if row.passed else "✗"
+    value, bound = (_said(number, row.percent) for number in (row.value, row.bound))
+    if row.bound is None:
+        return f"{mark} {value}"
+    asked = "≥" if row.higher else "≤"
+    if row.passed or row.value is None:
+        return f"{mark} {value} {asked} {bound}"
+    if value == bound and row.value != row.bound:  # rounded, they would look equal
+        value, bound = f"{row.value:.6g}", f"{row.bound:.6g}"
+    holds = ">" if row.value > row.bound else "<" if row.value < row.bound else "="
+    return f"{mark} {value} {holds} {bound}"
+
+
+def _said(value: float | None, percent: bool) -> str:
+    if value is None:
+        return "–"
+    return f"{value:+.2%}" if percent else number(value)
 
 
 def _runs(values: Sequence[float | None], x: Scale, y: Scale) -> list[str]:
@@ -203,8 +225,11 @@ def _runs(values: Sequence[float | None], x: Scale, y: Scale) -> list[str]:
 
 def _name(label: str, y: float) -> str:
     short = _short(label, _LONGEST_NAME)
+    room = _NAME - 6
+    tight = f' textLength="{room}" lengthAdjust="spacingAndGlyphs"'  # whatever the font is
+    fits = "" if _WIDE_LETTER * len(short) <= room else tight
     return (
-        f'<text class="name" x="{_NAME - 3}" y="{y:g}" text-anchor="end">{escape(short)}'
+        f'<text class="name" x="{_NAME - 3}" y="{y:g}" text-anchor="end"{fits}>{escape(short)}'
         f"<title>{escape(label)}</title></text>"
     )
 

@@ -45,18 +45,25 @@ def order(name: str) -> tuple[int, str]:
     return (known.index(name) if name in known else len(known), name)
 
 
-def with_ends(interval: Interval | None) -> str:
+def with_ends(interval: Interval | None, percent: bool = False) -> str:
     """A value with the ends of its interval; a dash where there is none."""
     if interval is None:
         return "–"
-    value, low, high = (plain_number(x) for x in (interval.value, interval.low, interval.high))
+    ends = (interval.value, interval.low, interval.high)
+    value, low, high = (plain_number(x, percent) for x in ends)
     return f"{value} ({low} to {high})"
 
 
-def plain_number(value: float | None) -> str:
-    """A value of any size in four significant decimals; a dash where there is none."""
+def plain_number(value: float | None, percent: bool = False) -> str:
+    """A value of any size in four significant decimals; a dash where there is none.
+
+    Args:
+        percent: it is a share of something, and said with its sign.
+    """
     if value is None:
         return "–"
+    if percent:
+        return f"{value:+.2%}"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
 

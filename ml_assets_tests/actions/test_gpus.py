@@ -3,6 +3,7 @@
 import pytest
 
 from ml_assets.actions.gpus import GPUS, on_gpus
+from ml_assets.cli.models import _hours
 from ml_assets.spec.training_program import MeasureResult
 
 
@@ -35,3 +36,8 @@ def test_hours_follow_from_operations_peak_and_stated_utilization() -> None:
 def test_what_one_process_held_has_to_fit() -> None:
     fits = [one.name for one in on_gpus(measured(50_000), "bf16", 0.3, {}) if one.fits]
     assert fits == ["A100-80", "H100", "H200"]
+
+
+def test_hours_are_said_as_people_say_them() -> None:
+    said = [_hours(hours) for hours in (1.33e-06, 0.0123, 7.5, 1234.5)]
+    assert said == ["below 0.001", "0.0123", "7.5", "1,234"]

@@ -5,13 +5,19 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from ml_assets.actions.home_page import HomePageEntry, Verdict, states
+from ml_assets.actions.home_page import HomePageEntry, Verdict, _came, states
 from ml_assets.actions.report_server import serving_reports
+from ml_assets.assets.released_model.return_to_model import RolledBack, Way, roll_back
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
+from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.store.open import shared_snapshots
+from ml_assets_tests.records.conftest import PIPELINE, A, B, refused, store
+from ml_assets_tests.records.conftest import released as let_through
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World, free_ports
+
+__all__ = ["store"]
 
 
 def first_page(folder: Path, found: dict[str, HomePageEntry]) -> str:
@@ -33,9 +39,10 @@ def test_it_says_what_is_in_production_by_whose_word_and_what_was_decided_last(
     assert model is not None
     assert list(found) == ["deliveries", "irises"]
     flowers = found["irises"]
-    assert flowers.verdict.tone == "good"
+    assert flowers.verdict.tone == "wait"
     assert flowers.verdict.headline == f"Model {model[:12]} is in production"
     assert "by team:botany: decision in line" in flowers.verdict.reasons[0]
+    assert "refused since" in flowers.verdict.reasons[1]
     tiles = {tile.name: tile for tile in flowers.tiles}
     assert tiles["last decision"].value == "refused"  # a stricter floor refused the model since
     assert "accuracy_floor" in tiles["last decision"].below
@@ -71,3 +78,15 @@ def test_what_people_say_is_text_on_the_page(tmp_path: Path) -> None:
     shown = first_page(tmp_path, {"irises": said})
     assert "<script" not in shown
     assert "&lt;script&gt;" in shown
+
+
+def test_a_model_that_a_rollback_brought_back_and_that_was_refused_says_both(store) -> None:
+    let_through(store, A)
+    assert _came(read(store, PIPELINE), read(store, PIPELINE)[-1])[1:] == ()
+    refused(store, A)
+    let_through(store, B, champion=A)
+    moved = roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "wt", "complaints")
+    assert isinstance(moved, RolledBack)
+    since, then = _came(read(store, PIPELINE), moved.entry)
+    assert since.endswith("rolled back to by wt: complaints")
+    assert "refused since" in then and "(ledger line 3)" in then

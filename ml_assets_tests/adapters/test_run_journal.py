@@ -14,6 +14,7 @@ from ml_assets.assets.trained_model.cost.jobs import Job, jobs_of
 from ml_assets.launch.session_folder import SessionFolder
 from ml_assets.launch.session_name import SESSIONS_TAG
 from ml_assets.launch.usage import keep_usage, usage_of
+from ml_assets.records.experiments import MODEL as MODEL_FILE
 from ml_assets.settings import Prices
 from ml_assets.spec.training import TrainingSpec
 from ml_assets.spec.training_program import Ref, TrainOutput, TrainRequest, World
@@ -106,3 +107,16 @@ def test_an_attempt_of_this_machine_ends_with_its_run_and_is_billed_then(
     stopped(flights, "run-1")
     found = job(flights)
     assert (found.done, found.run) == (False, "run-1")
+
+
+def test_a_run_that_only_releases_tells_which_model(flights: Pipeline) -> None:
+    """As after an override: nothing is trained or judged again."""
+    made = {flights.address("trained_model").record: b"model"}
+    with flights.store.open(flights.store.resolve(), "made") as workspace:
+        for path, data in made.items():
+            workspace.put_bytes(path, data)
+        workspace.commit("made", {})
+        workspace.publish()
+    step = journal(flights, "run-1")
+    step.stage = "released_model"
+    assert step._made() == {MODEL_FILE: b"model"}, "what is lost fails no release"

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.records.data_failures import failed_partitions, forget_failures, note_failures
+from ml_assets.records.data_failures import (
+    data_failure,
+    failed_partitions,
+    forget_failures,
+    note_failures,
+)
 from ml_assets.store.embedded.store import EmbeddedStore
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline
@@ -41,3 +46,14 @@ def test_the_stages_that_are_made_are_forgotten_and_no_other(flights: Pipeline) 
     assert failed_partitions(flights.now()) == {TABLE.key: [FIRST]}
     forget_failures(flights.store, flights.name, {"validated_table"})
     assert failed_partitions(flights.now()) == {}
+
+
+def test_people_here_read_the_whole_sentence_and_its_items_on_lines_of_their_own(
+    flights: Pipeline,
+) -> None:
+    why = "other columns:\n  - column 'a' is gone; «humid» is close: was it renamed?\x1b\nforged"
+    note_failures(flights.now(), TABLE, "run-1", {FIRST: why})
+    first, item, last = (data_failure(flights.now()) or "").splitlines()
+    assert first.endswith("other columns:")
+    assert item == "    - column 'a' is gone; «humid» is close: was it renamed?\\x1b"
+    assert last == "    forged", "no line of somebody else's words begins as ours do"

@@ -72,8 +72,23 @@ def test_a_gate_s_dot_is_on_the_good_side_when_it_passed():
     (floor, _), (ceiling, wide) = sides[:2]
     assert dots[0] == ("good", dots[0][1]) and float(dots[0][1]) > float(floor)
     assert dots[1][0] == "bad" and float(dots[1][1]) > float(ceiling) + float(wide)
-    assert "✓ 0.8 ≥ 0.7" in svg and "✗ 0.8 ≤ 0.7" in svg and "✓ – ≤ 0.7" in svg
+    assert "✓ 0.8 ≥ 0.7" in svg and "✗ 0.8 &gt; 0.7" in svg and "✓ – ≤ 0.7" in svg
     ElementTree.fromstring(svg)
+
+
+def test_a_gate_of_shares_is_in_per_cent_as_its_sentence_is():
+    seen = Interval(value=0.0408, low=0.0335, high=0.0486)
+    gate = GateResult(
+        name="champion", passed=False, value=0.0486, bound=0.033, reason="it is", interval=seen
+    )
+    spec = AgainstChampion(kind="champion", metric="rmse", margin=0.033, relative=True)
+    (picture,) = gates_picture([gate], [spec])
+    assert "✗ +4.86% &gt; +3.30%" in picture.svg
+    assert gates_table([gate], [spec]).rows[0][2:5] == [
+        "+4.86%",
+        "+3.30%",
+        "+4.08% (+3.35% to +4.86%)",
+    ]
 
 
 def test_a_gate_s_interval_is_a_whisker_and_three_numbers_of_the_table():

@@ -13,7 +13,7 @@ from ml_assets.assets.trained_model.pictures import (
     training_pictures,
 )
 from ml_assets.spec.sanity import Alone
-from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.spec.training import LightGbm, Task, TrainingSpec
 from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing, Ref
 from ml_assets.spec.training_program.events import Checkpoint, FirstRows, FixedBatch, Metrics
 from ml_assets.spec.training_progress import TrainingStory
@@ -21,13 +21,24 @@ from ml_assets_tests.reports.drawn import HEAD, HOSTILE, files, titles, told, wo
 
 
 def test_curves_and_a_fixed_batch_are_small_however_long_the_training():
-    pictures = training_pictures(told(50_000), "binary", (), LIVE_POINTS)
+    pictures = training_pictures(told(50_000), "binary", (), points=LIVE_POINTS)
     assert titles(pictures) == ["Loss", "Learning rate", "Predictions on a fixed batch"]
     assert "at step 50000" in pictures[0].words
     loss, _, batch = files(pictures)
     assert "train loss" in words(loss) and "validation loss" in words(loss)
     assert "label 0 | label 1" in words(batch)
     assert batch.count('class="thin one"') == batch.count('class="thin two"') == 16
+
+
+def test_trees_are_grown_in_rounds_at_a_rate_that_is_constant():
+    loss, rate, *_ = training_pictures(told(40), "binary", (), LightGbm(family="lightgbm"))
+    assert loss.words.endswith("at round 40.") and "round" in loss.svg
+    assert rate.words == "It is constant: 0.001."
+    story = TrainingStory()
+    for step, learning_rate in enumerate((0.001, 0.002, 0.001)):
+        story.take(Metrics(**HEAD, step=step, metrics={"learning_rate": learning_rate}))
+    (rate,) = training_pictures(story, "binary", ())
+    assert rate.words == "It warms up to 0.002, then decays."
 
 
 def test_the_pace_of_a_training_is_drawn_with_where_the_time_of_a_step_went():

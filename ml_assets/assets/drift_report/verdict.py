@@ -127,9 +127,9 @@ def measured(measure: Measure) -> str:
 
 
 def _number(measure: Measure, value: float) -> str:
-    if measure.statistic in _SHARES:
-        return f"{100 * value:.3g} %"
-    return f"{value:.3g}"
+    share = measure.statistic in _SHARES
+    shown = 100 * value if share else value
+    return f"{shown:{',.0f' if abs(shown) >= 100 else '.3g'}}{' %' if share else ''}"
 
 
 def _outcome(

@@ -38,7 +38,7 @@ from ml_assets.spec.records import (
     Residuals,
     SeedSpread,
 )
-from ml_assets.spec.training import Boosted
+from ml_assets.spec.training import Boosted, LightGbm, without_meaning
 
 __all__ = ["ChampionScores", "Holdout", "judge"]
 
@@ -187,8 +187,15 @@ def recommend(
         min_effect=simple.min_effect,
         difference=difference,
         keep=keep,
-        reason=_found(spec, baseline, difference, keep) + _advice(spec, baseline, keep),
+        reason=_reason(spec, baseline, difference, keep),
     )
+
+
+def _reason(spec: PipelineSpec, baseline: BaselineSpec, seen: Interval, keep: bool) -> str:
+    same = isinstance(baseline, GradientBoostingBaseline) and isinstance(spec.model, Boosted)
+    if same and not keep:
+        return "The model is gradient boosting itself, so there is nothing simpler to release."
+    return _found(spec, baseline, seen, keep) + _advice(spec, baseline, keep)
 
 
 def _found(spec: PipelineSpec, baseline: BaselineSpec, seen: Interval, keep: bool) -> str:
@@ -196,8 +203,10 @@ def _found(spec: PipelineSpec, baseline: BaselineSpec, seen: Interval, keep: boo
     simple, loss = spec.evaluation.simple_model, LOSS_OF[spec.label.task]
     assert simple is not None
     model = "The model" if isinstance(spec.model, Boosted) else "The network"
-    by = f"{abs(seen.value):.4f} [{seen.low:+.4f}, {seen.high:+.4f}] {loss}"
-    found = f"{model} is {'better' if seen.value > 0 else 'worse'} than {_name(baseline)} by {by}"
+    better = seen.value > 0
+    low, high = (seen.low, seen.high) if better else (-seen.high, -seen.low)
+    by = f"{abs(seen.value):.4f} [{low:+.4f}, {high:+.4f}] {loss}"
+    found = f"{model} is {'better' if better else 'worse'} than {_name(baseline)} by {by}"
     if keep:
         return f"{found}, and {simple.min_effect:g} was asked for"
     if seen.value < 0:
@@ -212,9 +221,16 @@ def _advice(spec: PipelineSpec, baseline: BaselineSpec, keep: bool) -> str:
         return ": keep it."
     if not isinstance(baseline, GradientBoostingBaseline):
         return f": {_name(baseline)} would do as well."
-    if isinstance(spec.model, Boosted):
-        return ": it is gradient boosting itself, so there is nothing simpler to release."
-    return ": release gradient boosting instead, model: {family: lightgbm}."
+    trees = LightGbm(family="lightgbm")
+    left = sorted(without_meaning(trees) & spec.training.model_fields_set)
+    without = f", and without {_listed(left)}, which trees do not have" if left else ""
+    return f": release gradient boosting instead, model: {{family: lightgbm}}{without}."
+
+
+def _listed(fields: Sequence[str]) -> str:
+    """Fields of ``training`` in a sentence."""
+    *first, last = (f"training.{name}" for name in fields)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _name(baseline: BaselineSpec) -> str:

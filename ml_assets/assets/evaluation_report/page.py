@@ -31,6 +31,7 @@ from ml_assets.reports.decisions import (
     as_judged,
     decisions_picture,
     gates_picture,
+    in_percent,
     ledger_table,
 )
 from ml_assets.reports.page import page
@@ -131,6 +132,7 @@ def render(
         missing=background.missing,
         tiles=_tiles(report, measured),
         gates=gates,
+        in_percent=in_percent(spec.gates),
         gate_pictures=[
             *gates_picture(gates, spec.gates),
             *decisions_picture(background.ledger, spec.gates),
@@ -149,7 +151,9 @@ def render(
         slice_pictures=slice_picture(report),
         lead=lead_metric(report.slices),
         importance=importance_picture(report, spec),
-        training=training_pictures(background.story, spec.label.task, spec.label.classes),
+        training=training_pictures(
+            background.story, spec.label.task, spec.label.classes, spec.model
+        ),
         suspects=None if suspects is None else suspects_table(spec.name, suspects),
         rows=_rows(background, spec),
         data=feature_pictures(background.features),

@@ -32,6 +32,10 @@ MOST_LINES = 200
 _ROWS = 100
 _FEW = "Which parameters matter is estimated once four trials were trained to their end."
 _SHORT = 8
+_ORDER = (
+    "Trials that finished, the best first; then those that were stopped early, whose losses are"
+    " of less training."
+)
 
 
 def at_a_glance(study: Study) -> str:
@@ -196,7 +200,7 @@ def schedule_table(study: Study, search: SearchSpec) -> Table | None:
 
 
 def trials_table(study: Study, search: SearchSpec) -> Table:
-    """The trials, the best first."""
+    """The trials: those that finished, the best first, then those that did not."""
     paths = [*search.searched]
     rest = [one for one in study.trials if one.end != "finished" or one.loss is None]
     rest.sort(key=lambda one: (one.loss is None, one.loss))
@@ -212,7 +216,8 @@ def trials_table(study: Study, search: SearchSpec) -> Table:
         for one in [*study.finished, *rest][:_ROWS]
     ]
     left = len(study.trials) - len(rows)
-    words = f"The best first; {left} more are in study.json." if left > 0 else "The best first."
+    words = _ORDER if rest else "The best first."
+    words += f" {left} more are in study.json." if left > 0 else ""
     heads = [path.partition(".")[2] for path in paths]
     return Table(
         "Trials", words, ("", study.judged_by, *heads, "ended", "trained", "machine"), rows
@@ -324,7 +329,8 @@ def asset_pictures(study: Study) -> list[Picture | Table]:
     """Return what the asset page shows: all pictures, and the best trials."""
     search = searched_by(study)
     table = trials_table(study, search)
-    best = Table(table.title, "The best first.", table.head, table.rows[:_SHORT])
+    words = table.words if len(study.finished) < _SHORT else "The best first."
+    best = Table(table.title, words, table.head, table.rows[:_SHORT])
     schedule = schedule_table(study, search)
     found = [parallel_coordinates(study, search), *study_pictures(study, search)]
     return [*found, *([schedule] if schedule else []), best]

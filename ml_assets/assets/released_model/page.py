@@ -111,7 +111,7 @@ def _shown(
         *override_picture(standing_override(entries, move.model)),
         released_table(read_report(state), state.spec, move),
         *gates_picture(gates, state.spec.gates),
-        gates_table(gates),
+        gates_table(gates, state.spec.gates),
         changes_table(read_changes(record)),
         *decisions_picture(entries, state.spec.gates),
         ledger_table(entries),

@@ -164,7 +164,9 @@ class EventSinks:
     def pictures(self) -> dict[str, Any]:
         """Return what was told so far, as an asset page shows it."""
         label, first = self.pipeline.spec.label, self.story.first_rows
-        shown = training_pictures(self.story, label.task, label.classes, LIVE_POINTS)
+        shown = training_pictures(
+            self.story, label.task, label.classes, self.job.model, LIVE_POINTS
+        )
         small = glance(losses_at_a_glance(self.story))
         if first is None:
             return {**small, **pictures(shown)}

@@ -14,7 +14,7 @@ from ml_assets.reports.inline_pictures import glance_at_lines
 from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.sanity import Alone
-from ml_assets.spec.training import Task, TrainingSpec
+from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
 from ml_assets.spec.training_program import Preprocessing
 from ml_assets.spec.training_program.events import FirstRows, FixedBatch
 from ml_assets.spec.training_progress import TrainingStory
@@ -33,18 +33,25 @@ FIXED_BATCH_STEPS = 16
 
 
 def training_pictures(
-    story: TrainingStory, task: Task, classes: Sequence[str], points: int = HISTORY_POINTS
+    story: TrainingStory,
+    task: Task,
+    classes: Sequence[str],
+    model: ModelSpec | None = None,
+    points: int = HISTORY_POINTS,
 ) -> list[Picture]:
     """Losses, learning rate, the fixed batch and the pace; each as far as it was told.
 
     Args:
+        model: what was trained; None: a network.
         points: most points of one curve.
     """
+    unit = "round" if isinstance(model, Boosted) else "step"
     return [
-        *_losses(story, points),
-        *_learning_rate(story, points),
+        *_losses(story, unit, points),
+        *_learning_rate(story, unit, points),
         *_fixed_batch(story.batches, task, classes),
-        *_pace(story.metrics),
+        *_throughput(story.metrics, unit),
+        *_parts_of_a_step(story.metrics),
     ]
 
 
@@ -93,19 +100,19 @@ def losses_at_a_glance(story: TrainingStory) -> str:
     return glance_at_lines("Loss, step by step", series) if series else ""
 
 
-def _losses(story: TrainingStory, points: int) -> list[Picture]:
+def _losses(story: TrainingStory, unit: str, points: int) -> list[Picture]:
     series = _loss_series(story, points)
     if not series:
         return []
     low, high = _loss_range(series)
     chart = line_chart(
-        "Loss by step", series, Axis("step", 0.0), Axis("loss", low, high), wide=True
+        f"Loss by {unit}", series, Axis(unit, 0.0), Axis("loss", low, high), wide=True
     )
     curve = story.curve("validation_loss")
     if not curve:
         return [Picture("Loss", "", chart)]
     step, least = min(curve, key=lambda point: point[1])
-    return [Picture("Loss", f"Lowest validation loss {least:.4f}, at step {step:.0f}.", chart)]
+    return [Picture("Loss", f"Lowest validation loss {least:.4f}, at {unit} {step:.0f}.", chart)]
 
 
 def _loss_series(story: TrainingStory, points: int) -> list[Series]:
@@ -117,19 +124,28 @@ def _loss_series(story: TrainingStory, points: int) -> list[Series]:
     ]
 
 
-def _learning_rate(story: TrainingStory, points: int) -> list[Picture]:
+def _learning_rate(story: TrainingStory, unit: str, points: int) -> list[Picture]:
     curve = _thin(story.curve("learning_rate"), points)
     if not curve:
         return []
     chart = line_chart(
-        "Learning rate by step",
+        f"Learning rate by {unit}",
         [Series("learning rate", curve)],
-        Axis("step", 0.0),
+        Axis(unit, 0.0),
         Axis("learning rate", 0.0),
         wide=True,
     )
-    words = f"It warms up to {max(value for _, value in curve):.2g}, then decays."
+    words = _way_of_rates([value for _, value in story.curve("learning_rate")])
     return [Picture("Learning rate", words, chart)]
+
+
+def _way_of_rates(rates: Sequence[float]) -> str:
+    """How a learning rate went, as far as it was told."""
+    top = max(rates)
+    rises, falls = (end < top * (1 - 1e-6) for end in (rates[0], rates[-1]))
+    if rises:
+        return f"It warms up to {top:.2g}{', then decays' if falls else ' and stays there'}."
+    return f"It decays from {top:.2g}." if falls else f"It is constant: {top:.2g}."
 
 
 def _fixed_batch(
@@ -264,20 +280,15 @@ def scaling(
     }
 
 
-def _pace(metrics: Metrics) -> list[Picture]:
-    """Rows per second, and the parts of a step's time, both by step."""
-    return [*_throughput(metrics), *_parts_of_a_step(metrics)]
-
-
-def _throughput(metrics: Metrics) -> list[Picture]:
+def _throughput(metrics: Metrics, unit: str) -> list[Picture]:
     kept = _measured(metrics, THROUGHPUT)
     if not kept:
         return []
     curve = [(float(step), round(told[THROUGHPUT])) for step, told in kept.items()]
     chart = line_chart(
-        "Throughput by step",
+        f"Throughput by {unit}",
         [Series("throughput", curve)],
-        Axis("step", 0.0),
+        Axis(unit, 0.0),
         Axis("rows per second", 0.0),
         wide=True,
     )

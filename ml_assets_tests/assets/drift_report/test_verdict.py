@@ -1,7 +1,7 @@
 """k of the last n periods, in words; and an alarm stands."""
 
 from ml_assets.assets.drift_report.findings import Finding, JudgedPeriod, Measure
-from ml_assets.assets.drift_report.verdict import conclude, not_judged, remember, summary
+from ml_assets.assets.drift_report.verdict import conclude, measured, not_judged, remember, summary
 from ml_assets.spec.drift import DriftKind
 from ml_assets_tests.assets.drift_report.reports import MODEL, OTHER, SPEC, report, window
 
@@ -39,6 +39,13 @@ def test_a_bound_that_hardly_anything_exceeds_is_told_as_that() -> None:
     sees = JudgedPeriod(period="1", rows=9, findings=(y,))
     (told,) = [one for one in conclude([sees], SPEC, {}) if one.kind == "features"]
     assert "cannot alarm" not in told.reason
+
+
+def test_a_large_share_is_written_out() -> None:
+    rise = Measure(statistic="loss_rise", value=21.0, bound=5.166)
+    assert measured(rise) == "rise of the mean loss 2,100 %, bound 517 %"
+    far = Measure(statistic="psi", value=1234.0, bound=0.1)
+    assert measured(far) == "PSI 1,234, bound 0.1"
 
 
 def test_an_old_period_is_forgotten() -> None:

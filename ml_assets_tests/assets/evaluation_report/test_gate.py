@@ -220,6 +220,30 @@ def test_the_reason_gives_the_share_its_interval_and_the_claim(report, measured)
     )
 
 
+@pytest.mark.parametrize(
+    ("rule", "low", "high", "said"),
+    [
+        ("non_inferior", 0.0335, 0.0486, "is worse than the champion by more than 3.3%"),
+        (
+            "non_inferior",
+            0.0235,
+            0.0486,
+            "could not show that the new model is within 3.3% of the champion",
+        ),
+        ("superior", 0.0335, 0.0486, "the new model is worse than the champion"),
+        ("superior", -0.0200, -0.0100, "the new model is not better than the champion by 3.3%"),
+    ],
+)
+def test_a_whole_interval_beyond_the_bound_is_called_what_it_shows(
+    report, measured, rule, low, high, said
+):
+    gate = AgainstChampion(kind="champion", rule=rule, metric="rmse", margin=0.033, relative=True)
+    seen = report.model_copy(update={"champion": differing("rmse", low, high)})
+    result = only(gate, seen, measured)
+    assert not result.passed
+    assert result.reason.endswith(said)
+
+
 def test_a_first_release_passes_whatever_metric_is_asked_for(report, measured):
     gate = AgainstChampion(kind="champion", metric="ndcg", rule="superior", relative=True)
     first = report.model_copy(update={"champion": None})

@@ -12,12 +12,12 @@ from ml_assets.spec.pipeline import PipelineSpec
 ROWS = 2000
 
 
-def declared(spec, *, family="tabm", kind="gradient_boosting", **simple):
+def declared(spec, *, family="tabm", kind="gradient_boosting", training=None, **simple):
     """The spec with a simple model to be held against."""
     by = {"by": ["carrier"]} if kind == "group_rate" else {}
     raw = spec.model_dump(mode="json")
     raw["model"] = {"family": family}
-    raw["training"] = {}
+    raw["training"] = training or {}
     raw["evaluation"]["baselines"] += [{"kind": kind, "name": "simple", **by}]
     raw["evaluation"]["simple_model"] = {"baseline": "simple", "min_effect": 0.005, **simple}
     return PipelineSpec.model_validate(raw)
@@ -77,6 +77,19 @@ def test_a_network_that_is_worse_is_called_that(spec):
         r" boosting instead, model: \{family: lightgbm\}\.",
         found.reason,
     )
+    low, high = map(float, re.findall(r"[-+][\d.]+", found.reason)[:2])
+    assert 0 < low < -found.difference.value < high
+
+
+def test_the_advice_is_a_spec_that_passes(spec):
+    holdout, good, worse = held_out(noise=0.2)
+    asked = declared(spec, training={"epochs": 3, "batch_size": 72, "seed": 1})
+    found = recommended(asked, worse, good, holdout)
+    assert found.reason.endswith(
+        "model: {family: lightgbm}, and without training.batch_size and training.epochs, which"
+        " trees do not have."
+    )
+    declared(spec, family="lightgbm", training={"seed": 1})
 
 
 def test_an_effect_that_may_be_chance_is_no_effect(spec):
@@ -93,7 +106,7 @@ def test_an_effect_that_may_be_chance_is_no_effect(spec):
 @pytest.mark.parametrize(
     ("family", "kind", "advice"),
     [
-        ("lightgbm", "gradient_boosting", "it is gradient boosting itself"),
+        ("lightgbm", "gradient_boosting", "The model is gradient boosting itself, so there is"),
         ("tabm", "group_rate", "the baseline simple would do as well"),
     ],
 )

@@ -9,6 +9,7 @@ from ml_assets.assets.hyperparameter_search.page import (
     at_a_glance,
     study_page,
     time_said,
+    trials_table,
 )
 from ml_assets.assets.hyperparameter_search.study_advice import (
     boundaries,
@@ -179,6 +180,21 @@ def test_the_holdout_calls_nothing_better_without_a_word_on_seeds(
     )
     told = against_champion(champion, apart, study.model_copy(update={"seeds": seeds}))
     assert said in told
+
+
+def test_a_trial_that_was_stopped_early_is_not_ranked_with_those_that_finished(
+    study: Study, spec: PipelineSpec
+) -> None:
+    search = plan_of(spec, {}).search
+    *rest, last = study.trials
+    assert trials_table(
+        study.model_copy(update={"trials": tuple(study.finished)}), search
+    ).words == ("The best first.")
+    cut = last.model_copy(update={"end": "pruned", "loss": 0.0})
+    told = trials_table(study.model_copy(update={"trials": (*rest, cut)}), search)
+    assert "then those that were stopped early" in told.words
+    ends = [row[-3] for row in told.rows]
+    assert ends == sorted(ends), "those that finished stand above"
 
 
 def test_the_page_loads_nothing_and_escapes_what_it_shows(study: Study, spec: PipelineSpec) -> None:

@@ -84,10 +84,25 @@ def _against(gate: AgainstChampion, seen: ChampionComparison) -> GateResult:
         f"{what} minus that of champion {name} is {_signed(gap.value, gate)}"
         f"{' of it' if gate.relative else ''}, its 95% interval {place[0]} at {_signed(end, gate)},"
         f" {'' if shown else 'not '}{place[1]} {_signed(limit, gate)}:"
-        f" {'' if shown else 'could not show that '}the new model is {_claim(gate)}"
+        f" {_concluded(gate, gap, shown)}"
     )
     worth, said = _worth(gate, gap, shown)
     return result(gate.name, shown and worth, end, limit, f"{reason}{said}", gap)
+
+
+def _concluded(gate: AgainstChampion, gap: Interval, shown: bool) -> str:
+    """What the whole interval says: the claim, its opposite, or neither of them."""
+    higher, claim = _higher_is_better(gate), f"the new model is {_claim(gate)}"
+    if shown:
+        return claim
+    best, limit = (gap.high if higher else gap.low), _limit(gate)
+    if not (best < limit if higher else best > limit):
+        return f"could not show that {claim}"
+    if best > 0 if higher else best < 0:
+        return f"the new model is not {_claim(gate)}"
+    inferior = gate.rule == "non_inferior" and gate.margin
+    by = f" by more than {_size(gate.margin, gate)}" if inferior else ""
+    return f"the new model is worse than the champion{by}"
 
 
 def _claim(gate: AgainstChampion) -> str:
