@@ -1,4 +1,4 @@
-"""How pictures and tables lie on a page: nothing over anything else, no name cut, no date broken."""
+"""How pictures and tables lie on a page: nothing overlaps, no name is cut, no date breaks."""
 
 import re
 
