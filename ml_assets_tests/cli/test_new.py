@@ -155,7 +155,8 @@ def test_the_name_of_a_column_is_never_broken(room: Path, tmp_path: Path) -> Non
 
 
 def test_a_text_label_has_classes(room: Path, houses: Path) -> None:
-    about = ["--from", str(houses), "--label", "kind", "--task", "multiclass"]
+    pl.read_csv(houses).rename({"kind": "rate"}).write_csv(houses)
+    about = ["--from", str(houses), "--label", "rate", "--task", "multiclass"]
     assert main(["new", "kinds", *about]) == 0
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
 
