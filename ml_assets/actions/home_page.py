@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ml_assets.actions.model_history import Happened, history
+from ml_assets.actions.status import standing_failure
 from ml_assets.assets.drift_report.last_report import find_report
 from ml_assets.errors import MlAssetsError, StorageError, counted, one_line
 from ml_assets.load_extras import drawing_on
@@ -20,7 +21,6 @@ from ml_assets.records.ledger.stages import (
 )
 from ml_assets.records.load_release import why_not
 from ml_assets.records.recalls import recalled
-from ml_assets.records.recent_runs import last_failure
 from ml_assets.records.tracking.links import Links
 from ml_assets.reports.picture import Tile, Verdict
 from ml_assets.settings import Settings
@@ -78,7 +78,7 @@ def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
     stage = pipeline.spec.release.to
     entries = [one.entry for one in reversed(lines)]
     move = stage_line(entries, stage)
-    failed = last_failure(pipeline)
+    failed = standing_failure(pipeline)
     failure = (f"{failed[0].upper()}{failed[1:]}",) if failed else ()
     if move is None:
         then = (*failure, f"ml-assets run {pipeline.name}")

@@ -1,12 +1,15 @@
 """Reports a pipeline's state as one JSON document: stages, versions, inputs and release."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from ml_assets.assets.drift_report.last_report import find_report
 from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.assets.trained_model.checks import checks_of, sanity_job
 from ml_assets.assets.trained_model.training_job import data_ref
-from ml_assets.errors import StorageError
+from ml_assets.automation.planner.selection import model_run
+from ml_assets.errors import MlAssetsError, SpecError, StorageError
 from ml_assets.launch.launcher import Launcher
 from ml_assets.records.data_failures import failed_partitions
 from ml_assets.records.ledger.chain import read
@@ -36,46 +39,70 @@ def status(pipeline: Pipeline, launcher: Launcher, *, begun: bool) -> dict[str, 
     Args:
         begun: nothing is made yet where it is False, and no store is made by asking.
     """
+    document = {
+        "schema": SCHEMA,
+        "pipeline": pipeline.name,
+        "spec": pipeline.spec.model_dump(mode="json"),
+    }
     if not begun:
-        return _document(pipeline, [], None, (), None, None, {}, None)
+        return {**document, **_NOTHING}
     store = pipeline.store
     base = store.resolve("main")
     records = sorted(read_records(store, base, pipeline.name), key=_order)
     bad = quarantine(store, base)
-    stages = [_stage(record, base, bad) for record in records]
     entries = read(store, pipeline.name, base)
     release = _release(pipeline, records, entries)
     if release is not None:
         found = recalled(store, base, pipeline.name, release["version"])
         release["recalled"] = said_of(found, pipeline.name) if found else None
-    sanity, failure = _sanity(pipeline, records, launcher), last_failure(pipeline)
-    failed = failed_partitions(pipeline.at(base))
-    canary = _canary(pipeline, base, entries)
-    return _document(pipeline, stages, release, entries, sanity, failure, failed, canary)
-
-
-def _document(
-    pipeline: Pipeline,
-    stages: list[dict[str, Any]],
-    release: dict[str, Any] | None,
-    entries: tuple[LedgerEntry, ...],
-    sanity: list[dict[str, Any]] | None,
-    failure: str | None,
-    failed: dict[str, list[str | None]],
-    canary: dict[str, Any] | None,
-) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
-        "pipeline": pipeline.name,
-        "spec": pipeline.spec.model_dump(mode="json"),
-        "stages": stages,
-        "sanity": sanity,
-        "failure": failure,
-        "failed": failed,
+        **document,
+        "stages": [_stage(record, base, bad) for record in records],
+        "sanity": _sanity(pipeline, records, launcher),
+        "failure": standing_failure(pipeline),
+        "failed": failed_partitions(pipeline.at(base)),
         "release": release,
-        "canary": canary,
+        "canary": _canary(pipeline, base, entries),
         "refusal": _refusal(pipeline, entries),
+        "drift": _drift(pipeline),
     }
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType(
+    {
+        "stages": [],
+        "sanity": None,
+        "failure": None,
+        "failed": {},
+        "release": None,
+        "canary": None,
+        "refusal": None,
+        "drift": None,
+    }
+)
+
+
+def standing_failure(pipeline: Pipeline) -> str | None:
+    """What failed last, as long as something is due; None: nothing did, or all is made since, as
+    where the data behind it is again what it was before."""
+    failed = last_failure(pipeline)
+    if failed is None or failed_partitions(pipeline.now()):
+        return failed
+    try:
+        due = model_run(pipeline, as_of=None)
+    except MlAssetsError:  # nobody can tell
+        return failed
+    return failed if due.selection is not None or due.sanity else None
+
+
+def _drift(pipeline: Pipeline) -> str | None:
+    """The alarm of the last report on the release; None: there is none."""
+    try:
+        found = find_report(pipeline)
+    except (SpecError, StorageError):  # it watches for none, or no report is there to read
+        return None
+    alarm = found.report.alarm
+    return alarm.reason if alarm and not found.outdated else None
 
 
 def _order(record: StageRecord) -> tuple[int, str, str]:

@@ -166,9 +166,7 @@ def _tags(store: SnapshotStore, pipeline: str) -> Iterator[Check]:
     for said in wrong:
         yield Check("tags", "refused", said)
     if not wrong:
-        yield Check(
-            "tags", "ok", "each name is that of a move in the ledger, or of a known recall"
-        )
+        yield Check("tags", "ok", "each name is that of a move in the ledger, or of a known recall")
 
 
 def _behind(settings: Settings, store: SnapshotStore, found: LoadedRelease) -> Iterator[Check]:

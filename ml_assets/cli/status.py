@@ -84,7 +84,8 @@ def _print_release(document: Mapping[str, Any]) -> None:
             print(f"  [fail] {check['name']}: {check['reason']}")
     if refusal is not None:
         print(f"{name}: {_refused(refusal['version'], release)}")
-        _print_gates(refusal["gates"])
+        if release is None or refusal["version"] != release["version"]:  # else they stand below
+            _print_gates(refusal["gates"])
         if refusal["what_now"]:
             print(f"  note: {refusal['what_now']}")
     canary = document["canary"]
@@ -105,6 +106,8 @@ def _print_release(document: Mapping[str, Any]) -> None:
     print(f"  decision: {release['decision']}, {release['reason']}")
     if (release["processes"] or 0) > 1:
         print(f"  trained on {counted(release['processes'], 'process')}")
+    if document["drift"]:
+        print(f"  [warn] drift: {document['drift']}")
     for note in (release["simpler"], *release["doubts"]):
         if note:
             print(f"  note: {note}")

@@ -209,7 +209,7 @@ def _of_rows(name: str, table: LabelledTable) -> str:
 def _as_true(table: LabelledTable) -> list[str]:
     """A binary label that its source holds as text; a row without one stays so."""
     positive = table.predicted.positive
-    if not positive:
+    if positive is None:
         return []
     label = f"pl.col({_quoted(table.label)}) == {_quoted(positive)}"
     return [f".with_columns({label})"]

@@ -23,8 +23,8 @@ class Label:
     task: Task
     classes: tuple[str, ...] = ()
     """Of a multiclass label."""
-    positive: str = ""
-    """The text that means true, of a binary label that its source holds as text."""
+    positive: str | None = None
+    """The text that means true; None: the source holds no text, or its texts are classes."""
     notes: tuple[str, ...] = ()
     """What its owner would not guess."""
 

@@ -12,7 +12,8 @@ from ml_assets_tests.conftest import Cli
 
 
 def test_a_text_label_has_classes(room: Path, houses: Path, cli: Cli) -> None:
-    cli("new", "kinds", "--from", str(houses), "--label", "kind", "--task", "multiclass")
+    pl.read_csv(houses).rename({"kind": "rate"}).write_csv(houses)
+    cli("new", "kinds", "--from", str(houses), "--label", "rate", "--task", "multiclass")
     assert load_spec(room / "kinds").label.classes == ("flat", "house")
 
 
