@@ -3,8 +3,6 @@
 ``recalls/ID.json`` says what one reached, and ``recalls/active.json`` which of them hold.
 """
 
-import contextlib
-
 from ml_assets.errors import StorageError
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall, recall_file
@@ -53,15 +51,28 @@ def write(store: SnapshotStore, recall: Recall) -> None:
     Raises:
         StorageError: other writers were always first.
     """
-    path = recall_file(recall.id)
-    commit = _publish(store, f"recall {recall.id}", path, recall, add=recall.id)
-    with contextlib.suppress(StorageError):  # a recall that grows keeps the name of its first state
-        store.tag(recall_name(recall.id), commit)
+    _publish(store, f"recall {recall.id}", recall_file(recall.id), recall, add=recall.id)
 
 
-def recall_name(recall: str) -> str:
-    """Return the tag of a recall's state: it tells when ``main`` was put back to before it."""
-    return f"recall-{recall}"
+def name_state(store: SnapshotStore, recall: str) -> None:
+    """Tag a state that knows a recall, if none is tagged yet: it tells when ``main`` was put back
+    to before it.
+
+    Raises:
+        StorageError: the tag cannot be written.
+    """
+    if (name := f"recall-{recall}") not in store.tags():
+        store.tag(name, store.resolve(MAIN))
+
+
+def forget_state(store: SnapshotStore, recall: str) -> None:
+    """Take the tag of a recall that is lifted away: nothing is held back any more.
+
+    Raises:
+        StorageError: it cannot be taken away.
+    """
+    if (name := f"recall-{recall}") in store.tags():
+        store.untag(name)
 
 
 def lift(store: SnapshotStore, said: Lift) -> None:
@@ -71,8 +82,6 @@ def lift(store: SnapshotStore, said: Lift) -> None:
         StorageError: other writers were always first.
     """
     _publish(store, f"lift recall {said.id}", _lift_file(said.id), said, remove=said.id)
-    with contextlib.suppress(StorageError):  # nothing is held back any more
-        store.untag(recall_name(said.id))
 
 
 _READ: dict[str, Recall] = {}
@@ -98,7 +107,7 @@ def _publish(
     *,
     add: str | None = None,
     remove: str | None = None,
-) -> CommitId:
+) -> None:
     for _ in range(_ATTEMPTS):
         base = store.resolve(MAIN)
         ids = dict.fromkeys(recall.id for recall in active(store, base) if recall.id != remove)
@@ -107,9 +116,8 @@ def _publish(
             workspace.put_bytes(path, canonical_json(document))
             workspace.put_bytes(ACTIVE_FILE, canonical_json(now))
             workspace.commit(message, {"author": document.author})
-            done = workspace.publish()
-            if not isinstance(done, Conflict):
-                return done.commit
+            if not isinstance(workspace.publish(), Conflict):
+                return
     raise StorageError(
         f"{message}: other writers were first in {_ATTEMPTS} attempts. Nothing was written; run "
         "again when fewer runs are active."

@@ -5,7 +5,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ml_assets.errors import StorageError, counted
+from ml_assets.errors import StorageError, UntrustedState, counted
 from ml_assets.records.ledger.chain import (
     Appended,
     Declined,
@@ -105,15 +105,15 @@ def lost_recalls(store: SnapshotStore) -> list[str]:
 
 
 def _is_of_this_home(store: SnapshotStore, head: CommitId, commit: CommitId, recall: str) -> bool:
-    """Whether a commit, signed, has the recall and a ledger of ``main``: branches of a lakeFS
-    repository share tags."""
+    """Whether a commit, signed, has the recall and the beginning of a ledger of ``main``: branches
+    of a lakeFS repository share tags, and another home recalls for itself."""
     try:
         if not store.exists(commit, recall_file(recall)):
             return False
-    except StorageError:  # nobody signed it: see ``planted_names``
+        pipelines = pipelines_with_ledger(store, head)
+        return any(read(store, p, commit)[:1] == read(store, p, head)[:1] for p in pipelines)
+    except UntrustedState:  # nobody signed it: see ``planted_names``
         return False
-    ledgers = {name: read(store, name, head) for name in pipelines_with_ledger(store, head)}
-    return any(not _is_of_another(store, name, commit, lines) for name, lines in ledgers.items())
 
 
 def take_away(store: SnapshotStore, name: str) -> CommitId:
@@ -194,7 +194,8 @@ def _taken(tag: str, commit: CommitId, told: int) -> str:
 
 
 def _require_free(store: SnapshotStore, pipeline: str, head: Head) -> None:
-    """The next move has no name yet. The tags are read first: another process may move now."""
+    """The next move has no name yet, and ``main`` knows each recall that has one. The tags are read
+    first: another process may move now."""
     if lost := lost_recalls(store):
         raise StorageError(f"{lost[0]} Nothing was moved.")
     number = len(moves(head.entries)) + 1

@@ -125,6 +125,7 @@ def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
         named = found.recall.snapshot  # the name that was first given may be of several by now
         return carry_out(store, extent(store, named, kept.author, kept.reason))
     _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
+    recall_files.name_state(store, kept.id)
     return kept, found
 
 
@@ -178,6 +179,7 @@ def lift(store: SnapshotStore, wanted: str, author: str, reason: str) -> Recall:
         said = Lift(id=recall.id, author=author, reason=reason, time=datetime.now(UTC))
         recall_files.lift(store, said)
     _tell_ledgers(store, recall, "lift", said.author, _lifted(said))
+    recall_files.forget_state(store, recall.id)
     return recall
 
 

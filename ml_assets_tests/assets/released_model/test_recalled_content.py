@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from ml_assets.assets.released_model.tags import lost_recalls
 from ml_assets.errors import Recalled
-from ml_assets.extras.recall.recall import extent
+from ml_assets.extras.recall.recall import extent, lift
 from ml_assets.records.ledger.chain import read, register
 from ml_assets.records.recall_files import active
 from ml_assets.records.recalls import recalled, require_sound
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.registered import Registered
 from ml_assets_tests.assets.released_model.recall_walk import BAD, GOOD, MODEL, OTHER, TABLE, Walk
+from ml_assets_tests.red_team.forging import point_main_at
 
 
 def a_walk(walk: Walk, pipeline: str, source: str) -> None:
@@ -75,3 +77,22 @@ def test_a_model_that_was_registered_is_recalled_with_the_one_that_it_is(walk: W
     assert recalled(walk.store, walk.head, "q", OTHER), "and so is what began with it"
     assert read(walk.store, "q")[-1].kind == "recall"
     assert extent(walk.store, BAD).recall.models()["q"] == (MODEL, OTHER)
+
+
+def test_the_tag_of_a_recall_goes_when_it_is_lifted_and_is_no_matter_of_another_home(
+    walk: Walk, tmp_path: Path
+) -> None:
+    """Branches of a lakeFS repository share tags: only a state with our ledger tells of us."""
+    before = walk.head
+    recall = walk.recall(BAD)
+    assert f"recall-{recall}" in walk.store.tags()
+    point_main_at(tmp_path / "store", before)
+    register(walk.store, "ours", GOOD, "eve", "")
+    assert lost_recalls(walk.store) == [], "that state has another ledger"
+    again = walk.recall(BAD)
+    before = walk.head
+    other = walk.recall(TABLE)
+    point_main_at(tmp_path / "store", before)
+    assert [f"recall-{other}" in said for said in lost_recalls(walk.store)] == [True]
+    lift(walk.store, again, "ann", "it was right")
+    assert f"recall-{again}" not in walk.store.tags()
