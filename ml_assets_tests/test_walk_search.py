@@ -22,6 +22,7 @@ from ml_assets_tests.fresh import said_by
 from ml_assets_tests.servers.postgres import postgres
 from ml_assets_tests.worlds import irises, searched
 from ml_assets_tests.worlds.flight_pods import begin
+from ml_assets_tests.worlds.processes import below
 from ml_assets_tests.worlds.world import World
 
 pytestmark = pytest.mark.timeout(1200)  # the first test waits for a run and a study
@@ -253,6 +254,9 @@ def session_file(world: World, trial: dict[str, Any]) -> Path:
     return result.parent
 
 
+TRAINS = "ml_assets.training train"
+"""What the command line of a training program has."""
+
 Kill = Callable[[subprocess.Popen[bytes]], None]
 """What happens to a process that searches."""
 
@@ -265,7 +269,7 @@ def kill_a_trial(running: subprocess.Popen[bytes]) -> None:
     """SIGKILL the first training program below a process."""
     import psutil
 
-    for one in trainings_below(running.pid)[:1]:
+    for one in below(running.pid, TRAINS)[:1]:
         with suppress(psutil.Error):  # it ended meanwhile
             one.kill()
 
@@ -284,16 +288,6 @@ def kill_connections(place: str) -> Kill:
     return kill
 
 
-def trainings_below(pid: int) -> list[Any]:
-    """The training programs that a process has begun."""
-    import psutil
-
-    with suppress(psutil.Error):  # it ended meanwhile
-        below = psutil.Process(pid).children(recursive=True)
-        return [p for p in below if {"ml_assets.training", "train"} <= {*p.cmdline()}]
-    return []
-
-
 def killed_rounds(found: World, rounds: int, seed: int, kills: Sequence[Kill]) -> None:
     """At random moments of its trainings something is killed, in the end the orchestrator; then the
     study is let to its end."""
@@ -301,7 +295,7 @@ def killed_rounds(found: World, rounds: int, seed: int, kills: Sequence[Kill]) -
     found.cli("run", "irises", "--through", "training_set")
     for _ in range(rounds):
         with begin(found, "run", "irises", "--search").process as running:
-            while running.poll() is None and not trainings_below(running.pid):
+            while running.poll() is None and not below(running.pid, TRAINS):
                 time.sleep(0.05)
             for kill in (draw.choice(kills), kill_the_orchestrator):
                 time.sleep(draw.uniform(0, 4))

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from ml_assets_tests.cli.served_ui import PATIENCE, Served, ask, get, start, wait_for
+from ml_assets_tests.worlds.processes import below
 from ml_assets_tests.worlds.world import World, free_ports
 
 ASSETS = """
@@ -138,8 +139,7 @@ def test_all_of_it_listens_on_this_machine_alone(served: Served) -> None:
 
 
 def test_mlflow_starts_no_queue_of_jobs(served: Served) -> None:
-    programs = psutil.Process(served.process).children(recursive=True)
-    assert not [one.cmdline() for one in programs if "huey" in " ".join(one.cmdline())]
+    assert not below(served.process, "huey")
 
 
 def test_the_process_that_serves_the_definitions_is_begun_again_when_it_dies(
@@ -148,8 +148,8 @@ def test_the_process_that_serves_the_definitions_is_begun_again_when_it_dies(
     home = f"ML_ASSETS_HOME={released.root / 'state'}".encode()
     (killed,) = (
         process
-        for process in psutil.process_iter()
-        if "grpc" in process.cmdline() and home in Path(f"/proc/{process.pid}/environ").read_bytes()
+        for process in below(served.process, "grpc")
+        if home in Path(f"/proc/{process.pid}/environ").read_bytes()
     )
     killed.kill()
     until, seen = time.monotonic() + PATIENCE, [""]

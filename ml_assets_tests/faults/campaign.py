@@ -15,12 +15,13 @@ from typing import Any
 
 import psutil
 
-from ml_assets_tests.faults.injections import Command, Harm, Work, at_work, below
+from ml_assets_tests.faults.injections import Command, Harm, Work, at_work
 from ml_assets_tests.faults.invariants import result, same_result, violations
 from ml_assets_tests.faults.matrix import ARENAS, DURING_TRAINING, OFTEN
 from ml_assets_tests.faults.places import PLACES, Place, settled
 from ml_assets_tests.faults.progress import Pace, Progress
 from ml_assets_tests.faults.results import SILENT, Played, Strike, sentence
+from ml_assets_tests.worlds.processes import below
 
 PAIRS = 0.7
 """Share of moments at which a second fault strikes while the first is being survived."""
@@ -359,7 +360,7 @@ class Round:
 
     def _kill(self, *commands: Command) -> None:
         for command in commands or (self._work.command,):
-            for process in [command, *below(command)]:
+            for process in [command, *below(command.pid)]:
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGKILL)
             command.wait()

@@ -26,6 +26,7 @@ from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import LakeFSServer
 from ml_assets_tests.servers.postgres import PostgresServer
 from ml_assets_tests.servers.s3 import S3Server
+from ml_assets_tests.worlds.processes import below
 from ml_assets_tests.worlds.world import World
 
 ML_ASSETS = (sys.executable, "-m", "ml_assets.cli.main")
@@ -99,7 +100,7 @@ class Work:
 
     def processes(self, *words: str) -> list[psutil.Process]:
         """Processes below the command whose command line has all these words."""
-        return [p for p in below(self.command) if all(word in command_line(p) for word in words)]
+        return below(self.command.pid, *words)
 
 
 @dataclass(frozen=True)
@@ -121,13 +122,6 @@ def lasting(seconds: float) -> Harm:
     return Harm(over=lambda: time.monotonic() > until)
 
 
-def below(command: Command) -> list[psutil.Process]:
-    try:
-        return command.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
 def at_work() -> str:
     """What still works below this process, with the stacks of Python's where py-spy is there."""
     found = []
@@ -139,13 +133,6 @@ def at_work() -> str:
             done = subprocess.run(dump, capture_output=True, text=True, timeout=60, check=False)
             found.append(done.stdout)
     return "\n".join(found)
-
-
-def command_line(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return ""
 
 
 def name(process: psutil.Process) -> str:
@@ -230,7 +217,7 @@ def stopped(*processes: psutil.Process, seconds: float = 10) -> Harm | bool:
 
 def machine_lost(work: Work) -> bool:
     """The command and all below it, at one moment."""
-    for process in [work.command, *below(work.command)]:
+    for process in [work.command, *below(work.command.pid)]:
         send(process, signal.SIGKILL)
     return True
 

@@ -16,7 +16,6 @@ from ml_assets_tests.faults.injections import (
     Harm,
     Work,
     begin,
-    command_line,
     later,
     name,
     send,
@@ -25,6 +24,7 @@ from ml_assets_tests.faults.injections import (
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.kubernetes.errors import ApiError
 from ml_assets_tests.servers.lakefs import Fault as LakeFault
+from ml_assets_tests.worlds.processes import command_line
 
 # --- pods, their API and their store --------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import open_pipeline
 from ml_assets_tests.extras.serving.serving import Serving, serving
 from ml_assets_tests.worlds import deliveries
+from ml_assets_tests.worlds.processes import below
 from ml_assets_tests.worlds.world import World
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(1800)]
@@ -148,16 +149,6 @@ def wait_until(what: str, seconds: float, holds: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def processes(server: Serving, model: str) -> list[psutil.Process]:
-    """The processes that compute a model."""
-    found: list[psutil.Process] = []
-    for child in psutil.Process(server.process.pid).children():
-        with suppress(psutil.Error):  # it has ended meanwhile
-            if model in " ".join(child.cmdline()):
-                found.append(child)
-    return found
-
-
 @contextmanager
 def spoiled(server: Serving, model: str, kind: str) -> Iterator[None]:
     """The canary's process dies whenever it is there, or is held most of the time."""
@@ -165,7 +156,7 @@ def spoiled(server: Serving, model: str, kind: str) -> Iterator[None]:
 
     def spoil() -> None:
         while not ended.is_set():
-            for process in processes(server, model):
+            for process in below(server.process.pid, model):
                 with suppress(psutil.Error, ProcessLookupError):
                     if kind == "errors":
                         process.kill()

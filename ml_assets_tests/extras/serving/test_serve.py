@@ -18,6 +18,7 @@ import tritonclient.http as triton
 
 from ml_assets.assets.released_model.predict import open_release
 from ml_assets_tests.extras.serving.serving import PATIENCE, Serving, serving
+from ml_assets_tests.worlds.processes import below
 from ml_assets_tests.worlds.world import World, free_ports
 
 MEASURES = {"sepal_length": 5.1, "sepal_width": 3.5, "petal_length": 1.4, "petal_width": 0.2}
@@ -145,11 +146,7 @@ def test_pages_of_other_sites_are_sent_away(irises: Serving) -> None:
 
 def model_of(server: Serving) -> psutil.Process:
     """The process that computes."""
-    (model,) = [
-        child
-        for child in psutil.Process(server.process.pid).children()
-        if "ml_assets.training.warm_model" in " ".join(child.cmdline())
-    ]
+    (model,) = below(server.process.pid, "ml_assets.training.warm_model")
     return model
 
 

@@ -1,12 +1,12 @@
 """A model that no longer answers says so at once; one that hangs is ended."""
 
 import asyncio
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-import psutil
 import pytest
 
 from ml_assets.errors import MlAssetsError
@@ -14,6 +14,7 @@ from ml_assets.extras.serving import served_release
 from ml_assets.extras.serving.batching import Batcher, Limits
 from ml_assets.extras.serving.encoding import Encoded
 from ml_assets.extras.serving.served_release import ModelHangs, ServedModel, WarmModel
+from ml_assets_tests.worlds.processes import below
 
 
 async def answers(closed: bool) -> int:
@@ -59,18 +60,14 @@ def test_a_process_that_hangs_while_it_loads_is_given_up_and_ended(
     ref = SimpleNamespace(uri=str(tmp_path), digest="b" * 64)
     release: Any = SimpleNamespace(model=ref, manifest=SimpleNamespace(preprocessing=None))
 
-    def running() -> list[psutil.Process]:
-        below = psutil.Process().children()
-        return [one for one in below if "hangs" in one.cmdline() and one.status() != "zombie"]
-
     async def tried() -> None:
         warm = WarmModel(release, 1, lambda _: None)
         batcher = Batcher(warm.predict, Limits(), lambda _: None)
         served = cast(Any, ServedModel)(release, None, warm, batcher, None)
         with pytest.raises(ModelHangs, match="said nothing for 1 s: it hangs"):
             await served.replay(SimpleNamespace(rows=None), 1.0)
-        assert running()
+        assert below(os.getpid(), "hangs")
         await served.close()
 
     asyncio.run(asyncio.wait_for(tried(), 60))
-    assert not running()
+    assert not below(os.getpid(), "hangs")
