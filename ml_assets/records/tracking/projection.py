@@ -20,6 +20,9 @@ from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.objects import write_whole
 from ml_assets.store.snapshots import MAIN, SnapshotStore
 
+_SHOWN_OTHERWISE = "shown otherwise"
+"""The mark where MLflow was seen to show what the ledger does not say."""
+
 
 def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> Logged | Unavailable:
     """Make MLflow's aliases what the ledger says, each on a version that points to its model.
@@ -31,7 +34,7 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
         StorageError: the ledger is broken.
     """
     entries, mark = read(store, pipeline), _wanted_mark(store, pipeline)
-    if not mark:
+    if not is_behind(store, tracking.home, pipeline) and not mark:
         return Logged()
     for model in stages(entries).values():
         origin = find_origin(store, pipeline, model)
@@ -54,8 +57,7 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
         lambda: _recalled(store, pipeline),
     )
     if isinstance(done, Logged):
-        _mark(tracking.home, pipeline).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(_mark(tracking.home, pipeline), mark.encode())
+        _write_mark(tracking.home, pipeline, mark)
     return done
 
 
@@ -92,7 +94,7 @@ def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> 
         StorageError: the ledger is broken.
     """
     entries = read(store, pipeline)
-    if not _newest_move(entries):
+    if not entries:  # no model was judged: MLflow may show another home's
         return ""
     bad = _recalled(store, pipeline)
     shown = tracking.shown_stages(pipeline, _identity(store, pipeline))
@@ -110,7 +112,7 @@ def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> 
     if not wrong:
         return ""
     with suppress(OSError):  # the folder may only be read
-        _mark(tracking.home, pipeline).unlink(missing_ok=True)
+        _write_mark(tracking.home, pipeline, _SHOWN_OTHERWISE)
     return (
         f"MLflow shows {', '.join(wrong)}. The ledger decides; ml-assets release history {pipeline}"
         " puts MLflow right, and so does the next run"
@@ -126,10 +128,11 @@ def _that_may_be_used(shown: str | None, bad: Mapping[str, str]) -> str:
 
 
 def is_behind(store: SnapshotStore, home: Path, pipeline: str) -> bool:
-    """Return whether MLflow lacks the newest move, or a recall or its lift, by our own record."""
+    """Return whether MLflow lacks the newest move, or a recall or its lift, by our own record, or
+    was seen to show what the ledger does not say."""
     mark = _mark(home, pipeline)
     told = mark.read_text().strip() if mark.is_file() else ""
-    return _wanted_mark(store, pipeline) not in ("", told)
+    return told != _wanted_mark(store, pipeline) and bool(read(store, pipeline))
 
 
 def _wanted_mark(store: SnapshotStore, pipeline: str) -> str:
@@ -146,6 +149,12 @@ def _newest_move(entries: Sequence[LedgerEntry]) -> int:
 
 def _mark(home: Path, pipeline: str) -> Path:
     return home / "projected_to_mlflow" / pipeline
+
+
+def _write_mark(home: Path, pipeline: str, text: str) -> None:
+    mark = _mark(home, pipeline)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(mark, text.encode())
 
 
 def repair_projection(store: SnapshotStore, settings: Settings, pipeline: str) -> str:

@@ -6,11 +6,17 @@ from ml_assets.assets.released_model.promote import AlreadyReleased, release
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import stages
 from ml_assets.records.tracking.mlflow import SESSION_TAG, URI_TAG, Logged, Unavailable
-from ml_assets.records.tracking.projection import behind, project_stages, shown_otherwise
+from ml_assets.records.tracking.projection import (
+    behind,
+    project_stages,
+    repair_projection,
+    shown_otherwise,
+)
 from ml_assets.records.tracking.registered_model import LEDGER_TAG, MODEL_TAG, STAGE_TAG
+from ml_assets.settings import read_settings
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.store.open import open_snapshots
-from ml_assets_tests.records.conftest import PIPELINE, A, B, evidence, released
+from ml_assets_tests.records.conftest import PIPELINE, A, B, evidence, refused, released
 from ml_assets_tests.records.tracking.mlflow.conftest import LEDGER, SESSION
 
 
@@ -120,6 +126,23 @@ def test_a_home_without_a_ledger_line_leaves_the_aliases(store, tracking, client
     empty = open_snapshots(str(tmp_path / "empty"))
     assert project_stages(empty, replace(tracking, home=tmp_path / "b"), PIPELINE) == Logged()
     assert aliased(client) == {"production": A}
+
+
+def test_an_alias_of_a_pipeline_that_released_nothing_is_told_and_taken_off(
+    store, tracking, client
+):
+    refused(store, A)
+    named = {"ML_ASSETS_HOME": str(tracking.home), "MLFLOW_TRACKING_URI": tracking.uri}
+    settings = read_settings(named)
+    tracking.link_model(PIPELINE, A, "/objects/a", SESSION, None)
+    assert shown_otherwise(store, tracking, PIPELINE) == ""
+    assert repair_projection(store, settings, PIPELINE) == ""
+    client.set_registered_model_alias(PIPELINE, "production", "1")
+    said = shown_otherwise(store, tracking, PIPELINE)
+    assert "MLflow shows model aaaaaaaaaaaa in production; the ledger has no model there" in said
+    assert "MLflow received the stages" in repair_projection(store, settings, PIPELINE)
+    assert aliased(client) == {}
+    assert repair_projection(store, settings, PIPELINE) == ""
 
 
 def aliased(client) -> dict[str, str]:
