@@ -207,14 +207,21 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
     reason = f"{windows.newest} {how} after the release, and was not compared with it yet"
     selection = Selection((asset_key(pipeline, DRIFT_STAGE),))
     up_to = windows.newest if windows.cut is None else ""
-    return candidate_up_to(DRIFT, selection, up_to, reason, wanted)
+    there = "" if record is None else _digest([record])
+    return candidate_up_to(DRIFT, selection, up_to, reason, wanted, there)
 
 
 def candidate_up_to(
-    place: str, selection: Selection, partition: str, reason: str, wanted: str
+    place: str,
+    selection: Selection,
+    partition: str,
+    reason: str,
+    wanted: str,
+    replaces: str = "",
 ) -> CandidateRun:
     """A run of neither data nor training, up to a partition."""
-    return CandidateRun(place, (), wanted, "", ModelRun(Plan(()), "", reason, selection, partition))
+    model = ModelRun(Plan(()), "", reason, selection, partition)
+    return CandidateRun(place, (), wanted, replaces, model)
 
 
 def _by_partition(items: Sequence[Item]) -> dict[str | None, list[Item]]:
@@ -233,8 +240,11 @@ def _versions(addresses: Sequence[Address], records: Records) -> list[list[str]]
 
 
 def _now(nodes: Sequence[Node], records: Records) -> str:
-    there = [records[node.address] for node in nodes if node.address in records]
-    return digest_of([[record.key, record.time.isoformat()] for record in there])
+    return _digest([records[node.address] for node in nodes if node.address in records])
+
+
+def _digest(records: Sequence[StageRecord]) -> str:
+    return digest_of([[record.key, record.time.isoformat()] for record in records])
 
 
 def _feature_keys(plan: Plan) -> list[str | None]:
