@@ -122,7 +122,7 @@ def check_rows(
     """The declared columns, typed; optional ones that are not there are null.
 
     Args:
-        remedies: sentences below the mistakes, where the names of the columns are not right.
+        remedies: sentences below the mistakes, where a column's name is not right.
 
     Raises:
         RowsRefused: lists every missing, unknown and mistyped column, and each one's first row.
