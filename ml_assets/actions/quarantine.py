@@ -86,8 +86,8 @@ def kept_since(pipeline: Pipeline, begun: datetime) -> Iterator[str]:
         more = f" and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
         where = "" if parts[0].partition is None else f" in {counted(len(parts), 'partition')}"
         yield (
-            f"{sum(one.rows for one in parts):,} of {sum(one.of for one in parts):,} rows of"
-            f" {table}{where} in quarantine: {told}{more}; see ml-assets data quarantine show"
+            f"{sum(one.rows for one in parts):,} of {counted(sum(one.of for one in parts), 'row')}"
+            f" of {table}{where} in quarantine: {told}{more}; see ml-assets data quarantine show"
             f" {pipeline.name} {table}"
         )
 
