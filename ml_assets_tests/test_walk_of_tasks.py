@@ -1,5 +1,6 @@
 """The walk of a regression and of a ranking: from the spec to a release, and to the next model."""
 
+import re
 from io import StringIO
 from pathlib import Path
 
@@ -113,6 +114,12 @@ def test_the_report_shows_what_makes_sense_of_the_task(
     assert "<svg" in page
     assert all(heading in page for heading in shown)
     assert not any(heading in page for heading in not_shown)
+
+
+def test_the_first_rows_are_shown_with_the_rent_in_euros(world: World, estimated: str) -> None:
+    page = Path(world.cli("models", "report", "rents").strip()).read_text()
+    (row,) = re.findall("<tr><th>label</th>(.*)</tr>", page)
+    assert all(float(rent) > 300 for rent in re.findall("<td>([^<]*)</td>", row)), row
 
 
 def test_the_release_of_a_ranking_predicts_a_score_for_each_product(

@@ -4,9 +4,11 @@ Rows in quarantine are audited again under the present contract, and those that 
 A release is a run of the table's own asset, with author and reason; rows that still fail stay.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 
 import polars as pl
 
@@ -28,6 +30,7 @@ from ml_assets.store.snapshots import MAIN, CommitId, SnapshotStore
 
 STAGE = "validated_table"
 QUARANTINE_FILE = "quarantine.parquet"
+_REASONS = 3
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,23 @@ def kept_rows(
         if table in (None, kept.table) and partition in (None, kept.partition)
     ]
     return tuple(sorted(chosen, key=lambda one: (one.table, one.partition or "", one.published)))
+
+
+def kept_since(pipeline: Pipeline, begun: datetime) -> Iterator[str]:
+    """A line for each table of which partitions that were published since then keep rows back."""
+    kept = kept_rows(pipeline.store, pipeline.name)
+    new = [one for one in kept if one.rows and one.since is not None and one.since >= begun]
+    for table, group in groupby(new, key=lambda one: one.table):
+        parts = list(group)
+        reasons: Counter[str] = sum((Counter(one.reasons) for one in parts), Counter())
+        told = ", ".join(f"{rows:,} by {check}" for check, rows in reasons.most_common(_REASONS))
+        more = f" and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+        where = "" if parts[0].partition is None else f" in {counted(len(parts), 'partition')}"
+        yield (
+            f"{sum(one.rows for one in parts):,} of {counted(sum(one.of for one in parts), 'row')}"
+            f" of {table}{where} in quarantine: {told}{more}; see ml-assets data quarantine show"
+            f" {pipeline.name} {table}"
+        )
 
 
 def _beside(store: SnapshotStore, commit: CommitId, pipeline: str) -> Iterator[Kept]:

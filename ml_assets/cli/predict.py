@@ -39,7 +39,8 @@ def predict(
       rows of a source   the columns of the source that features.subject of the
                          spec names, as they arrive. The pipeline's own feature
                          function makes their features from the published tables
-                         and these rows. The label may be absent.
+                         and these rows. The label, and columns that the source
+                         lists under after_event, may be absent.
       feature rows       the columns of the feature set: every feature of the
                          model. The key, the time of the decision and the label
                          are carried along, or may be absent.

@@ -144,6 +144,7 @@ def run_pipeline(session: Session, request: "Request", *, verbose: bool = False)
 
 _STEP = "> "
 _VERBS = {"make": "made", "skip": "skipped"}
+_KEPT = "kept"
 _PARTITIONS = re.compile(r" \[(?:.*: (?P<number>\d+) partitions|[^\]]*)\]$")
 """``feature_set [2024-01-01 .. 2024-03-01: 3 partitions]``, ``feature_set [2024-01-01]``."""
 _OF = re.compile(r"  (?:.*\((?=\d+ of \d+\)$)|(?:step|round) )(?P<done>\d+) of (?P<all>\d+)")
@@ -194,10 +195,14 @@ class Summary:
 
     def __init__(self) -> None:
         self._verbs: dict[tuple[str, str], list[str]] = {}
+        self._kept: list[tuple[str, str]] = []
 
     def keep(self, line: str) -> None:
-        """Keep what is planned: ``make  air/feature_set [2024-01-01]: never made``."""
+        """Keep what is planned, ``make  air/feature_set [2024-01-01]: never made``, and what is
+        kept back."""
         verb, _, rest = line.partition("  ")
+        if verb == _KEPT:
+            self._kept.append((verb, rest))
         if verb not in _VERBS:
             return
         what, _, why = rest.partition(": ")
@@ -207,14 +212,15 @@ class Summary:
         self._verbs.setdefault((verb, "" if verb == "make" else why), []).append(what)
 
     def rows(self) -> list[tuple[str, str]]:
-        """``("made", "raw_snapshot (3 tables, 45 partitions), ...")``, then what was skipped."""
+        """``("made", "raw_snapshot (3 tables, 45 partitions), ...")``, then what was skipped, and
+        which rows were kept back."""
         ordered = sorted(self._verbs.items(), key=lambda one: one[0][0])
         if ordered and ordered[0][0][0] == "skip":
             ordered = [(("make", ""), ["nothing: everything is up to date"]), *ordered]
         return [
             (_VERBS[verb], ", ".join(_by_stage(what)) + (f": {why}" if why else ""))
             for (verb, why), what in ordered
-        ]
+        ] + self._kept
 
 
 def _by_stage(planned: list[str]) -> Iterator[str]:
@@ -271,7 +277,7 @@ class Bars:
 
     def tell(self, line: str) -> None:
         """Move a bar, or print the line above the bars."""
-        if line.partition("  ")[0] in _VERBS:
+        if line.partition("  ")[0] in (*_VERBS, _KEPT):
             return  # the table at the end says what was made
         if line.startswith(_STEP):
             self._begin(line.removeprefix(_STEP))

@@ -16,6 +16,7 @@ from ml_assets.errors import SpecError, counted, did_you_mean
 from ml_assets.settings import Settings
 from ml_assets.spec.base import NAME, Misfit, Misfits
 from ml_assets.spec.documents import YAML_LOADER, DocumentError, line_and_node, read_yaml
+from ml_assets.spec.gates import METRICS_OF
 from ml_assets.spec.json_schema import default_at, fields_at, sections_with
 from ml_assets.spec.pipeline import PipelineSpec
 
@@ -221,7 +222,9 @@ def _mistake(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> Mi
         key=_key(path),
         value=value,
         rule=_rule(details),
-        remedy=_unknown_remedy(details["loc"], model) if unknown else _remedy(details, model),
+        remedy=_unknown_remedy(details["loc"], model)
+        if unknown
+        else _remedy(place, details, model),
     )
 
 
@@ -256,13 +259,13 @@ def _rule(details: ErrorDetails) -> str:
             return said.replace("Input should be", "it must be")
 
 
-def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
+def _remedy(place: _Place, details: ErrorDetails, model: type[BaseModel]) -> str:
     context = details.get("ctx", {})
     match details["type"]:
         case "missing":
             return f"add the key {details['loc'][-1]!r}"
         case "literal_error":
-            return f"use {'one of ' * (' or ' in context['expected'])}{context['expected']}"
+            return _choice_remedy(place, str(details["input"]), context["expected"])
         case "union_tag_invalid":
             tags = context["expected_tags"].split(", ")
             return f"use one of {', '.join(tag for tag in tags if tag != _OTHER_FORM)}"
@@ -281,6 +284,18 @@ def _remedy(details: ErrorDetails, model: type[BaseModel]) -> str:
             return _WANTED[kind][1]
         case _:
             return ""
+
+
+def _choice_remedy(place: _Place, said: str, choices: str) -> str:
+    """What there is to choose from; of all metrics those of the task, and the nearest first."""
+    _, task = line_and_node(place.root, [place.top, "label", "task"])
+    name = task.value if isinstance(task, yaml.ScalarNode) else ""
+    fitting = next((metrics for known, metrics in METRICS_OF.items() if known == name), ())
+    if not fitting or "'bits_per_byte'" not in choices:
+        return f"use {'one of ' * (' or ' in choices)}{choices}"
+    near = " or ".join(map(repr, difflib.get_close_matches(said, fitting, n=2, cutoff=0.5)))
+    asked = f"did you mean {near}? " if near else ""
+    return f"{asked}a {name} task has {', '.join(map(repr, fitting))}"
 
 
 def _bound_remedy(details: ErrorDetails, model: type[BaseModel]) -> str:

@@ -80,7 +80,7 @@ class _Source(Frozen):
     """The column with the time at which a row became known; None: known from the start."""
     after_event: tuple[str, ...] = Field(default=(), strict=False, exclude_if=unset)
     """Columns that are filled in only after the event that a row is about: no feature may read
-    them, of this row or of another one."""
+    them, of this row or of another one, and rows to predict may lack them."""
     volume: VolumeSpec | None = None
     """A bound on the change from one partition to the next; None: any number of rows."""
     freshness: FreshnessSpec | None = Field(default=None, exclude_if=unset)

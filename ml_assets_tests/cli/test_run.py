@@ -66,6 +66,18 @@ def test_verbose_is_every_line_as_it_is(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out.splitlines() == [*"\n".join(TOLD).splitlines(), "", *TABLE]
 
 
+def test_the_table_ends_with_the_rows_that_were_kept_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = "kept  2 of 9 rows of days in quarantine: 2 by unique__day; see ml-assets data"
+    with screen(verbose=False) as tell:
+        tell(line)
+        tell(TOLD[3])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == line
+    assert said[-1] == line.replace("kept  ", "kept     ")
+
+
 def test_what_failed_has_no_table_of_what_was_made(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RuntimeError), screen(verbose=False) as tell:
         tell(TOLD[0])

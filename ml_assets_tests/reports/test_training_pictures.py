@@ -14,7 +14,13 @@ from ml_assets.assets.trained_model.pictures import (
 )
 from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import LightGbm, Task, TrainingSpec
-from ml_assets.spec.training_program import CategoricalColumn, NumericColumn, Preprocessing, Ref
+from ml_assets.spec.training_program import (
+    CategoricalColumn,
+    LabelScale,
+    NumericColumn,
+    Preprocessing,
+    Ref,
+)
 from ml_assets.spec.training_program.events import Checkpoint, FirstRows, FixedBatch, Metrics
 from ml_assets.spec.training_progress import TrainingStory
 from ml_assets_tests.reports.drawn import HEAD, HOSTILE, files, titles, told, words
@@ -194,10 +200,16 @@ def test_encoded_rows_are_read_back():
         categorical=((2,), (0,), (1,)),
         labels=(1.0, 0.0, 0.0),
     )
-    table = decoded_rows(first, preprocessing, ("no", "yes"))
+    table = decoded_rows(first, preprocessing, "multiclass", ("no", "yes"))
     assert table.rows == [
         ["label", "yes", "no", "no"],
         ["seats", "150", "–", "0"],
         ["carrier", HOSTILE, "–", "AA"],
     ]
     assert "<script>" not in table.markdown().replace("\\<", "")
+    true = decoded_rows(first, preprocessing, "binary", ()).rows[0]
+    assert list(true) == ["label", "true", "false", "false"]
+    number = decoded_rows(first, preprocessing, "regression", (), LabelScale(mean=8.0, std=2.5))
+    assert list(number.rows[0]) == ["label", "10.5", "8", "8"]
+    grade = decoded_rows(first, preprocessing, "ranking", ()).rows[0]
+    assert list(grade) == ["label", "1", "0", "0"]

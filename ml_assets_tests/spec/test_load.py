@@ -222,6 +222,23 @@ def test_rules_are_plain_sentences_and_nothing_is_a_remedy_that_says_nothing(fol
 
 
 @pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("acu", "did you mean 'auc' or 'accuracy'? a "),
+        ("rsme", "a "),
+        ("loss", "did you mean 'log_loss'? a "),
+    ],
+)
+def test_a_metric_that_there_is_not_is_answered_with_those_of_the_task(
+    folder: Path, word: str, near: str
+) -> None:
+    edit(folder / "defs.yaml", ("metric: accuracy", f"metric: {word}"))
+    (found,) = check_spec(folder)[1]
+    known = "'auc', 'log_loss', 'brier', 'accuracy', 'ece'"
+    assert found.remedy == f"{near}multiclass task has {known}"
+
+
+@pytest.mark.parametrize(
     ("old", "new", "key", "rule", "remedy"),
     [
         ("epochs: 30", "epochs: twenty", "training.epochs", "it must be a whole number", "digits"),

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from ml_assets.actions.quarantine import kept_since
 from ml_assets.actions.run.data_stages import DataStages, failure_of
 from ml_assets.actions.run.fresh_training import FreshTraining
 from ml_assets.adapters.declare_asset import asset_key
@@ -158,7 +160,10 @@ class PipelineRun:
         self._tell_plan(plan, wanted)
         self._tell_other_columns(plan)
         stages = DataStages(self.pipeline, look, self._execute)
+        begun = datetime.now(UTC)
         stages.run(plan, wanted)
+        for kept in kept_since(self.pipeline, begun):
+            self.tell(f"kept  {kept}")
         for address in stages.left:
             if address.stage in wanted:
                 self.tell(f"leave {address}: what it is made from could not be made")

@@ -52,7 +52,7 @@ from ml_assets.spec.records import (
     StageRecord,
 )
 from ml_assets.spec.training import Boosted
-from ml_assets.spec.training_program import Preprocessing
+from ml_assets.spec.training_program import LabelScale, Preprocessing
 from ml_assets.spec.training_progress import TrainingStory
 
 LINEAGE_LINES = 600
@@ -76,6 +76,8 @@ class Background:
     """A person's line against the decision that is shown."""
     gates_said: str = ""
     """What the gates come to, in one line."""
+    label_scale: LabelScale | None = None
+    """What the model learned a number by."""
     suspects: pl.DataFrame | None = None
     """Rows that the model is most wrong about."""
     origin_cost: Mapping[str, float] = field(default_factory=dict)
@@ -280,8 +282,10 @@ def _rows(background: Background, spec: PipelineSpec) -> list[Table]:
     if story.lost:
         found.append(lost_attempts(story.lost))
     if story.first_rows is not None and background.preprocessing is not None:
-        classes = spec.label.classes
-        found.append(decoded_rows(story.first_rows, background.preprocessing, classes))
+        read, scale = background.preprocessing, background.label_scale
+        found.append(
+            decoded_rows(story.first_rows, read, spec.label.task, spec.label.classes, scale)
+        )
     return found
 
 

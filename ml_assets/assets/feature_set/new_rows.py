@@ -16,11 +16,17 @@ from ml_assets.assets.feature_set.labels import deciding
 from ml_assets.assets.raw_snapshot.schema import TYPES
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.expectation_types import COMPILED, about
-from ml_assets.assets.validated_table.contract.suite import Contract, Expectation, contract_of
+from ml_assets.assets.validated_table.contract.suite import (
+    Contract,
+    Expectation,
+    columns_of,
+    contract_of,
+)
 from ml_assets.errors import WindowError, counted, quoted
 from ml_assets.records.recalls import require_sound
 from ml_assets.spec.features import SubjectSpec
 from ml_assets.spec.partitions import PartitionWindow, windows
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import SourceSpec
 from ml_assets.spec.window import Window
 from ml_assets.store.layout import Address
@@ -54,21 +60,29 @@ def meet_contract(pipeline: Pipeline, subject: SubjectSpec, rows: pl.DataFrame) 
     """Part the rows by the row-level critical expectations of the source's contract.
 
     What is said about a whole table (a number of rows, a share) is not about a few rows, and what
-    is said about the label not about rows that have none yet.
+    is said about columns that are filled in later not about rows that are predicted before.
     """
     contract = contract_of(pipeline.folder, pipeline.spec.sources[subject.source])
-    label = pipeline.spec.label.column
-    known = label in rows.columns and rows[label].null_count() < len(rows)
+    later = known_later(pipeline.spec, subject)
     rules = [
         replace(e, severity="critical", kwargs={**e.kwargs, "mostly": 0.0})
         for e in contract.expectations
-        if about(e.type) == "row" and (known or e.kwargs.get("column") != label)
+        if about(e.type) == "row" and later.isdisjoint(columns_of(e))
     ]
     severities = {e.check_name: e.severity for e in contract.expectations}
     critical = tuple(e for e in rules if severities[e.check_name] == "critical")
     found = audit(rows, Contract(contract.name, critical))
     warned = [_warned(e, found.clean) for e in rules if severities[e.check_name] == "warning"]
     return Sound(found.clean, found.quarantined, tuple(filter(None, warned)))
+
+
+def known_later(spec: PipelineSpec, subject: SubjectSpec) -> frozenset[str]:
+    """The columns of the subject that a row may lack when it is predicted: no feature needs them.
+
+    They are the label, and what the source says is filled in after the event.
+    """
+    source = spec.sources[subject.source]
+    return frozenset({spec.label.column, *source.after_event}.intersection(source.columns))
 
 
 def _warned(expectation: Expectation, rows: pl.DataFrame) -> str:

@@ -303,6 +303,8 @@ def _sentence(bad: _Bad, dtype: DType, place: Place) -> str:
     others = counted(bad.count - 1, "more such value")
     more = f" (and {others})" if bad.count > 1 else ""
     wrong = bad.why or f"is not {dtype}; {dtype} is {_WRITTEN[dtype]}"
+    if isinstance(bad.value, bool) and dtype in ("int64", "float64"):
+        wrong += ", so true is 1 and false is 0"
     return f"{place(bad.row)}, column {bad.column!r}: {shown} {wrong}{more}"
 
 

@@ -17,13 +17,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ml_assets.assets.feature_set.new_rows import make_feature_rows, meet_contract
+from ml_assets.assets.feature_set.new_rows import (
+    known_later,
+    make_feature_rows,
+    meet_contract,
+)
 from ml_assets.assets.raw_snapshot.schema import Columns, name_problems
 from ml_assets.assets.released_model.rows_to_predict import (
+    LATER,
     RowsAsSent,
     check_keys,
     check_rows,
     of_frame,
+    why_needed,
 )
 from ml_assets.assets.training_set.shards import write_rows_to_score
 from ml_assets.assets.validated_table.quarantine import REASON
@@ -141,8 +147,8 @@ class Predictor:
 
     def _are_of(self, subject: SubjectSpec, rows: RowsAsSent) -> bool:
         """Rows are taken for what they fit better; told apart by their columns alone."""
-        declared, label = self._source_columns(subject)
-        as_source = [name for name in rows.names if name not in label]
+        declared, later = self._source_columns(subject)
+        as_source = [name for name in rows.names if name not in later]
         as_features = self._without_carried(rows).names
         features = feature_columns(self.release.manifest)
         return len(name_problems(as_source, declared)) <= len(name_problems(as_features, features))
@@ -150,14 +156,17 @@ class Predictor:
     def _of_source_rows(self, subject: SubjectSpec, rows: RowsAsSent) -> Predictions:
         pipeline, key = self.pipeline, self.pipeline.spec.features.key
         taken_for = f"rows of the source {subject.source!r}"
-        declared, label = self._source_columns(subject)
-        frame = check_rows(rows, declared, label, taken_for)
+        declared, later = self._source_columns(subject)
+        missing = [name for name in declared if name not in rows.names]
+        remedies = why_needed(missing, pipeline.spec, subject)
+        frame = check_rows(rows, declared, later, taken_for, remedies)
         frame = frame.select(list(pipeline.spec.sources[subject.source].columns))
         check_keys(rows, frame, key, taken_for)
         sound = meet_contract(pipeline, subject, frame)
         notes = _refusals(rows, frame.with_row_index(_ROW), sound.refused, key)
         notes += sound.notes
         if sound.rows.is_empty():
+            notes.append(f"Where a check is about the label, {LATER.format(subject.source)}")
             raise RowsRefused(f"{rows.where}: no row meets its contract.\n" + "\n".join(notes))
         made = make_feature_rows(pipeline.now(), subject, sound.rows)
         left_out = len(sound.rows) - len(made.rows)
@@ -180,7 +189,8 @@ class Predictor:
 
     def _of_feature_rows(self, rows: RowsAsSent) -> Predictions:
         columns = feature_columns(self.release.manifest)
-        frame = check_rows(self._without_carried(rows), columns, {}, "feature rows")
+        carried = self._without_carried(rows)
+        frame = check_rows(carried, columns, {}, "feature rows", self._as_source_rows(rows))
         kept = rows.as_they_are(self.pipeline.spec.features.key)
         if not kept.width:
             kept = pl.DataFrame({"row": np.arange(1, len(rows) + 1)})
@@ -188,11 +198,30 @@ class Predictor:
         return Predictions(kept.hstack(self._score(frame)), unseen)
 
     def _source_columns(self, subject: SubjectSpec) -> tuple[Columns, Columns]:
-        """The columns that rows must have, and the label, which they may have."""
+        """The columns that rows must have, and those that are filled in later."""
         columns = self.pipeline.spec.sources[subject.source].columns
-        label = self.pipeline.spec.label.column
-        needed: Columns = {name: dtype for name, dtype in columns.items() if name != label}
-        return needed, {name: columns[name] for name in columns.keys() - needed.keys()}
+        later = known_later(self.pipeline.spec, subject)
+        needed: Columns = {name: dtype for name, dtype in columns.items() if name not in later}
+        return needed, {name: dtype for name, dtype in columns.items() if name in later}
+
+    def _as_source_rows(self, rows: RowsAsSent) -> list[str]:
+        """How feature rows that are refused could be predicted as rows of a source."""
+        spec = self.pipeline.spec
+        if spec.features.subject is None:
+            return [
+                f"{spec.name} takes no rows of a source, because features.subject is not set. Name"
+                " there the source whose rows are predicted, as in subject: {source:"
+                f" {next(iter(spec.sources))}}}."
+            ]
+        declared, _ = self._source_columns(spec.features.subject)
+        missing = [name for name in declared if name not in rows.names]
+        if not missing:
+            return []
+        return [
+            f"As rows of the source {spec.features.subject.source!r} (features.subject) they lack"
+            f" {', '.join(map(repr, missing))}:",
+            *why_needed(missing, spec, spec.features.subject),
+        ]
 
     def _without_carried(self, rows: RowsAsSent) -> RowsAsSent:
         carried = carried_columns(self.pipeline.spec, self.release.manifest)

@@ -28,7 +28,7 @@ from ml_assets.records.tracking.links import NOTE_TAG, REPORT_TAG, Links, report
 from ml_assets.records.tracking.mlflow import Tracking, Unavailable
 from ml_assets.records.tracking.outbox import Outbox, OutboxEntry, tell_whole
 from ml_assets.spec.records import Decision, EvaluationReport, Measured, StageRecord
-from ml_assets.spec.training_program import ModelManifest, Preprocessing
+from ml_assets.spec.training_program import ModelManifest
 from ml_assets.spec.training_progress import TrainingStory
 from ml_assets.store.disk import refusal
 from ml_assets.store.layout import Address, recent_records
@@ -117,6 +117,7 @@ def write_report(
     gates = decision.gates if decision else gate_results(pipeline.at(base), rival)
     missing: list[str] = []
     story = _training_story(pipeline, model.attributes["session"], missing)
+    manifest = _manifest(pipeline, report.model, missing)
     html = render(
         report,
         measured,
@@ -124,7 +125,8 @@ def write_report(
         decision,
         Background(
             story=story,
-            preprocessing=_preprocessing(pipeline, report.model, missing),
+            preprocessing=manifest.preprocessing if manifest else None,
+            label_scale=manifest.label_scale if manifest else None,
             features=recent_records(pipeline.store, base, Address(pipeline.name, "feature_set")),
             changes=read_changes(record),
             ledger=entries,
@@ -173,10 +175,10 @@ def _story(folder: Path) -> TrainingStory:
     return story
 
 
-def _preprocessing(pipeline: Pipeline, model: str, missing: list[str]) -> Preprocessing | None:
+def _manifest(pipeline: Pipeline, model: str, missing: list[str]) -> ModelManifest | None:
     with _told_on_page(pipeline, "The training's first rows are not shown", missing):
         manifest = pipeline.objects.read_bytes("models", model, "model.json")
-        return ModelManifest.model_validate_json(manifest).preprocessing
+        return ModelManifest.model_validate_json(manifest)
     return None
 
 

@@ -24,6 +24,8 @@ from ml_assets.assets.raw_snapshot.schema import (
 from ml_assets.assets.raw_snapshot.text_values import TextFormat
 from ml_assets.errors import RowsRefused, SourceError, quoted
 from ml_assets.spec.documents import DocumentError, RepeatedKey, read_json
+from ml_assets.spec.features import SubjectSpec
+from ml_assets.spec.pipeline import PipelineSpec
 from ml_assets.spec.sources import COMMAS, FilesSource
 
 Cells = pl.DataFrame | Mapping[str, Sequence[object]]
@@ -111,9 +113,16 @@ def of_frame(frame: pl.DataFrame, where: str = "the frame") -> RowsAsSent:
 
 
 def check_rows(
-    rows: RowsAsSent, declared: Columns, optional: Columns, taken_for: str
+    rows: RowsAsSent,
+    declared: Columns,
+    optional: Columns,
+    taken_for: str,
+    remedies: Sequence[str] = (),
 ) -> pl.DataFrame:
     """The declared columns, typed; optional ones that are not there are null.
+
+    Args:
+        remedies: sentences below the mistakes, where a column's name is not right.
 
     Raises:
         RowsRefused: lists every missing, unknown and mistyped column, and each one's first row.
@@ -121,9 +130,9 @@ def check_rows(
     there: Columns = {n: dtype for n, dtype in optional.items() if n in rows.names}
     wanted: Columns = {**declared, **there}
     frame, mistyped = rows.typed(wanted)
-    problems = [*name_problems(rows.names, wanted), *mistyped]
-    if problems:
-        refuse(rows.where, taken_for, problems)
+    misnamed = name_problems(rows.names, wanted)
+    if misnamed or mistyped:
+        refuse(rows.where, taken_for, [*misnamed, *mistyped], remedies if misnamed else ())
     absent = [pl.lit(None, TYPES[t]).alias(n) for n, t in optional.items() if n not in there]
     return frame.with_columns(absent)
 
@@ -146,11 +155,32 @@ def check_keys(rows: RowsAsSent, frame: pl.DataFrame, key: Sequence[str], taken_
         refuse(rows.where, taken_for, problems)
 
 
-def refuse(where: str, taken_for: str, problems: Sequence[str]) -> None:
+def refuse(
+    where: str, taken_for: str, problems: Sequence[str], remedies: Sequence[str] = ()
+) -> None:
     """Raise the one error that lists every mistake."""
-    raise RowsRefused(f"{where}, read as {taken_for}, cannot be predicted:{listed(problems)}")
+    told = f"{where}, read as {taken_for}, cannot be predicted:{listed(problems)}"
+    raise RowsRefused("\n".join([told, *remedies]))
 
 
+def why_needed(names: Sequence[str], spec: PipelineSpec, subject: SubjectSpec) -> list[str]:
+    """What missing columns of the subject's source are for, and which of them a row may lack."""
+    features = spec.features
+    uses = [
+        (features.key, "tells the rows apart (features.key): give each row its own value"),
+        ((features.decision_at,), "is the time of the decision (features.decision_at)"),
+        ((subject.time,), "says which partition a row is in (features.subject.time)"),
+    ]
+    told = [f"{name!r} {use}." for name in names for columns, use in uses if name in columns]
+    used = {*features.columns, *(name for columns, _ in uses for name in columns)}
+    others = [name for name in names if name not in used]
+    if others and spec.label.column not in spec.sources[subject.source].columns:
+        named = " or ".join(map(repr, others))
+        told.append(f"If only the label needs {named}, {LATER.format(subject.source)}")
+    return told
+
+
+LATER = "list the column under after_event of the source {!r}: rows may then lack it."
 _KINDS = "Parquet, CSV with a header, JSON lines, or one row as a JSON object can be read."
 
 

@@ -170,8 +170,9 @@ class EventSinks:
         small = glance(losses_at_a_glance(self.story))
         if first is None:
             return {**small, **pictures(shown)}
-        preprocessing = load_schema(self.job.data).preprocessing
-        rows = decoded_rows(first, preprocessing, label.classes)
+        schema = load_schema(self.job.data)
+        read, scale = schema.preprocessing, schema.label_scale
+        rows = decoded_rows(first, read, label.task, label.classes, scale)
         return {**small, **pictures([*shown, rows])}
 
     def _open_run(self) -> str | Unavailable:

@@ -15,7 +15,7 @@ from ml_assets.reports.picture import Picture, Table
 from ml_assets.spec.parallel import idle_share
 from ml_assets.spec.sanity import Alone
 from ml_assets.spec.training import Boosted, ModelSpec, Task, TrainingSpec
-from ml_assets.spec.training_program import Preprocessing
+from ml_assets.spec.training_program import LabelScale, Preprocessing
 from ml_assets.spec.training_program.events import FirstRows, FixedBatch
 from ml_assets.spec.training_progress import TrainingStory
 
@@ -55,7 +55,13 @@ def training_pictures(
     ]
 
 
-def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequence[str]) -> Table:
+def decoded_rows(
+    first: FirstRows,
+    preprocessing: Preprocessing,
+    task: Task,
+    classes: Sequence[str],
+    scale: LabelScale | None = None,
+) -> Table:
     """The first rows that the model saw, one a column, decoded to what a person reads."""
     if preprocessing.tokens:
         texts = texts_of(first.categorical, preprocessing.tokens)
@@ -72,16 +78,22 @@ def decoded_rows(first: FirstRows, preprocessing: Preprocessing, classes: Sequen
         [name, *(_read(value, nothing.get(name, 0.0)) for value in frame[name])]
         for name in frame.columns
     ]
-    if classes:
-        labels = [classes[int(label)] for label in first.labels]
-    else:
-        labels = [f"{label:g}" for label in first.labels]
+    labels = [_label(label, task, classes, scale) for label in first.labels]
     return Table(
         "Rows just before the model, decoded",
         "The first rows of the first batch as they enter the model: encoded, and read back"
         " through the preprocessing. A dash is a missing value.",
         ["column", *(f"row {number}" for number in range(1, len(first.labels) + 1))],
         [["label", *labels], *rows],
+    )
+
+
+def _label(value: float, task: Task, classes: Sequence[str], scale: LabelScale | None) -> str:
+    """A label as the feature function returned it."""
+    if classes or task == "binary":
+        return (classes or ("false", "true"))[int(value)]
+    return (
+        f"{value:g}" if scale is None else _read(value * scale.std + scale.mean, 1e-5 * scale.std)
     )
 
 

@@ -105,5 +105,8 @@ class Encoder:
 
     def _checked(self, columns: Columns) -> Encoded:
         rows = RowsAsSent("the request", tuple(columns), columns, "json")
-        frame = check_rows(rows, feature_columns(self.manifest), {}, "feature rows")
+        declared = feature_columns(self.manifest)
+        known = f"Send a value, or null, for each feature: {', '.join(declared)}."
+        others = "ml-assets predict takes rows of a source, and makes their features."
+        frame = check_rows(rows, declared, {}, "feature rows", (known, others))
         return Encoded(*encode_rows(frame, self.manifest.preprocessing))

@@ -2,6 +2,8 @@
 
 import io
 import json
+import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,11 +30,12 @@ from ml_assets.errors import (
     StorageError,
     WindowError,
 )
+from ml_assets.spec.label import LabelSpec
 from ml_assets.spec.training_program import ModelManifest, NumericColumn, Preprocessing, ScoreResult
 from ml_assets.store.table_survey import survey
 from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds import deliveries, irises
-from ml_assets_tests.worlds.world import World
+from ml_assets_tests.worlds.world import World, edit
 
 ORDER = {"order": 99_999, "depot": "north", "load": 80.0, "ordered_at": "2024-03-22T10:00:00Z"}
 FLOWER = {
@@ -178,6 +181,63 @@ def test_rows_nobody_has_seen_are_predicted_and_one_that_breaks_the_contract_is_
     assert all(other.startswith("outside the range") for other in others)
     assert note.startswith("row 1 is not predicted because its contract refuses it: between__load")
     assert "no row meets its contract" in refusal(orders, broken)
+
+
+# --- what only the label needs, and what a row needs --------------------------------------------
+
+
+def by_a_label_made_of_species(
+    flowers: Predictor, folder: Path, *, after_event: tuple[str, ...]
+) -> Predictor:
+    """The same release of a pipeline whose function makes the label of a column of the flowers."""
+    spec = flowers.pipeline.spec
+    shutil.copytree(flowers.pipeline.folder, folder)
+    made = 'tables["flowers"].with_columns(late=pl.col("species") == "virginica")'
+    edit(folder / "features.py", ('tables["flowers"]', made))
+    named = '"expect_column_values_to_not_be_null", "kwargs": {"column": "'
+    edit(folder / "flowers.json", (f"{named}flower", f"{named}species"))
+    changed = {
+        "label": LabelSpec(column="late", task="binary"),
+        "sources": {
+            "flowers": spec.sources["flowers"].model_copy(update={"after_event": after_event})
+        },
+    }
+    pipeline = replace(flowers.pipeline, folder=folder, spec=spec.model_copy(update=changed))
+    return replace(flowers, pipeline=pipeline)
+
+
+def test_a_row_may_lack_what_only_the_label_is_made_of(flowers: Predictor, tmp_path: Path) -> None:
+    later = by_a_label_made_of_species(flowers, tmp_path / "later", after_event=("species",))
+    for row in (FLOWER, {**FLOWER, "species": None}, {**FLOWER, "species": "rose"}):
+        found = later.predictions(parse_rows(json.dumps(row).encode(), "row"))
+        assert found.frame["probability_setosa"][0] > 0.9
+
+
+def test_an_error_says_where_such_a_column_is_declared(flowers: Predictor, tmp_path: Path) -> None:
+    now = by_a_label_made_of_species(flowers, tmp_path / "now", after_event=())
+    declare = "list the column under after_event of the source 'flowers': rows may then lack it."
+    lacking = {name: FLOWER[name] for name in ("flower", "measured_at", "petal_width")}
+    assert f"If only the label needs 'species', {declare}" in refusal(now, lacking)
+    assert f"Where a check is about the label, {declare}" in refusal(
+        now, {**FLOWER, "species": None}
+    )
+
+
+def test_a_missing_key_or_time_is_told_with_what_it_is_for(orders: Predictor) -> None:
+    said = refusal(orders, {**ORDER, "order": None, "ordered_at": None, "weight": 1})
+    assert "tells the rows apart" not in said
+    said = refusal(orders, {"depot": "north", "load": 80.0})
+    assert "'order' tells the rows apart (features.key): give each row its own value." in said
+    assert "'ordered_at' says which partition a row is in (features.subject.time)." in said
+
+
+def test_rows_of_a_source_are_refused_where_no_subject_is_named(flowers: Predictor) -> None:
+    spec = flowers.pipeline.spec
+    features = spec.features.model_copy(update={"subject": None})
+    alone = replace(flowers.pipeline, spec=spec.model_copy(update={"features": features}))
+    said = refusal(replace(flowers, pipeline=alone), {**FLOWER, "stem": 1})
+    assert "irises takes no rows of a source, because features.subject is not set" in said
+    assert "as in subject: {source: flowers}." in said
 
 
 @pytest.mark.parametrize(

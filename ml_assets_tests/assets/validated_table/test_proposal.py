@@ -82,6 +82,15 @@ def test_it_says_what_identifies_a_row_what_is_never_missing_and_what_was_seen()
     assert 99 < x["max_value"] <= 150
 
 
+def test_only_a_label_of_several_classes_speaks_of_label_classes() -> None:
+    for values, said in (("ab" * 3, "the label has no third one"), ("abc" * 2, "label.classes")):
+        frame = pl.DataFrame({"id": range(6), "kind": [*values]})
+        suite = propose("t", [frame.lazy()], ["id"], "kind")
+        (found,) = (e for e in suite["expectations"] if e["type"].endswith("_be_in_set"))
+        assert said in found["notes"]
+        assert ("label.classes" in found["notes"]) == (len(set(values)) > 2)
+
+
 def test_a_key_that_is_not_unique_is_told_and_proposed_as_a_warning() -> None:
     frame = pl.DataFrame({"id": [1, 1, 2, 3], "part": [1, 1, 1, 1]})
     found = stated(frame, ["id", "part"])["expect_compound_columns_to_be_unique", ""]

@@ -90,10 +90,18 @@ def test_columns_that_the_model_does_not_read_may_come_along() -> None:
     ("change", "said"),
     [
         ({"a": ["1.5"]}, "column 'a': «'1.5'» is not float64"),
-        ({"a": [True]}, "column 'a': «True» is not float64"),
+        (
+            {"a": [True]},
+            "column 'a': «True» is not float64; float64 is a finite number, such as 3.14, so true"
+            " is 1 and false is 0",
+        ),
         ({"b": [math.inf]}, "column 'b'"),
         ({"w": [3]}, "column 'w': «3» is not string"),
         ({"other": [1]}, "column «'other'» is there but not declared"),
+        (
+            {"other": [1]},
+            "\nSend a value, or null, for each feature: a, b, c, w.\nml-assets predict",
+        ),
         ({"c": None}, "column 'c' is declared but not there"),
         ({"a": [10**400]}, "column 'a'"),
     ],

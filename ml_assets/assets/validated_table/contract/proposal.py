@@ -117,6 +117,8 @@ def _label(label: pl.Series, *, is_measured: bool) -> list[dict[str, Any]]:
     classes = values.unique().sort().to_list()
     if label.dtype == pl.String or set(classes) <= {0, 1}:
         said = "Another value is a mistake, or a class that label.classes has to name first."
+        if len(classes) <= 2:  # most often true and false
+            said = "Another value is a mistake: the label has no third one."
         kwargs = {"column": column, "value_set": classes}
         return [*stated, _of_label("expect_column_values_to_be_in_set", said, **kwargs)]
     seen = _Seen(0.0, values.min(), values.max(), ())
