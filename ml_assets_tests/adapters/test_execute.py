@@ -79,7 +79,7 @@ def instance(interruptible: None) -> Iterator[dg.DagsterInstance]:
 def run(
     instance: dg.DagsterInstance,
     asset: dg.AssetsDefinition,
-    tell: Callable[[str], object] = lambda _: None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> None:
     selection = Selection(assets=(asset.key,))
     execute(dg.Definitions(assets=[asset]), instance, "tables", selection, tell)

@@ -52,7 +52,7 @@ def test_a_column_that_drifted_says_which_way() -> None:
         airline = np.where(draw.random(5_000) < share, "UA", "B6")
         return pl.DataFrame({"delay": draw.normal(mean, size=5_000), "airline": airline})
 
-    frames = {str(n): rows(0.0, 0.2) for n in range(8)}
+    frames: dict[str | None, pl.DataFrame] = {str(n): rows(0.0, 0.2) for n in range(8)}
     profile = make_profile(frames, ["delay"], ["airline"])
 
     def said(mean: float, share: float) -> list[str]:
