@@ -246,7 +246,7 @@ class CertificateRefused(EvidenceError):
 
 
 class NothingReleased(MlAssetsError):
-    """A pipeline has no model in its stage to use."""
+    """A pipeline has no model in its stage to use, or none to go back to."""
 
 
 class UnknownModel(MlAssetsError):
@@ -255,6 +255,10 @@ class UnknownModel(MlAssetsError):
 
 class RowsRefused(MlAssetsError):
     """Rows to predict are not what the release reads; the message lists every mistake."""
+
+
+class UnknownGate(MlAssetsError):
+    """No decision tells of a gate, or none tells enough to hold it to another bound."""
 
 
 class UnknownRun(MlAssetsError):

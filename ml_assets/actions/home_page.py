@@ -81,7 +81,9 @@ def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
     failed = standing_failure(pipeline)
     failure = (f"{failed[0].upper()}{failed[1:]}",) if failed else ()
     if move is None:
-        then = (*failure, f"ml-assets run {pipeline.name}")
+        why = failure or _refused_last(pipeline.name, lines)
+        again = f"ml-assets run {pipeline.name}"
+        then = (*why, f"After that is mended: {again}" if why else again)
         return Verdict("wait", f"Nothing is in {stage} yet", then)
     bad = recalled(pipeline.store, pipeline.store.resolve(), pipeline.name, move.model)
     said = _came(entries, move)
@@ -91,6 +93,15 @@ def _verdict(pipeline: Pipeline, lines: tuple[Happened, ...]) -> Verdict:
         return Verdict("bad", headline, (recall, *said, *failure))
     calm = len(said) == 1 and not failure
     return Verdict("good" if calm else "wait", headline, (*said, *failure))
+
+
+def _refused_last(name: str, lines: tuple[Happened, ...]) -> tuple[str, ...]:
+    """Which gates refused the model that was decided on last, and where the evidence is."""
+    last = next((one.entry for one in lines if one.entry.decision is not None), None)
+    if last is None or last.decision is None or last.decision.passed:
+        return ()
+    said = f"Model {last.model[:12]} was refused: {one_line(last.decision.reason)}"
+    return (said, f"The evidence: ml-assets models report {name} --open")
 
 
 def _came(entries: Sequence[LedgerEntry], move: LedgerEntry) -> tuple[str, ...]:

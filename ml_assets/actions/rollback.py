@@ -17,9 +17,11 @@ def roll_back(pipeline: str, asked: RollbackRequest, settings: Settings, tell: T
     """Roll a pipeline back, and tell Dagster what is in its stage now.
 
     Raises:
-        EvidenceError: there is nothing to go back to, or somebody else was first.
+        NothingReleased: there is nothing to go back to.
+        EvidenceError: the named model was never released, or somebody else was first.
         MlAssetsError: the model cannot serve; nothing was moved.
     """
+    tell(f"the ledger of {pipeline} is read")
     opened = open_pipeline(pipeline, settings)
     tracking = Tracking.of(settings)
     returned = return_to(opened, tracking, asked, tell)

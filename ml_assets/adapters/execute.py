@@ -114,7 +114,10 @@ def execute(
         TRIGGER_TAG: "command line",
         **selection.tags,
     }
-    with _Progress(instance, own[PID_TAG], tell) as progress, interrupts_noted() as interrupted:
+    with (
+        interrupts_noted() as interrupted,
+        _Progress(instance, own[PID_TAG], tell, interrupted) as progress,
+    ):
         try:
             result = subset.execute_in_process(
                 instance=instance,
@@ -178,6 +181,10 @@ _IN_PROGRESS = [
     dg.DagsterRunStatus.CANCELING,
 ]
 _INTERRUPTED = "the run was interrupted"
+_STOPPING = (
+    "stopping: what was made is kept, and a training saves its state first. Ctrl-C again does not"
+    " wait for that"
+)
 _CHECK_PLANNED = dg.DagsterEventType.ASSET_CHECK_EVALUATION_PLANNED
 _QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 
@@ -277,9 +284,15 @@ _NOT_RUN = "Dependencies for step "
 
 
 class _Progress:
-    """Tells the log of a run while it runs: the event log is polled from a thread."""
+    """Tells the log of a run while it runs: the event log is polled from a thread.
 
-    def __init__(self, instance: dg.DagsterInstance, pid: str, tell: Tell) -> None:
+    It tells of a signal, too, at once: the run may take seconds to end.
+    """
+
+    def __init__(
+        self, instance: dg.DagsterInstance, pid: str, tell: Tell, interrupted: Arrived
+    ) -> None:
+        self._interrupted = interrupted
         self._instance = instance
         self._pid = pid
         self._tell = tell
@@ -303,7 +316,11 @@ class _Progress:
 
     def _poll(self) -> None:
         run_id: str | None = None
+        stopping = False
         while not self._stop.wait(0.5):
+            if self._interrupted and not stopping:
+                stopping = True
+                self._tell(_STOPPING)
             try:
                 run_id = run_id or self._find_run()
                 if run_id:

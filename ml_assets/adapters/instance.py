@@ -5,8 +5,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -77,6 +78,30 @@ class Instance(dg.DagsterInstance):
         """
         with _signals_later():
             super().handle_new_event(*given, **named)
+
+    @property
+    def compute_log_manager(self) -> Any:
+        """Dagster's own, which keeps what steps print, with helpers that Ctrl-C does not reach.
+
+        A terminal sends it to every process of the command: the helpers that copy the output would
+        each end with a stack. They end with their step.
+        """
+        manager: Any = super().compute_log_manager
+        if "capture_logs" not in vars(manager):
+            manager.capture_logs = partial(_captured, manager.capture_logs)
+        return manager
+
+
+@contextmanager
+def _captured(capture: Callable[..., Any], *given: Any, **named: Any) -> Iterator[Any]:
+    """What Dagster's own does; processes inherit which signals are blocked when they begin."""
+    with ExitStack() as capturing:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            found = capturing.enter_context(capture(*given, **named))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield found
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

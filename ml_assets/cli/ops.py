@@ -170,23 +170,29 @@ def alerts_test() -> int:
 def alerts_list() -> None:
     """List open problems, since when, and who was notified.
 
-    Shows what the sensor `alerts` last saw.
+    Shows what the sensor `alerts` saw at its last tick, and when that was. A problem that is over
+    leaves the list at the next tick.
     """
     settings = watching_settings()
     from ml_assets.adapters.runs import open_instance
     from ml_assets.automation.alerts.media import recipients
     from ml_assets.automation.alerts.reported import read_told
+    from ml_assets.automation.alerts.sensor import last_tick
 
     known = {recipient.id: recipient.shown for recipient in recipients(settings.alerts)}
     with open_instance() as instance:
-        record = read_told(instance.daemon_cursor_storage)
+        record, tick = read_told(instance.daemon_cursor_storage), last_tick(instance)
     for cause in record.open.values():
         told = ", ".join(known.get(one, "an earlier address") for one in cause.told) or "nobody"
         print(
             f"{cause.since:%Y-%m-%d %H:%M} UTC  {' '.join(cause.what.split())}  (notified: {told})"
         )
-    if not record.open:
-        print("nothing was wrong at the sensor's last tick")
+    if tick is None:
+        print("the sensor `alerts` has no tick yet: it ticks while ml-assets ui runs")
+    elif record.open:
+        print(f"seen at the sensor's tick, {tick:%Y-%m-%d %H:%M} UTC; the next drops what is gone")
+    else:
+        print(f"nothing was wrong at the sensor's last tick, {tick:%Y-%m-%d %H:%M} UTC")
 
 
 alerts = CommandGroup("alerts", help="Send a test alert, or list open problems.")

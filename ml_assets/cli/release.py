@@ -247,8 +247,8 @@ def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: b
 
     Returns an earlier model to its stage. First its files are checked against its digest and it
     predicts a few rows; then one line of the ledger moves it. The model that it replaces can come
-    back only by another rollback. Exit code 3: there is nothing to go back to, or somebody else was
-    first.
+    back only by another rollback. Exit code 1: there is nothing to go back to; 3: the model of --to
+    was never released, or somebody else was first.
 
     \b
       ml-assets release rollback flight_delays --author ada --reason "complaints from Denver"

@@ -154,6 +154,7 @@ _QUIET_SECONDS = 60.0
 _ALWAYS = (
     *("  [fail]", "  [warn]", "  warning: "),
     *("  the training set has ", "  training begins with ", "  resumed at ", "  trained on "),
+    "  stopped early at ",
 )
 
 

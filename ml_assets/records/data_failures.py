@@ -94,6 +94,11 @@ def forget_failures(store: SnapshotStore, pipeline: str, stages: Collection[str]
         workspace.publish()
 
 
+def log_of(run: str) -> str:
+    """Where all of a failure is told: a line to put below it."""
+    return f"\n    the whole log: ml-assets ops logs {run[:8]}"
+
+
 def data_failure(state: PipelineState) -> str | None:
     """The newest failure of a data stage that was not made good, in words; None: there is none.
 
@@ -108,6 +113,7 @@ def data_failure(state: PipelineState) -> str | None:
     return (
         f"data is missing: {asset.at(newest.partition)} failed at {newest.time:%Y-%m-%d %H:%M} UTC"
         f" in run {newest.run[:8]}{more}: {own_lines(newest.reason)}"
+        f"{log_of(newest.run)}"
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ml_assets.errors import UnknownRun, counted, own_lines
 from ml_assets.records import experiments
-from ml_assets.records.data_failures import data_failure
+from ml_assets.records.data_failures import data_failure, log_of
 from ml_assets.records.experiments import RunFolder, RunStory
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import override_line, stage_of, stages
@@ -108,7 +108,8 @@ def last_failure(pipeline: Pipeline) -> str | None:
         return None
     when = f"{newest.time:%Y-%m-%d %H:%M} UTC"
     why = own_lines(newest.outcome.why)
-    return f"the last run, {newest.run[:8]} of {when}, {newest.outcome.said}: {why}"
+    said = f"the last run, {newest.run[:8]} of {when}, {newest.outcome.said}: {why}"
+    return f"{said}{log_of(newest.run)}"
 
 
 def _row(pipeline: Pipeline, story: RunStory, entries: Sequence[LedgerEntry]) -> Row:

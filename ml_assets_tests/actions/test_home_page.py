@@ -1,6 +1,7 @@
 """The first page says of each pipeline what the ledger and the records say, and why."""
 
 import http.client
+import re
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -8,11 +9,20 @@ from pathlib import Path
 from ml_assets.actions.home_page import HomePageEntry, Verdict, _came, states
 from ml_assets.actions.report_server import serving_reports
 from ml_assets.assets.released_model.return_to_model import RolledBack, Way, roll_back
-from ml_assets.records.ledger.chain import read
+from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.gates import ReleaseSpec
 from ml_assets.store.open import shared_snapshots
-from ml_assets_tests.records.conftest import PIPELINE, A, B, refused, store
+from ml_assets_tests.records.conftest import (
+    PIPELINE,
+    A,
+    B,
+    decision,
+    evidence,
+    gate,
+    refused,
+    store,
+)
 from ml_assets_tests.records.conftest import released as let_through
 from ml_assets_tests.worlds import irises
 from ml_assets_tests.worlds.world import World, free_ports
@@ -70,6 +80,29 @@ def test_a_pipeline_without_a_release_or_with_a_broken_spec_says_so(tmp_path: Pa
     (state,) = states(world.settings).values()
     assert (state.verdict.tone, state.verdict.headline) == ("bad", "This pipeline cannot be read")
     assert "defs.yaml" in state.verdict.reasons[0]
+
+
+def test_without_a_release_it_says_what_refused_it_and_where_to_look(tmp_path: Path) -> None:
+    world = World(tmp_path).plant(irises)
+    no = decision(evidence(A), gates=(gate("floor", passed=False),))
+    ours = no.model_copy(update={"pipeline": "irises"})
+    record_decision(shared_snapshots(world.settings.snapshots), ours, "me")
+    (state,) = states(world.settings).values()
+    said, look, then = state.verdict.reasons
+    assert said.startswith("Model aaaaaaaaaaaa was refused: ")
+    assert look == "The evidence: ml-assets models report irises --open"
+    assert then == "After that is mended: ml-assets run irises"
+
+
+def test_without_a_release_it_says_which_step_failed_and_where_its_log_is(tmp_path: Path) -> None:
+    world = World(tmp_path).plant(irises)
+    (world.sources / "irises.csv").write_text("sepal_length,species\nlong,setosa\n")
+    world.cli("run", "irises", code=1)
+    (state,) = states(world.settings).values()
+    failed, then = state.verdict.reasons
+    assert failed.startswith("Data is missing: irises/raw_snapshot")
+    assert re.search(r"the whole log: ml-assets ops logs [0-9a-f]{8}$", failed)
+    assert then == "After that is mended: ml-assets run irises"
 
 
 def test_what_people_say_is_text_on_the_page(tmp_path: Path) -> None:

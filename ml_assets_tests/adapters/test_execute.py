@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,17 @@ def plain() -> None:
     interrupt()
 
 
+SLOW = 4.0
+
+
+@dg.asset
+def slow_to_end() -> None:
+    try:
+        interrupt()
+    finally:
+        time.sleep(SLOW)
+
+
 @dg.asset
 def swallowed() -> None:
     """As a library does that catches whatever comes."""
@@ -64,9 +76,13 @@ def instance(interruptible: None) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def run(instance: dg.DagsterInstance, asset: dg.AssetsDefinition) -> None:
+def run(
+    instance: dg.DagsterInstance,
+    asset: dg.AssetsDefinition,
+    tell: Callable[[str], None] = lambda _: None,
+) -> None:
     selection = Selection(assets=(asset.key,))
-    execute(dg.Definitions(assets=[asset]), instance, "tables", selection, tell=lambda _: None)
+    execute(dg.Definitions(assets=[asset]), instance, "tables", selection, tell)
 
 
 def test_a_dead_run_whose_process_had_our_number_is_dead(instance: dg.DagsterInstance) -> None:
@@ -102,6 +118,19 @@ def test_an_interrupted_step_is_no_fault_of_its_function(
 ) -> None:
     with pytest.raises(Interrupted):
         run(instance, asset)
+
+
+def test_a_run_that_takes_seconds_to_end_says_at_once_that_it_does(
+    instance: dg.DagsterInstance,
+) -> None:
+    told: list[tuple[float, str]] = []
+    begun = time.monotonic()
+    with pytest.raises(Interrupted):
+        run(instance, slow_to_end, lambda line: told.append((time.monotonic(), line)))
+    assert time.monotonic() - begun > SLOW
+    ((when, said),) = [(at, line) for at, line in told if line.startswith("stopping")]
+    assert time.monotonic() - when > SLOW / 4
+    assert "Ctrl-C again does not wait" in said
 
 
 def test_a_step_that_failed_by_itself_is_not_interrupted(instance: dg.DagsterInstance) -> None:

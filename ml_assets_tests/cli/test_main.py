@@ -20,6 +20,7 @@ from ml_assets_tests.cli.words import TOP, every_command
 from ml_assets_tests.conftest import Cli
 from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.world import World
 
 OPTIONS = {
     "demo": "[flight_delays|code_lm|digits] --plant",
@@ -206,6 +207,24 @@ code = main(["asked"])
 assert signal.getsignal(signal.SIGTERM) == before
 sys.exit(code)
 """
+
+
+BY_ADA = ["--author", "ada", "--reason", "late"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["what-if", "--gate", "flor", "--bound", "0.7"], "has a gate 'flor'"),
+        (["rollback", *BY_ADA], "nothing to roll back from"),
+    ],
+)
+def test_what_is_not_there_is_no_refusal_by_a_gate(
+    typed: list[str], said: str, tmp_path: Path
+) -> None:
+    command, *options = typed
+    world = World(tmp_path).plant(irises)
+    assert said in world.cli("release", command, "irises", *options, code=1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

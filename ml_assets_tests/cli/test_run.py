@@ -19,6 +19,7 @@ TOLD = (
     "> air__evaluation_report",
     "  baseline constant",
     "  resumed at step 140 of 300",
+    "  stopped early at step 200: no better",
     "  warning: the outcome of 3 rows is not known",
     "  [warn] splits_alike: the label differs",
     "  [fail] champion: worse \x1b[31m",
@@ -42,6 +43,7 @@ def test_short_lines_say_what_is_made_how_far_it_is_and_what_is_wrong(
     assert len(far) == 4, "the first, then every fourth"
     assert not any("[pass]" in line or "baseline" in line for line in said)
     assert "  resumed at step 140 of 300" in said
+    assert "  stopped early at step 200: no better" in said
     assert [line[:8] for line in said[-6:-3]] == ["  warnin", "  [warn]", "  [fail]"]
     assert said[-3:] == ["", *TABLE]
 

@@ -153,7 +153,10 @@ class World:
         return done
 
     def stopped_at(self, moment: str, stop: signal.Signals, *arguments: str) -> tuple[int, str]:
-        """Run ml-assets until a line holds ``moment``, send the signal: exit code and stderr."""
+        """Run ml-assets until a line holds ``moment``, send the signal: exit code and stderr.
+
+        SIGINT goes to the processes that it started, too, as Ctrl-C in a terminal does.
+        """
         with subprocess.Popen(
             [sys.executable, "-m", "ml_assets.cli.main", *arguments],
             env=self.environment,
@@ -161,10 +164,11 @@ class World:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         ) as command:
             assert command.stdout is not None
             assert any(moment in line for line in command.stdout)
-            command.send_signal(stop)
+            (os.killpg if stop is signal.SIGINT else os.kill)(command.pid, stop)
             _, said = command.communicate(timeout=60)
         return command.returncode, said
 

@@ -22,11 +22,15 @@ from ml_assets.assets.drift_report.distances import (
 from ml_assets.assets.drift_report.findings import Cause, Finding, Measure, Statistic
 from ml_assets.assets.evaluation_report.drift_profile import (
     BinColumns,
+    Bins,
     Counts,
+    NumericBins,
     Period,
     Profile,
+    labels,
     merge,
 )
+from ml_assets.errors import quoted
 from ml_assets.spec.drift import DriftBounds, DriftKind
 
 _DISTANCES: tuple[Statistic, ...] = ("psi", "ks", "js")
@@ -251,8 +255,30 @@ def judge_columns(
                 and (statistic != "ks" or reference.columns.numeric[place])
             )
             if measures:
-                found.append(Finding(kind=name, column=bins.name, measures=measures))
+                one = Finding(kind=name, column=bins.name, measures=measures)
+                if one.drifted and name == kind:
+                    said = moved(bins, new[place], reference.counts[place])
+                    one = one.model_copy(update={"moved": said})
+                found.append(one)
     return found
+
+
+def moved(bins: Bins, new: np.ndarray, before: np.ndarray) -> str:
+    """Return the share of a column that changed most, in words; empty where none did.
+
+    Of numbers that is the share above a value, so that it says whether they rose or fell.
+    """
+    now, then = (cells[: bins.size] / max(cells.sum(), 1) for cells in (new, before))
+    names = [quoted(name) for name in labels(bins)]
+    if isinstance(bins, NumericBins):
+        now, then = ((1 - part[:-1].cumsum() - part[-1], part[-1]) for part in (now, then))
+        now, then = (np.append(above[:-1], null) for above, null in (now, then))
+        names = [*(f"above {quoted(f'{edge:.4g}')}" for edge in bins.edges), "null"]
+    most = int(np.abs(now - then).argmax())
+    if now[most] == then[most]:
+        return ""
+    verb = "rose" if now[most] > then[most] else "fell"
+    return f"the share {names[most]} {verb} from {then[most]:.1%} to {now[most]:.1%}"
 
 
 def _measure(held: Held, season: Held | None, statistic: Statistic, place: int) -> Measure:

@@ -58,6 +58,8 @@ class Finding(Frozen):
     kind: DriftKind
     column: str
     measures: tuple[Measure, ...] = Field(strict=False, min_length=1)
+    moved: str = ""
+    """Which way, in words; empty where it did not drift, or its statistic says it."""
 
     @property
     def worst(self) -> Measure:

@@ -152,11 +152,12 @@ def _outcome(
         for finding in findings:
             by_column.setdefault(finding.column, []).append((window, finding))
     worst = max(by_column, key=lambda name: _rank(by_column[name]))
-    shown = max((f for _, f in by_column[worst]), key=lambda finding: finding.worst.ratio).worst
+    furthest = max((f for _, f in by_column[worst]), key=lambda finding: finding.worst.ratio)
+    shown = furthest.worst
     drifted = tuple(w.period for w, finding in by_column[worst] if finding.drifted)
     others = sum(_times(found) >= spec.alarm_at for found in by_column.values()) - 1
     alarm = len(drifted) >= spec.alarm_at
-    reason = _reason(worst, shown, drifted, len(judged), others if alarm else 0, spec)
+    reason = _reason(furthest, drifted, len(judged), others if alarm else 0, spec)
     blind = [name for name, found in by_column.items() if all(f.is_blind for _, f in found)]
     if blind:
         reason += f". {_blind(kind, by_column, blind)}"
@@ -207,14 +208,14 @@ _HELPS: dict[DriftKind, str] = {
 
 
 def _reason(
-    column: str,
-    shown: Measure,
+    furthest: Finding,
     drifted: Sequence[str],
     judged: int,
     others: int,
     spec: DriftSpec,
 ) -> str:
-    words = f"{column}: {measured(shown)}"
+    words = f"{furthest.column}: {measured(furthest.worst)}"
+    words += f"; {furthest.moved}" if furthest.moved else ""
     if not drifted:
         return f"{words}; the furthest of {judged} {'period' if judged == 1 else 'periods'}"
     times = f"{len(drifted)} of the last {counted(judged, 'period')} drifted ({', '.join(drifted)})"

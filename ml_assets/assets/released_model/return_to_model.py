@@ -20,6 +20,7 @@ from ml_assets.assets.released_model.tags import append_move, unnamed_releases
 from ml_assets.errors import (
     EvidenceError,
     MlAssetsError,
+    NothingReleased,
     Recalled,
     StorageError,
     answered,
@@ -202,7 +203,8 @@ def return_to(
     """Roll a pipeline back.
 
     Raises:
-        EvidenceError: there is nothing to go back to, or somebody else was first.
+        NothingReleased: there is nothing to go back to.
+        EvidenceError: the named model was never released, or somebody else was first.
         UnknownModel: the ledger tells of no such model.
         StorageError: its files are lost or damaged; nothing was moved.
         MlAssetsError: it cannot predict the features of now; nothing was moved.
@@ -218,6 +220,8 @@ def return_to(
             "it was made from is unknown. Name another model: ml-assets release history "
             f"{pipeline.name}"
         )
+    stage = pipeline.spec.release.to
+    tell(f"model {way.back[:12]} is to be in {stage}: its certificate and files are checked first")
     model = _verified(pipeline, way.back, origin)
     tell(f"verified: model {way.back[:12]} is what its certificate and its digest name")
     if since := model.refused_since:
@@ -229,12 +233,14 @@ def return_to(
         )
     with ThreadPoolExecutor(1) as beside:  # MLflow takes seconds to load
         beside.submit(tracking.ensure_database)
+        tell("it is now tried on rows of the newest features")
         tell(f"tried: it predicts {try_out(pipeline, model)} rows of the newest features")
     moved = roll_back(
         pipeline.store, pipeline.name, way, pipeline.spec.release, asked.author, asked.reason, run
     )
     if isinstance(moved, Refused):
         raise EvidenceError("\n".join(moved.reasons))
+    tell(f"ledger line {moved.entry.seq} says so: MLflow and Dagster are now told")
     for said in unnamed_releases(pipeline.store, pipeline.name):
         tell(said)
     if said := behind(project_stages(pipeline.store, tracking, pipeline.name)):
@@ -272,7 +278,8 @@ def try_out(pipeline: Pipeline, model: LoadedModel) -> int:
 def _way(pipeline: Pipeline, to: str | None) -> Way:
     way = way_back(read(pipeline.store, pipeline.name), pipeline.spec.release, to)
     if isinstance(way, Refused):
-        raise EvidenceError("\n".join(way.reasons))
+        said = "\n".join(way.reasons)
+        raise NothingReleased(said) if to is None else EvidenceError(said)
     return way
 
 

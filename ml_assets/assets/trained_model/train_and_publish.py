@@ -30,6 +30,7 @@ from ml_assets.records.run_record import RUN_FILE, RunRecord, record_bytes
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.outbox import Outbox
 from ml_assets.spec.records import InputVersion, StageRecord
+from ml_assets.spec.training import Boosted
 from ml_assets.spec.training_program import Ref, TrainResult, World
 from ml_assets.store.layout import Address
 from ml_assets.store.pipeline_context import Pipeline, PipelineState
@@ -121,6 +122,8 @@ class Training:
         with EventSinks.open(self.context, pipeline, tracking, job, outbox) as sinks:
             result = self.runner.train(job, sinks.receive)
         self.context.log.info(f"trained on {counted(self.world.processes, 'process')}")
+        if result.stopped == "patience":
+            self.context.log.info(stopped_early(job, result))
         record = finished_record(begun, result, sinks.story.lost, sinks.story.nodes)
         return Trained(job, result, adopt_model(pipeline.objects, result.model), record, sinks)
 
@@ -143,6 +146,16 @@ class Training:
         except TrainingFailed as error:
             log.warning(f"{error}\n  It is trained with the program here instead.")
             return None
+
+
+def stopped_early(job: TrainJob, result: TrainResult) -> str:
+    """Where a training ended for want of progress, and which of its weights the model has."""
+    unit = "round" if isinstance(job.model, Boosted) else "step"
+    times = counted(job.training.patience, "evaluation")
+    return (
+        f"stopped early at {unit} {result.step:,}: the validation loss did not improve in the last"
+        f" {times} (training.patience); the best is that of {unit} {result.best_step:,}"
+    )
 
 
 @dataclass(frozen=True)

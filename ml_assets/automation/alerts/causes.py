@@ -25,6 +25,8 @@ LAST_EVALUATIONS = 120
 DRIFT = "drift_report"
 """Its warnings are alerts too, as are those of freshness: nothing else would act on them."""
 LAST_RUNS = 200
+LAST_MADE = 1000
+"""Times that an asset was made that are read to know whether what failed was made since."""
 Span = tuple[str, str]
 """The first and the last of some partitions."""
 _PLANNED = dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED
@@ -221,7 +223,7 @@ def _failed_runs(
     explained: Mapping[str, Explained],
     links: Links,
 ) -> Iterator[Cause]:
-    """Runs that failed, of each partition the newest.
+    """Runs that failed, of each partition the newest; not where another run made it since.
 
     Args:
         explained: run -> what is told already, by the check that failed.
@@ -233,7 +235,8 @@ def _failed_runs(
         undone: Collection[str] = ()
         if run.status is dg.DagsterRunStatus.FAILURE:
             undone = _untold(instance, repository, run, explained.get(run.run_id, {}))
-        if not all(any(_within((key, key), other) for other in answered) for key in undone):
+        undone = {k for k in undone if not any(_within((k, k), other) for other in answered)}
+        if undone and not _are_made_since(instance, repository, run, undone):
             yield Cause(
                 id=" ".join(filter(None, ["run", run.job_name, span[1], *_asked(run)])),
                 kind="failed run",
@@ -274,12 +277,7 @@ def _undone(
     span, graph = _span_of(run.tags), repository.asset_graph
     if span[0] == span[1]:
         return set(span)
-    made: dict[dg.AssetKey, set[str]] = {}
-    for entry in instance.all_logs(run.run_id, of_type={_PLANNED, _MADE}):
-        event = entry.dagster_event
-        if event and event.asset_key and graph.has(event.asset_key):
-            keys = made.setdefault(event.asset_key, set())
-            keys |= {event.partition or ""} if event.event_type is _MADE else set()
+    made = _made_by(instance, repository, run)
     calendars = {key: graph.get(key).partitions_def for key in made}
     days = [one.get_partition_keys() for one in set(calendars.values()) if one]
     known = {*span, *(key for keys in days for key in keys), *set().union(*made.values())}
@@ -288,18 +286,58 @@ def _undone(
     return asked.difference(set.intersection(*whole) if whole else ()) or asked
 
 
+def _made_by(
+    instance: dg.DagsterInstance, repository: dg.RepositoryDefinition, run: dg.DagsterRun
+) -> dict[dg.AssetKey, set[str]]:
+    """The assets that a run was to make, each with the partitions that it made."""
+    made: dict[dg.AssetKey, set[str]] = {}
+    for entry in instance.all_logs(run.run_id, of_type={_PLANNED, _MADE}):
+        event = entry.dagster_event
+        if event and event.asset_key and repository.asset_graph.has(event.asset_key):
+            keys = made.setdefault(event.asset_key, set())
+            keys |= {event.partition or ""} if event.event_type is _MADE else set()
+    return made
+
+
+def _are_made_since(
+    instance: dg.DagsterInstance,
+    repository: dg.RepositoryDefinition,
+    run: dg.DagsterRun,
+    undone: Collection[str],
+) -> bool:
+    """Whether other runs, of whatever assets, made what failed in a run; where no asset did, all
+    that it left undone."""
+    made = _made_by(instance, repository, run)
+    failed = {one.step_key for one in step_failures(instance, run)}
+    own = [key for key in made if "__".join(key.path) in failed] or [*made]
+    record = instance.get_run_record_by_id(run.run_id)
+    begun = record.start_time if record else None
+    if begun is None:
+        return False
+    for key in own:
+        partitioned = repository.asset_graph.get(key).is_partitioned
+        left = ({*undone} if partitioned else {""}) - made[key]
+        since = dg.AssetRecordsFilter(key, after_timestamp=begun)
+        records = instance.fetch_materializations(since, limit=LAST_MADE).records
+        if not left <= {one.partition_key or "" for one in records}:
+            return False
+    return bool(own)
+
+
 def _work(run: dg.DagsterRun) -> str:
     """Names what a run was to do, but for which partitions: the same for the run that does it
     again, or what is left of it.
 
-    That is its job; in the asset graph, where all is one job, its assets too.
+    That is its job; in the asset graph, where all is one job, its assets too, or its pipeline where
+    Dagster keeps no assets: of a run of the command line.
     """
     return " ".join([run.job_name, *_asked(run)])
 
 
 def _asked(run: dg.DagsterRun) -> list[str]:
     assets = sorted(key.to_user_string() for key in run.asset_selection or ())
-    return assets if run.job_name.startswith("__") else []
+    of_pipeline = [run.tags[PIPELINE_TAG]] if PIPELINE_TAG in run.tags else []
+    return (assets or of_pipeline) if run.job_name.startswith("__") else []
 
 
 def _of_job(run: dg.DagsterRun) -> str:

@@ -6,6 +6,7 @@ The addresses hold secrets, so none is shown whole.
 import hashlib
 import importlib.util
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from ml_assets.errors import SettingsError, install
 WEBHOOK = "webhook"
 _SLACK_HOST = "hooks.slack.com"
 _SCHEME = re.compile(r"([a-z][a-z0-9.+-]*)://.")
+_ADDRESS = " (address {})"
 _RULE = (
     "expected https://... of a webhook, or an address of apprise, such as"
     " mailtos://user:password@host/?to=a@b.org or slack://..."
@@ -28,8 +30,9 @@ class Recipient:
     medium: str
     """``webhook``, or the name that apprise gives the medium: ``slack``, ``mailtos``."""
     shown: str
-    """What may be shown of it: the host of a webhook, else the medium and the place in the list:
-    the host of an address of apprise may be a token."""
+    """What may be shown of it: the host of a webhook, with its place in the list where others are
+    at that host; else the medium and the place: the host of an address of apprise may be a
+    token."""
     url: str = field(repr=False)
     secret: str = field(default="", repr=False)
     """What a webhook's messages are signed with; empty: they are not."""
@@ -50,8 +53,15 @@ def recipients(addresses: Sequence[str], secret: str = "") -> tuple[Recipient, .
         SettingsError: an address cannot be used, or apprise is needed and not installed; the
             message holds the address's place, not the address.
     """
-    found = [_recipient(address, place) for place, address in enumerate(addresses, start=1)]
-    return tuple({one.id: replace(one, secret=secret) for one in found}.values())
+    places = {address: place for place, address in enumerate(addresses, start=1)}
+    found = [_recipient(address, place) for address, place in places.items()]
+    named = Counter(one.shown for one in found)
+    return tuple(
+        replace(one, secret=secret, shown=f"{one.shown}{_ADDRESS.format(place)}")
+        if named[one.shown] > 1
+        else replace(one, secret=secret)
+        for one, place in zip(found, places.values(), strict=True)
+    )
 
 
 def _recipient(address: str, place: int) -> Recipient:
@@ -70,7 +80,7 @@ def _recipient(address: str, place: int) -> Recipient:
             f"is an address of {medium}. Messages there are sent by apprise, which is not"
             f" installed: {install('alerts')}",
         )
-    return Recipient(medium, f"{medium} (address {place})", address)
+    return Recipient(medium, f"{medium}{_ADDRESS.format(place)}", address)
 
 
 def _host_of(address: str, place: int) -> str:

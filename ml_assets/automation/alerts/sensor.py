@@ -56,6 +56,17 @@ def alerts_tick(
     return dg.SensorResult(skip_reason=f"{COULD_NOT_TELL if done.failed else ''}{done}.")
 
 
+def last_tick(instance: dg.DagsterInstance) -> datetime | None:
+    """When the sensor looked last; None: it never did."""
+    states = [one for one in instance.all_instigator_state() if one.instigator_name == NAME]
+    ticks = [
+        tick.timestamp
+        for one in states
+        for tick in instance.get_ticks(one.instigator_origin_id, one.selector_id, limit=1)
+    ]
+    return datetime.fromtimestamp(max(ticks), UTC) if ticks else None
+
+
 def _sensor(to: "Sequence[Recipient]", links: Links) -> dg.SensorDefinition:
     told = ", ".join(recipient.shown for recipient in to)
 

@@ -38,6 +38,21 @@ _BY = ("pipeline", "owner", "job", "month")
 def cost(pipeline: str | None, by: "By", as_json: bool) -> int:
     """Show machine hours and their cost, by what they were used for.
 
+    \b
+    jobs             trainings, scorings and sanity checks
+    node-hours       hours that machines were held, of all of them together
+    GPU-hours        hours that their GPUs were held
+    useful           share of the node-hours, like the next five: in a result that counts
+    recomputed       steps that a later start did again
+    stalled          a machine was held, and nothing moved
+    queued           no machine was held yet; nobody pays for it
+    failed           work without a result
+    refused          work on a model that the gates refused
+    estimated        node-hours that were forecast (how much more or less it took)
+    data hours       hours that the data steps took
+    storage a month  the cost of what is stored now, for a month
+    cost             of machines, transfer and data steps, in the money of ML_ASSETS_PRICES
+
     Adds up the node-hours and GPU-hours that every training, scoring and sanity check held, split
     into useful, recomputed, stalled, queued, failed and refused. Compares earlier estimates with
     the actual hours, and shows the content of the stores and the yearly cost of a schedule. Prices
@@ -73,6 +88,7 @@ def _tell(found: "Account", *, priced: bool) -> None:
         lines = [_cells(one, found) for one in [*found.lines, found.total]]
         for row in aligned([head, *lines]):
             print(row)
+        print("what the columns are: ml-assets models cost --help")
     if NO_JOB in found.shares and (left := found.shares[NO_JOB]).steps:
         since = _priced(left.time, left.cost)
         print(f"{counted(left.steps, 'data step')} after the last training began: {since}")

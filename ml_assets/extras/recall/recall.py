@@ -8,7 +8,14 @@ from typing import Literal
 
 from ml_assets.adapters.declare_asset import observation
 from ml_assets.adapters.step import Instance
-from ml_assets.errors import EvidenceError, StorageError, answered, counted, one_line
+from ml_assets.errors import (
+    EvidenceError,
+    StorageError,
+    answered,
+    counted,
+    did_you_mean,
+    one_line,
+)
 from ml_assets.extras.recall.recovery import RecoveryPlan, place, recovery_plans
 from ml_assets.records import recall_files
 from ml_assets.records.ledger import chain as ledger
@@ -256,11 +263,23 @@ def _seeds(history: RunHistory, snapshot: str) -> tuple[Made, ...]:
             f"{snapshot!r} is not one data version or commit of the snapshot store: {what}."
             f"{' A name needs @VERSION behind it.' if '/' in wanted else ''}"
             " `ml-assets status PIPELINE --json` lists the current versions."
+            f"{'' if versions else _nearest(history, place or wanted)}"
         )
     found = named or brought
     same = {named_content(node) for node in found} if at else set[Node]()
     renamed = {made.node: made for made in history.made if named_content(made.node) in same}
     return tuple({**found, **renamed}.values())
+
+
+def _nearest(history: RunHistory, name: str) -> str:
+    """The versions of what is called so, or else what is called nearly so; empty: nothing is."""
+    versions: defaultdict[str, list[str]] = defaultdict(list)
+    for made in reversed(history.made):
+        for one in _places(made):
+            versions[one].append(made.record.data_version[:12])
+    if name not in versions:
+        return did_you_mean(name, versions)
+    return f" {name} has, newest first: {', '.join([*dict.fromkeys(versions[name])][:3])}."
 
 
 def _places(made: Made) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, log10
 from typing import Literal
 
-from ml_assets.errors import EvidenceError, counted
+from ml_assets.errors import UnknownGate, counted, did_you_mean
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.gates import HIGHER_IS_BETTER, AgainstChampion, GateSpec, Target
 from ml_assets.spec.records import Decision, GateResult, LedgerEntry
@@ -54,7 +54,7 @@ def what_if(entries: Sequence[LedgerEntry], stage: Target, gate: str, bound: flo
     somewhere.
 
     Raises:
-        EvidenceError: no decision has such a gate with a value and a bound, or its values do not
+        UnknownGate: no decision has such a gate with a value and a bound, or its values do not
             tell on which side of the bound it passes.
     """
     side = _side(entries, gate)
@@ -86,16 +86,16 @@ def _side(entries: Sequence[LedgerEntry], name: str) -> Side:
     results = [g for d in decisions for g in d.gates if g.name == name and _is_measured(g)]
     if not results:
         known = sorted({g.name for d in decisions for g in d.gates if _is_measured(g)})
-        raise EvidenceError(
+        raise UnknownGate(
             f"No decision in the ledger has a gate {name!r} with a value and a bound. There are:"
-            f" {', '.join(known) or 'none'}."
+            f" {', '.join(known) or 'none'}.{did_you_mean(name, known)}"
         )
     told = {_told(result) for result in results} - {None}
     if told == {"at least"}:
         return "at least"
     if told == {"at most"}:
         return "at most"
-    raise EvidenceError(
+    raise UnknownGate(
         f"Gate {name!r} passed and failed on both sides of its bounds (it has two, or changed its"
         " meaning), or only at the bound itself: the effect of another bound cannot be computed."
     )
@@ -245,7 +245,7 @@ def _what_if(
     furthest = _rounded_past(max(values, key=lambda value: abs(value - bound)), bound)
     try:
         replay = what_if(entries, stage, gate, furthest)
-    except EvidenceError:  # its values do not tell on which side of the bound it passes
+    except UnknownGate:  # its values do not tell on which side of the bound it passes
         return ""
     passing = {one.entry.model for one in replay.decisions if one.changed and one.passed}
     count = len(passing & set(models))

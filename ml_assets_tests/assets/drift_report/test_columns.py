@@ -1,5 +1,7 @@
 """What one column of new rows is held to, at the ends of the scale."""
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -41,3 +43,27 @@ def test_lost_values_are_found_whatever_the_null_rate_was(trained: float, seen: 
 def test_no_null_rate_is_held_to_more_than_all_rows() -> None:
     assert judged(1.0, 1.0).worst.bound <= 1.0
     assert not judged(1.0, 1.0).drifted
+
+
+def test_a_column_that_drifted_says_which_way() -> None:
+    draw = np.random.default_rng(0)
+
+    def rows(mean: float, share: float) -> pl.DataFrame:
+        airline = np.where(draw.random(5_000) < share, "UA", "B6")
+        return pl.DataFrame({"delay": draw.normal(mean, size=5_000), "airline": airline})
+
+    frames: dict[str | None, pl.DataFrame] = {str(n): rows(0.0, 0.2) for n in range(8)}
+    profile = make_profile(frames, ["delay"], ["airline"])
+
+    def said(mean: float, share: float) -> list[str]:
+        period = count(rows(mean, share), profile.bins, "new")
+        reference = Reference.of(profile, ALPHA)
+        found = judge_columns(reference, None, period, DriftBounds(), ALPHA, "features")
+        return [one.moved for one in found if one.kind == "features"]
+
+    assert said(0.0, 0.2) == ["", ""], "it did not drift"
+    above = r"the share above «-?\d\.\d+» {} from \d\d\.\d% to \d\d\.\d%"
+    for mean, verb in ((2.0, "rose"), (-2.0, "fell")):
+        assert re.fullmatch(above.format(verb), said(mean, 0.2)[0])
+    (_, airline) = said(0.0, 0.7)
+    assert re.fullmatch(r"the share «(UA» rose|B6» fell) from \d\d\.\d% to \d\d\.\d%", airline)

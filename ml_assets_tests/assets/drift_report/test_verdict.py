@@ -48,6 +48,14 @@ def test_a_large_share_is_written_out() -> None:
     assert measured(far) == "PSI 1,234, bound 0.1"
 
 
+def test_the_alarm_says_which_way_the_column_moved() -> None:
+    moved = "the share above «3» rose from 10.0% to 60.0%"
+    found = window("1", 0.4).findings[0].model_copy(update={"moved": moved})
+    twice = [JudgedPeriod(period=name, rows=9, findings=(found,)) for name in "12"]
+    alarm = report(*twice).alarm
+    assert alarm and f"x: PSI 0.4, bound 0.1; {moved}; 2 of the last" in alarm.reason
+
+
 def test_an_old_period_is_forgotten() -> None:
     assert report(window("1", 0.3), window("2", 0.3), window("3"), window("4")).alarm is None
 

@@ -13,7 +13,7 @@ import pytest
 
 from ml_assets.adapters.check_outcome import CheckOutcome, PartitionVerdict, partition_verdicts
 from ml_assets.adapters.partitioned import Events, Made, make_partitions
-from ml_assets.adapters.runs import Selection
+from ml_assets.adapters.runs import PIPELINE_TAG, Selection
 from ml_assets.automation.alerts.causes import causes_now
 from ml_assets.errors import DataRejected, SourceError
 from ml_assets.graph.publish import Published
@@ -268,3 +268,37 @@ def test_a_check_explains_the_step_that_it_failed_and_no_other_of_its_run() -> N
 
     assert made(contract=True, warning=True) == ["stale data", "failed run"]
     assert made(contract=False, warning=False) == ["failed check", "failed run"]
+
+
+def test_a_run_that_failed_is_over_when_another_job_of_its_pipeline_made_what_failed() -> None:
+    """The daemon's job failed; who mended it made the rest from the command line."""
+    data, model = (dg.AssetKey(["p", name]) for name in ("data", "model"))
+    breaks = [True]
+
+    @dg.asset(key=data)
+    def made_first() -> None: ...
+
+    @dg.asset(key=model, deps=[data])
+    def fails_then() -> None:
+        if breaks[0]:
+            raise SourceError("out of range")
+
+    defs = dg.Definitions([made_first, fails_then], jobs=[dg.define_asset_job("p__model", "*")])
+    whole = defs.resolve_implicit_global_asset_job_def()
+    with dg.instance_for_test() as instance:
+
+        def causes_after(job: dg.JobDefinition, pipeline: str = "p") -> list[str]:
+            tags = {PIPELINE_TAG: pipeline}
+            job.execute_in_process(instance=instance, raise_on_error=False, tags=tags)
+            links, now = Links("d", "r", "m"), datetime.now(UTC)
+            found = causes_now(instance, defs.get_repository_def(), links, now)
+            return [cause.id for cause in found]
+
+        by_hand = whole.get_subset(asset_selection={model})
+        assert causes_after(defs.resolve_job_def("p__model")) == ["run p__model"]
+        assert causes_after(by_hand) == ["run __ASSET_JOB p", "run p__model"]
+        first = whole.get_subset(asset_selection={data})
+        left = ["run __ASSET_JOB p", "run p__model"]
+        assert causes_after(first, "q") == left, "another pipeline's, and not what failed"
+        breaks[0] = False
+        assert causes_after(by_hand) == []

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import polars as pl
 import pytest
 
+from ml_assets.adapters.runs import open_instance
 from ml_assets.assets.validated_table.contract.compiled import audit
 from ml_assets.assets.validated_table.contract.suite import read_contract
 from ml_assets.assets.validated_table.quarantine import HELD_BACK, REASON
 from ml_assets.automation.alerts.causes import causes_now
 from ml_assets.automation.alerts.media import recipients
-from ml_assets.automation.alerts.reported import KEY
+from ml_assets.automation.alerts.reported import KEY, OpenCause, Told
 from ml_assets.automation.alerts.sensor import alerts_tick
 from ml_assets.automation.freshness import CHECK as FRESHNESS
 from ml_assets.automation.late_runs import late_runs_tick
@@ -21,8 +23,10 @@ from ml_assets.definitions import build
 from ml_assets.records.tracking.links import Links
 from ml_assets.settings import read_settings
 from ml_assets_tests.automation.conftest import Plant, World
+from ml_assets_tests.conftest import Cli
 from ml_assets_tests.worlds import deliveries
 from ml_assets_tests.worlds.listeners import Webhook, webhook
+from ml_assets_tests.worlds.ticks import switch, tick
 
 WEEK = "2024-01-08"
 JANE, SSN, PAY = "jane.quux@example.org", "078-05-1120", 71234
@@ -292,3 +296,22 @@ def test_the_sensor_is_there_where_somebody_is_to_be_told_and_holds_no_address(
     assert "s3cr3t" not in f"{tick.skip_message}{written}"
     monkeypatch.delenv("ML_ASSETS_ALERTS")
     assert "alerts" not in [sensor.name for sensor in build(read_settings()).sensors or ()]
+
+
+def test_the_list_says_when_the_sensor_looked(room: Path, cli: Cli) -> None:
+    """What was mended since is still in it, and nobody can tell that from a list without a time."""
+    room.mkdir()
+    looked = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert "has no tick yet" in cli("ops", "alerts", "list").out
+    cause = OpenCause(since=looked - timedelta(days=1), what="run 1 failed: no room")
+    with open_instance() as instance:
+        told = Told(open={"a": cause}).model_dump_json()
+        instance.daemon_cursor_storage.set_cursor_values({KEY: told})
+        tick(instance, switch(instance, "alerts"), looked)
+    said = cli("ops", "alerts", "list").out
+    assert said.startswith("2026-02-28 12:00 UTC  run 1 failed: no room  (notified: nobody)\n")
+    assert "seen at the sensor's tick, 2026-03-01 12:00 UTC" in said
+    with open_instance() as instance:
+        instance.daemon_cursor_storage.set_cursor_values({KEY: Told().model_dump_json()})
+    said = cli("ops", "alerts", "list").out
+    assert said == "nothing was wrong at the sensor's last tick, 2026-03-01 12:00 UTC\n"

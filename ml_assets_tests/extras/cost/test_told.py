@@ -90,6 +90,15 @@ def test_where_no_price_was_ever_known_hours_alone_are_told(tell: Tell) -> None:
     assert not re.search(r"irises: .*–", said)
 
 
+def test_every_column_is_explained_by_the_help_that_the_table_names(tell: Tell, cli: Cli) -> None:
+    said = tell(Prices())
+    named, *columns = re.split("  +", said.splitlines()[0])
+    assert named == "pipeline" and columns[-1] == "cost"
+    assert "what the columns are: ml-assets models cost --help" in said
+    told = cli("models", "cost", "--help").out
+    assert re.findall(r"^  (\S+(?: \S+)*)  +\S.*$", told, re.M)[: len(columns)] == columns
+
+
 def test_with_prices_money_comes_first_and_checkpoints_are_transfer(tell: Tell) -> None:
     said = tell(PRICES)
     assert re.search(r"each 2\.00 \(1 node-hours\) \(mean of 4\): 10[46]\.00 \(5[23] node-", said)

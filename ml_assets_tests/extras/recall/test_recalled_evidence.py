@@ -1,5 +1,6 @@
 """What was measured on recalled data decides nothing: spreads, winners, traffic, old decisions."""
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,8 @@ from ml_assets.assets.released_model.gate_decision import current_evidence
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.assets.trained_model.train_and_publish import Training
 from ml_assets.automation.planner.selection import gate_is_due
-from ml_assets.errors import Recalled
+from ml_assets.errors import Recalled, StorageError
+from ml_assets.extras.recall.recall import extent
 from ml_assets.extras.serving.online_evaluation.loss import OnlineReport, ServedLoss
 from ml_assets.extras.serving.online_evaluation.verdict import canary_verdict, online_reports
 from ml_assets.graph.code_version import code_version_of
@@ -175,3 +177,19 @@ def traffic(week: str, worse: float) -> OnlineReport:
         models=models,
         difference=None,
     )
+
+
+@pytest.mark.parametrize(
+    ("named", "hint"),
+    [
+        ("raw_snapshot/raw_flower@5a1bec29", "Did you mean 'irises/raw_snapshot/raw_flowers'?"),
+        ("training_set/2024@5a1bec29", "Did you mean 'irises/training_set'?"),
+        ("training_set/all@5a1bec29", f"training_set/all has, newest first: {OTHER[:12]}."),
+        ("training_set", f"irises/training_set has, newest first: {OTHER[:12]}."),
+    ],
+)
+def test_a_name_that_is_not_there_is_told_the_nearest_one(
+    irises: Place, named: str, hint: str
+) -> None:
+    with pytest.raises(StorageError, match=re.escape(hint)):
+        extent(irises.pipeline.store, f"irises/{named}")

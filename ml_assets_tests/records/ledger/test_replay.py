@@ -5,7 +5,7 @@ import pytest
 from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.assets.released_model.return_to_model import Way, roll_back
-from ml_assets.errors import EvidenceError
+from ml_assets.errors import UnknownGate
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.replay import what_if
 from ml_assets.spec.gates import ReleaseSpec
@@ -96,9 +96,11 @@ def test_peoples_words_stay_where_they_lead_somewhere(store):
 
 def test_a_gate_that_nobody_measured_or_that_passes_on_both_sides_is_an_error(store):
     judged(store, A, 0.75)
-    with pytest.raises(EvidenceError, match=r"'speed'.*There are: floor, size"):
+    with pytest.raises(UnknownGate, match=r"'speed'.*There are: floor, size"):
         replay(store, 1.0, "speed")
+    with pytest.raises(UnknownGate, match="Did you mean 'floor'"):
+        replay(store, 1.0, "flor")
     both = gate("floor", passed=True, value=0.6, bound=0.7)
     record_decision(store, decision(evidence(B, A), gates=(both,)), "me")
-    with pytest.raises(EvidenceError, match="on both sides"):
+    with pytest.raises(UnknownGate, match="on both sides"):
         replay(store, 0.5)

@@ -71,6 +71,15 @@ def test_no_secret_of_an_address_is_in_record_words_repr_or_log(
         assert TOKEN not in text
 
 
+def test_webhooks_at_one_host_are_told_apart_by_their_places() -> None:
+    urls = [f"https://one.org/{SECRET}", f"https://two.org/{SECRET}", f"https://one.org/{TOKEN}"]
+    assert [one.shown for one in recipients(urls)] == [
+        "webhook one.org (address 1)",
+        "webhook two.org",
+        "webhook one.org (address 3)",
+    ]
+
+
 def test_apprise_is_loaded_when_an_alert_goes_out_and_not_before() -> None:
     program = (
         "import sys; from ml_assets.automation.alerts import sensor; from"
