@@ -36,7 +36,7 @@ def test_what_a_recipient_did_not_take_is_owed_to_it_alone(hook: Webhook) -> Non
         other.faults.extend(["500"] * 3)
         book = Notebook()
         said = round_of([cause()], book, other.url + "/o", hook.url)
-        assert "webhook 127.0.0.1: it answered 500 (3 attempts)" in said
+        assert "webhook 127.0.0.1 (address 1): it answered 500 (3 attempts)" in said
         round_of([cause()], book, other.url + "/o", hook.url)
         assert len(hook.bodies) == len(other.bodies) == 1
 
