@@ -15,10 +15,11 @@ from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.chain import Appended, Declined, Head, append, read
 from ml_assets.records.ledger.stages import find_model, override_line
 from ml_assets.records.load_release import certificate_of
+from ml_assets.records.recalls import require_sound_model
 from ml_assets.settings import Settings
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.pipeline_context import open_pipeline
-from ml_assets.store.snapshots import SnapshotStore
+from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 
 def override_refusal(
@@ -33,15 +34,15 @@ def override_refusal(
 
     Raises:
         EvidenceError: no decision refused it.
+        Recalled: the model, or its report, may not be used.
         UnknownModel: the ledger tells of no such model.
         SpecError: there is no such pipeline, or its spec is wrong.
     """
     opened = open_pipeline(pipeline, settings)
-    store = opened.store
-    said = override(store, opened.name, model, author, reason)
+    report = require_record(opened.now(), opened.address("evaluation_report"))
+    said = override(opened.store, opened.name, model, author, reason)
     if isinstance(said, Refused):
         raise EvidenceError("\n".join(said.reasons))
-    report = require_record(opened.now(), opened.address("evaluation_report"))
     if any(i.version == said.entry.model for i in report.inputs):  # else its page is of the past
         write_report(opened)
     return said.entry
@@ -66,6 +67,7 @@ def override(
     Raises:
         UnknownModel: the ledger tells of no such model.
         CertificateRefused: the decision's certificate does not hold: there is nothing to sign.
+        Recalled: the model may not be used.
         StorageError: the ledger is broken.
     """
     if nobody := answered("An override", author, reason):
@@ -76,6 +78,7 @@ def override(
         line = _refusal(head, model)
         if isinstance(line, Refused):
             return Declined(line)
+        require_sound_model(store, store.resolve(MAIN), pipeline, line.model)
         before = override_line(head.entries, line)
         if before and (before.author, before.reason) == (author, reason):
             return Declined(OverrideMade(before))

@@ -14,7 +14,7 @@ from ml_assets.assets.released_model.made_from import (
     records_behind,
     require_own_sources,
 )
-from ml_assets.assets.released_model.tags import lost_recalls, planted_names, wrong_names
+from ml_assets.assets.released_model.tags import planted_names, wrong_names
 from ml_assets.errors import (
     EvidenceError,
     MlAssetsError,
@@ -35,6 +35,7 @@ from ml_assets.records.load_release import (
     doubts,
     load_release,
 )
+from ml_assets.records.recall_files import lost_recalls
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.records.tracking.projection import shown_otherwise
 from ml_assets.settings import Settings

@@ -3,11 +3,21 @@
 ``recalls/ID.json`` says what one reached, and ``recalls/active.json`` which of them hold.
 """
 
-from ml_assets.errors import StorageError
+import re
+from collections.abc import Callable
+
+from ml_assets.errors import StorageError, UntrustedState
+from ml_assets.records.ledger.chain import pipelines_with_ledger, read
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall, recall_file
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, SnapshotStore
 
+RECALL_TAG = re.compile(r"recall-(?P<id>[0-9a-f]{12})")
+WRONG_TAG = (
+    "Find out who wrote it, and restore the store from a backup; if the ledger is complete (its "
+    "head is the one that you noted), remove the name: ml-assets data untag TAG."
+)
+"""What to do about a name that the history of ``main`` does not bear out."""
 _ATTEMPTS = 20
 _FOLDER = "recalls/"
 
@@ -45,13 +55,47 @@ def lifted(store: SnapshotStore, commit: CommitId, recall: str) -> tuple[Recall,
     return _read(store, commit, recall), said
 
 
-def write(store: SnapshotStore, recall: Recall) -> None:
+def lost_recalls(store: SnapshotStore) -> list[str]:
+    """Return which tags name a recall of this home that ``main`` does not know."""
+    named = [(tag, commit, RECALL_TAG.fullmatch(tag)) for tag, commit in store.tags().items()]
+    head = store.resolve(MAIN)
+    return [
+        f"The tag {tag!r} names commit {commit[:12]}, and main does not know this recall: it was"
+        f" put back to an earlier state. {WRONG_TAG}"
+        for tag, commit, recall in sorted(named, key=lambda one: one[0])
+        if recall
+        and not store.exists(head, recall_file(recall["id"]))
+        and _is_told_here(store, head, commit, recall["id"])
+    ]
+
+
+def _is_told_here(store: SnapshotStore, head: CommitId, commit: CommitId, recall: str) -> bool:
+    """Whether a commit, signed, has a recall and is of this home, or of the one that it began as:
+    another home recalls for itself."""
+    try:
+        if not store.exists(commit, recall_file(recall)):
+            return False
+        ledgers = pipelines_with_ledger(store, head)
+        return store.made_here(commit) or any(
+            read(store, one, commit)[:1] == read(store, one, head)[:1] for one in ledgers
+        )
+    except UntrustedState:  # it tells nothing: ``ml-assets release verify`` names it
+        return False
+
+
+def write(
+    store: SnapshotStore, recall: Recall, unless: Callable[[Recall], bool] = lambda _: False
+) -> None:
     """Publish a recall, or what it reached more; from then on nothing that it reached is used.
+
+    Args:
+        unless: true of one that holds already and says the same: nothing is written.
 
     Raises:
         StorageError: other writers were always first.
     """
-    _publish(store, f"recall {recall.id}", recall_file(recall.id), recall, add=recall.id)
+    path = recall_file(recall.id)
+    _publish(store, f"recall {recall.id}", path, recall, add=recall.id, unless=unless)
 
 
 def name_state(store: SnapshotStore, recall: str) -> None:
@@ -107,10 +151,14 @@ def _publish(
     *,
     add: str | None = None,
     remove: str | None = None,
+    unless: Callable[[Recall], bool] = lambda _: False,
 ) -> None:
     for _ in range(_ATTEMPTS):
         base = store.resolve(MAIN)
-        ids = dict.fromkeys(recall.id for recall in active(store, base) if recall.id != remove)
+        holding = active(store, base)
+        if any(unless(recall) for recall in holding):
+            return
+        ids = dict.fromkeys(recall.id for recall in holding if recall.id != remove)
         now = ActiveRecalls(ids=tuple(ids | {add: None} if add else ids))
         with store.open(base, f"{message} on {base}") as workspace:
             workspace.put_bytes(path, canonical_json(document))

@@ -13,7 +13,7 @@ from itertools import chain
 from ml_assets.errors import Recalled, StorageError, StoreAway
 from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion, registration
-from ml_assets.records.recall_files import active
+from ml_assets.records.recall_files import active, lost_recalls
 from ml_assets.records.record_history import Node, node_of
 from ml_assets.spec.gates import Target
 from ml_assets.spec.recalls import Recall
@@ -55,8 +55,11 @@ def require_sound_model(store: SnapshotStore, commit: CommitId, pipeline: str, m
     """Hold a model to the recalls before it is used.
 
     Raises:
-        Recalled: one reached it; the message says which, why, and what to do.
+        Recalled: one reached it; the message says which, why, and what to do. Or ``main`` was put
+            back to before one: nobody can tell then what it reached.
     """
+    if lost := lost_recalls(store):
+        raise Recalled(f"No model of {pipeline} is used. {lost[0]}")
     found = recalled(store, commit, pipeline, model)
     if found:
         raise Recalled(f"The model {model[:12]} of {pipeline} {said_of(found, pipeline)}")

@@ -117,9 +117,9 @@ def _of_sqlite(said: str, folder: Path) -> DiskRefuses | None:
         return _full(folder)
     if _SQLITE_WRITE_REFUSED in words:
         return DiskRefuses(
-            f"A database in {folder} could not be written. The folder is writable again: it was"
-            " read-only for a moment, or the database's file was taken away. What was published"
-            " before is kept. Run again."
+            f"A database in {folder} could not be written. A file of it is read-only, was"
+            " read-only for a moment, or was taken away. What was published before is kept. See"
+            " that its files can be written, and run again."
         )
     return None
 

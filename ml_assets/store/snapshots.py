@@ -234,6 +234,15 @@ class SnapshotStore(Protocol):
 
     def tags(self) -> Mapping[str, CommitId]: ...
 
+    def made_here(self, commit: CommitId) -> bool:
+        """Whether a commit was made by this home, by what is signed: homes on branches of one
+        lakeFS repository share tags.
+
+        Raises:
+            UntrustedState: no key that counts signed it.
+        """
+        ...
+
     def collect_garbage(
         self, drop: Collection[CommitId] = (), *, dry_run: bool = False
     ) -> Collected | ByServer | Busy:

@@ -208,7 +208,7 @@ def test_main_that_is_put_back_to_before_a_recall_is_told_and_nothing_is_moved(
     [verified] = verify_pipelines(passed.world.settings, NAME, None)
     [said] = [c.reason for c in verified.checks if c.name == "tags" and c.outcome == "refused"]
     assert "main does not know this recall: it was put back to an earlier state" in said
-    assert "Nothing was moved." in passed.materialize("released_model")
+    assert f"No model of {NAME} is used." in passed.materialize("released_model")
     assert passed.in_production is None
 
 

@@ -45,7 +45,7 @@ def test_a_database_that_was_read_only_for_a_moment_is_told_in_a_sentence(tmp_pa
     with held.connect() as reader, pytest.raises(OperationalError) as raised:
         reader.execute(text(writing))
     told = refusal(raised.value, tmp_path)
-    assert str(told).startswith(f"A database in {tmp_path} could not be written. The folder is")
+    assert str(told).startswith(f"A database in {tmp_path} could not be written. A file of it")
     assert refusal(sqlite3.OperationalError("no such table: rows"), tmp_path) is None
 
 

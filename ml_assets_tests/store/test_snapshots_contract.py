@@ -230,6 +230,12 @@ def test_a_tag_names_a_commit_for_good(store: SnapshotStore) -> None:
     assert store.resolve("v1") == second.commit
 
 
+def test_a_commit_tells_which_home_made_it(store: SnapshotStore) -> None:
+    first = publish(store, {"t/a": b"1"}, "k1")
+    assert isinstance(first, Published)
+    assert store.made_here(first.commit)
+
+
 def test_a_path_that_leads_elsewhere_is_refused(store: SnapshotStore) -> None:
     with store.open(store.resolve(), "k") as workspace:
         for path in ("", "/t", "../t", "t/../u", "t//u", "./t"):

@@ -5,7 +5,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ml_assets.errors import StorageError, UntrustedState, counted
+from ml_assets.errors import StorageError, counted
 from ml_assets.records.ledger.chain import (
     Appended,
     Declined,
@@ -13,11 +13,11 @@ from ml_assets.records.ledger.chain import (
     Refusal,
     append,
     path_of,
-    pipelines_with_ledger,
     read,
     run_key,
 )
 from ml_assets.records.ledger.stages import moves
+from ml_assets.records.recall_files import RECALL_TAG, WRONG_TAG, lost_recalls
 from ml_assets.spec.recalls import recall_file
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import read_records
@@ -90,32 +90,6 @@ def planted_names(store: SnapshotStore) -> list[str]:
     ]
 
 
-def lost_recalls(store: SnapshotStore) -> list[str]:
-    """Return which tags name a recall of this home that ``main`` does not know."""
-    head = store.resolve(MAIN)
-    named = [(tag, commit, _RECALL.fullmatch(tag)) for tag, commit in sorted(store.tags().items())]
-    return [
-        f"The tag {tag!r} names commit {commit[:12]}, and main does not know this recall: it was"
-        f" put back to an earlier state. {_REMEDY}"
-        for tag, commit, recall in named
-        if recall
-        and not store.exists(head, recall_file(recall["id"]))
-        and _is_of_this_home(store, head, commit, recall["id"])
-    ]
-
-
-def _is_of_this_home(store: SnapshotStore, head: CommitId, commit: CommitId, recall: str) -> bool:
-    """Whether a commit, signed, has the recall and the beginning of a ledger of ``main``: branches
-    of a lakeFS repository share tags, and another home recalls for itself."""
-    try:
-        if not store.exists(commit, recall_file(recall)):
-            return False
-        pipelines = pipelines_with_ledger(store, head)
-        return any(read(store, p, commit)[:1] == read(store, p, head)[:1] for p in pipelines)
-    except UntrustedState:  # nobody signed it: see ``planted_names``
-        return False
-
-
 def take_away(store: SnapshotStore, name: str) -> CommitId:
     """Take a name away that somebody planted, or that is not needed any more; no state is deleted.
 
@@ -131,14 +105,13 @@ def take_away(store: SnapshotStore, name: str) -> CommitId:
     found = _RELEASE.fullmatch(name)
     if found and _is_right(store, found["pipeline"], int(found["number"]), commit):
         raise StorageError(f"{name!r} is the name of a release in the ledger.")
-    recall = _RECALL.fullmatch(name)
+    recall = RECALL_TAG.fullmatch(name)
     if recall and store.exists(store.resolve(MAIN), recall_file(recall["id"])):
         raise StorageError(f"{name!r} is the name of a recall.")
     store.untag(name)
     return commit
 
 
-_RECALL = re.compile(r"recall-(?P<id>[0-9a-f]{12})")
 _RELEASE = re.compile(r"(?P<pipeline>.+)-release-(?P<number>\d{1,9})(-input-\d+)?")
 
 
@@ -157,8 +130,7 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
     entries = read(store, pipeline, head)
     releases = dict(enumerate(moves(entries), 1))
     digests = {e.path: e.digest for e in store.list(head, f"ledger/{pipeline}/")}
-    names = re.compile(rf"{re.escape(pipeline)}-release-(\d{{1,9}})")
-    tags = {tag: commit for tag, commit in sorted(store.tags().items()) if names.fullmatch(tag)}
+    tags = _release_tags(store, pipeline)
     commits = _published(store) if tags else {}
     for tag, commit in tags.items():
         entry = releases.get(int(tag.rpartition("-")[2]))
@@ -171,7 +143,7 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
         if commit != by:
             true = f"published by {by[:12]}" if by else "not in the history of main"
             said = f"The tag {tag!r} names commit {commit[:12]}; line {entry.seq} was {true}."
-            found.append(f"{said} {_REMEDY}")
+            found.append(f"{said} {WRONG_TAG}")
     return found
 
 
@@ -180,43 +152,43 @@ def release_name(pipeline: str, number: int) -> str:
     return f"{pipeline}-release-{number}"
 
 
-_REMEDY = (
-    "Find out who wrote it, and restore the store from a backup; if the ledger is complete (its "
-    "head is the one that you noted), remove the name: ml-assets data untag TAG."
-)
-
-
 def _taken(tag: str, commit: CommitId, told: int) -> str:
     return (
         f"The tag {tag!r} names commit {commit[:12]}, and the ledger has {counted(told, 'move')}: "
-        f"it was put back to an earlier state, or somebody made the tag. {_REMEDY}"
+        f"it was put back to an earlier state, or somebody made the tag. {WRONG_TAG}"
     )
 
 
 def _require_free(store: SnapshotStore, pipeline: str, head: Head) -> None:
-    """The next move has no name yet, and ``main`` knows each recall that has one. The tags are read
-    first: another process may move now."""
+    """Neither the next move nor a later one has a name yet, and ``main`` knows each recall that has
+    one. The tags are read first: another process may move now."""
     if lost := lost_recalls(store):
         raise StorageError(f"{lost[0]} Nothing was moved.")
     number = len(moves(head.entries)) + 1
-    name = release_name(pipeline, number)
-    commit = store.tags().get(name)
-    if commit is None or _is_of_another(store, pipeline, commit, head.entries):
-        return
-    told = len(moves(read(store, pipeline)))
-    if told < number:
-        raise StorageError(f"{_taken(name, commit, told)} Nothing was moved.")
+    for name, commit in _release_tags(store, pipeline).items():
+        named = int(name.rpartition("-")[2])
+        if named < number or _is_of_another(store, pipeline, commit, head.entries):
+            continue
+        told = len(moves(read(store, pipeline)))
+        if told < named:
+            raise StorageError(f"{_taken(name, commit, told)} Nothing was moved.")
+
+
+def _release_tags(store: SnapshotStore, pipeline: str) -> Mapping[str, CommitId]:
+    """The names of moves that are there."""
+    names = re.compile(rf"{re.escape(pipeline)}-release-\d{{1,9}}")
+    return {tag: commit for tag, commit in sorted(store.tags().items()) if names.fullmatch(tag)}
 
 
 def _is_of_another(
     store: SnapshotStore, pipeline: str, commit: CommitId, entries: Sequence[LedgerEntry]
 ) -> bool:
-    """Whether a commit, signed, has another ledger: branches of a lakeFS repository share tags."""
+    """Whether a commit, signed, is of another home, and has another ledger."""
     try:
         there = read(store, pipeline, commit)
+        return bool(there and entries) and there[0] != entries[0] and not store.made_here(commit)
     except StorageError:
         return False
-    return bool(there and entries) and there[0] != entries[0]
 
 
 def _tag(store: SnapshotStore, pipeline: str, number: int, commit: CommitId) -> None:

@@ -205,7 +205,10 @@ def _hidden(folder: Path) -> list[Path]:
 
 
 def _below(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir()) if folder.is_dir() else []
+    """What lies in a folder. A link leads to what is somebody else's: nothing there is ours."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if not path.is_symlink())
 
 
 def _size(file: Path) -> int | None:

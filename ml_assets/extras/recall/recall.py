@@ -127,8 +127,11 @@ def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
     holding = recall_files.active(store, store.resolve(MAIN))
     again = next((r for r in holding if _contents(r) == _contents(found.recall)), None)
     kept = _grown(again, found.recall) if again else found.recall
-    if kept != again:
+    if again is None:  # somebody may recall the same at this moment
+        recall_files.write(store, kept, unless=lambda one: _contents(one) == _contents(kept))
+    elif kept != again:
         recall_files.write(store, kept)
+    if kept != again:
         named = found.recall.snapshot  # the name that was first given may be of several by now
         return carry_out(store, extent(store, named, kept.author, kept.reason))
     _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")

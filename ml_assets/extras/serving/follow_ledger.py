@@ -18,7 +18,14 @@ from typing import TypeVar
 
 from ml_assets.assets.released_model.handover import golden_vectors
 from ml_assets.assets.released_model.return_to_model import abort
-from ml_assets.errors import DiskRefuses, MlAssetsError, NothingReleased, Recalled, StoreAway
+from ml_assets.errors import (
+    DiskRefuses,
+    MlAssetsError,
+    NothingReleased,
+    Recalled,
+    StorageError,
+    StoreAway,
+)
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.extras.serving.served_release import ServedModel
@@ -201,6 +208,12 @@ class Following:
         folders = (f"ledger/{name}/", f"certificates/{name}/", "recalls/")
         files = (entry for folder in folders for entry in store.list(commit, folder))
         found = frozenset((entry.path, entry.digest) for entry in files)
+        if gone := sorted({path for path, _ in self.noticed or ()} - {path for path, _ in found}):
+            raise StorageError(
+                f"{name}: the store was put back to an earlier state: {gone[0]} was there, and is"
+                " gone. Nothing is taken up from there. Find out who did it; if you restored a"
+                " backup, restart this server"
+            )
         self.noticed = found
         if found != self.seen:
             return find_release(self.pipeline), found

@@ -16,6 +16,7 @@ from ml_assets.store.objects import file_digest, make_durable
 from ml_assets.store.snapshots import Collected
 
 _DIGEST = re.compile("[0-9a-f]{64}")
+_DRAFT = re.compile("[0-9]+-[0-9a-f]{32}")
 _CHUNK = 1 << 20
 _SYNCS = 8
 """Files that are synced side by side: what waits for the disk together waits once."""
@@ -114,9 +115,14 @@ class Blobs:
         return file
 
     def keep_only(self, kept: Container[str], *, dry_run: bool) -> Collected:
-        """Delete every other file, and drafts of the dead. Nobody may be writing."""
+        """Delete every other file, and drafts of the dead. Nobody may be writing.
+
+        What we did not make stays: it may lie behind a link that somebody laid.
+        """
         sizes: dict[bool, list[int]] = {True: [], False: []}
-        for file in (*self._files.glob("*/*"), *self._drafts.iterdir()):
+        files = (one for one in self._files.glob("*/*") if _DIGEST.fullmatch(one.name))
+        drafts = (one for one in self._drafts.iterdir() if _DRAFT.fullmatch(one.name))
+        for file in (*files, *drafts):
             keep = file.name in kept
             sizes[keep].append(file.stat().st_size)
             if not keep and not dry_run:

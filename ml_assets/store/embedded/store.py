@@ -115,6 +115,10 @@ class EmbeddedStore:
     def tags(self) -> Mapping[str, CommitId]:
         return self._refs.tags()
 
+    def made_here(self, commit: CommitId) -> bool:
+        self._trust.require(commit)
+        return True
+
     def tree(self, commit: CommitId) -> Tree:
         """Everything in a commit, held to its signature; do not change it."""
         self._trust.require(commit)

@@ -86,6 +86,8 @@ class State:
     run_key: str = ""
     base: str = ""
     """The commit that it was made on top of."""
+    branch: str = ""
+    """The branch of the home that made it."""
 
 
 def seal(state: State, keys: Keys) -> bytes:
@@ -95,6 +97,7 @@ def seal(state: State, keys: Keys) -> bytes:
         "tree": {path: list(entry) for path, entry in state.tree.items()},
         "run_key": state.run_key,
         "base": state.base,
+        "branch": state.branch,
     }
     signature = keys.sign(keys.of_store(_KIND), canonical_json(content))
     signed = [signature.key, signature.value] if signature else None
@@ -116,7 +119,7 @@ def unseal(data: bytes, keys: Keys, what: str) -> State:
         content, signed = sealed["state"], sealed["signature"]
         signature = None if signed is None else Signature(str(signed[0]), str(signed[1]))
         tree = {path: (digest, size) for path, (digest, size) in content["tree"].items()}
-        state = State(tree, content["run_key"], content["base"])
+        state = State(tree, content["run_key"], content["base"], content["branch"])
         known = content["schema"] == _SCHEMA
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise StorageError(f"{what}, whose manifest {MANIFEST} is damaged: {error!r}.") from error

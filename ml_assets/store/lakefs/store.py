@@ -113,6 +113,9 @@ class LakeFsStore:
     def tags(self) -> Mapping[str, CommitId]:
         return self._api.tags()
 
+    def made_here(self, commit: CommitId) -> bool:
+        return self._repository.state(commit).branch == self._repository.branch
+
     # --- writing ----------------------------------------------------------------------------
 
     def open(self, base: CommitId, run_key: str) -> LakeFsWorkspace:

@@ -154,7 +154,7 @@ class LakeFsWorkspace:
         return self._repository.tree(self.base)
 
     def _commit(self, tree: Tree) -> CommitId:
-        state = State(tree, self._run_key, self._onto)
+        state = State(tree, self._run_key, self._onto, self._repository.branch)
         with _file_of(seal(state, self._repository.keys)) as file:
             self._repository.upload(self._branch, MANIFEST, file)
         self._head = self._api.commit(self._branch, self._head, self._message, self._told)

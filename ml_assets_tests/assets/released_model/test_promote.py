@@ -13,7 +13,8 @@ from ml_assets.assets.released_model.promote import (
     release,
     verify,
 )
-from ml_assets.errors import EvidenceError
+from ml_assets.assets.released_model.tags import wrong_names
+from ml_assets.errors import EvidenceError, StorageError
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
 from ml_assets.records.recall_files import active, write
@@ -23,6 +24,19 @@ from ml_assets.spec.records import InputVersion
 from ml_assets.store.embedded.store import EmbeddedStore, EmbeddedWorkspace
 from ml_assets_tests.assets.released_model.promoting import ask, go_on, in_canary, judged, reasons
 from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate, released
+from ml_assets_tests.red_team.forging import point_main_at
+
+
+def test_a_store_that_was_put_back_to_its_beginning_moves_no_model(store, tmp_path):
+    """The ledger begins anew, with another first line; the name of its first release tells."""
+    begin = store.resolve()
+    released(store, A)
+    point_main_at(tmp_path / "snapshots", begin)
+    with pytest.raises(StorageError, match=r"put back to an earlier state.* Nothing was moved"):
+        released(store, B)
+    assert champion(read(store, PIPELINE)) is None
+    assert len(wrong_names(store, PIPELINE)) == 1
+
 
 # --- verify ---------------------------------------------------------------------------------------
 

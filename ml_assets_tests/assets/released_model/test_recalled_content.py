@@ -1,15 +1,16 @@
 """A recall is of content: it holds whoever reads it again, under another name or elsewhere."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ml_assets.assets.released_model.tags import lost_recalls
 from ml_assets.errors import Recalled
-from ml_assets.extras.recall.recall import extent, lift
+from ml_assets.extras.recall.recall import carry_out, extent, lift
+from ml_assets.records import recall_files
 from ml_assets.records.ledger.chain import read, register
-from ml_assets.records.recall_files import active
-from ml_assets.records.recalls import recalled, require_sound
+from ml_assets.records.recall_files import active, lost_recalls
+from ml_assets.records.recalls import recalled, require_sound, require_sound_model
 from ml_assets.spec.records import InputVersion
 from ml_assets.spec.registered import Registered
 from ml_assets_tests.assets.released_model.recall_walk import BAD, GOOD, MODEL, OTHER, TABLE, Walk
@@ -79,20 +80,37 @@ def test_a_model_that_was_registered_is_recalled_with_the_one_that_it_is(walk: W
     assert extent(walk.store, BAD).recall.models()["q"] == (MODEL, OTHER)
 
 
-def test_the_tag_of_a_recall_goes_when_it_is_lifted_and_is_no_matter_of_another_home(
+def test_the_tag_of_a_recall_tells_that_main_was_put_back_and_goes_when_it_is_lifted(
     walk: Walk, tmp_path: Path
 ) -> None:
-    """Branches of a lakeFS repository share tags: only a state with our ledger tells of us."""
     before = walk.head
     recall = walk.recall(BAD)
-    assert f"recall-{recall}" in walk.store.tags()
+    assert lost_recalls(walk.store) == []
     point_main_at(tmp_path / "store", before)
-    register(walk.store, "ours", GOOD, "eve", "")
-    assert lost_recalls(walk.store) == [], "that state has another ledger"
+    register(walk.store, "p", GOOD, "eve", "")  # a ledger that begins anew is no other home's
+    assert [f"recall-{recall}" in said for said in lost_recalls(walk.store)] == [True]
+    with pytest.raises(Recalled, match=r"No model of p is used.*put back to an earlier state"):
+        require_sound_model(walk.store, walk.head, "p", GOOD)
+    walk.store.untag(f"recall-{recall}")
     again = walk.recall(BAD)
-    before = walk.head
-    other = walk.recall(TABLE)
-    point_main_at(tmp_path / "store", before)
-    assert [f"recall-{other}" in said for said in lost_recalls(walk.store)] == [True]
     lift(walk.store, again, "ann", "it was right")
     assert f"recall-{again}" not in walk.store.tags()
+
+
+def test_two_who_recall_the_same_at_once_make_one_recall(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = extent(walk.store, BAD, "cy", "the scale was off")
+    write = recall_files.write
+
+    def second(*given: Any, **named: Any) -> None:
+        monkeypatch.undo()
+        carry_out(walk.store, theirs)
+        write(*given, **named)
+
+    monkeypatch.setattr(recall_files, "write", second)
+    assert walk.recall(BAD) == theirs.recall.id
+    assert [one.id for one in active(walk.store, walk.head)] == [theirs.recall.id]
+    assert [name for name in walk.store.tags() if name.startswith("recall-")] == [
+        f"recall-{theirs.recall.id}"
+    ]

@@ -213,6 +213,28 @@ def test_what_is_taken_up_again_while_it_is_deleted_is_put_back(house: House) ->
     assert (folder / "model.json").read_text() == "{}"
 
 
+def test_what_lies_behind_a_link_is_somebody_elses(house: House, tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    places = (
+        *(house.objects.root / kind for kind in ("models", "sessions", "shards", "reports")),
+        house.settings.scratch,
+        house.root / "snapshots" / "drafts",
+    )
+    kept = []
+    for place in places:
+        there = others / place.name / "ab"
+        there.mkdir(parents=True)
+        kept.append(there / "photo.jpg")
+        kept[-1].write_text("not ours")
+        os.utime(kept[-1], (0, 0))
+        if place.exists():
+            place.rename(place.with_name(f"{place.name}-before"))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(others / place.name, target_is_directory=True)
+    house.collect()
+    assert all(file.exists() for file in kept)
+
+
 def test_two_housekeepings_at_once_are_one(house: House) -> None:
     with (
         exclusive(house.root / "housekeeping.lock", "house-keeping", ""),

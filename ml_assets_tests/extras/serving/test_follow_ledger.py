@@ -23,6 +23,7 @@ from ml_assets.records.recall_files import write
 from ml_assets.spec.recalls import Recall, recall_file
 from ml_assets.spec.records import InputVersion
 from ml_assets.store.embedded.store import EmbeddedStore
+from ml_assets_tests.red_team.forging import point_main_at
 
 GOOD, BAD = "a" * 64, "b" * 64
 
@@ -171,6 +172,27 @@ def test_a_recall_waits_for_no_look_that_hangs(
 
     asyncio.run(recalled())
     assert any("a look at the ledger has waited" in said for said in ledger.told)
+
+
+def test_a_store_that_was_put_back_to_before_a_recall_is_taken_up_by_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path)
+    monkeypatch.setattr(follow_ledger, "find_release", lambda _: release(GOOD, "production"))
+
+    async def put_back() -> None:
+        async with ledger.following() as following:
+            before = ledger.store.resolve()
+            await asyncio.to_thread(ledger.recall)
+            await silent(following)
+            while not following.noticed:
+                await asyncio.sleep(0.02)
+            point_main_at(ledger.root, before)
+            while not any("put back to an earlier state" in said for said in ledger.told):
+                await asyncio.sleep(0.02)
+            assert not following.ready
+
+    asyncio.run(asyncio.wait_for(put_back(), 30))
 
 
 def damage(file: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ml_assets.assets.released_model.tags import wrong_names
 from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.spec.base import canonical_json
 from ml_assets.store.lakefs.repository import MANIFEST, State, seal, unseal
@@ -14,6 +15,7 @@ from ml_assets.store.lakefs.store import LakeFsStore
 from ml_assets.store.signing import Keys
 from ml_assets.store.snapshots import Published
 from ml_assets.store.table_files import write_table
+from ml_assets_tests.records.conftest import PIPELINE, A, B, C, released
 from ml_assets_tests.servers.lakefs import LakeFSServer
 from ml_assets_tests.servers.lakefs.clients import rest_client, s3_client
 from ml_assets_tests.store.lakefs.publishing import publish, published, repository
@@ -43,6 +45,25 @@ def forged_manifest(store: LakeFsStore, path: str, data: bytes, keys: Keys) -> b
     tree = {e.path: (e.digest, e.size) for e in store.list(store.resolve())}
     tree[path] = (hashlib.sha256(data).hexdigest(), len(data))
     return seal(State(tree, "k", store.resolve()), keys)
+
+
+def test_the_names_of_another_home_of_the_repository_are_no_matter_of_ours(
+    lakefs: LakeFSServer, store: LakeFsStore
+) -> None:
+    """Branches share tags; what is signed tells whose a commit is, also after ours was put back."""
+    begin = store.resolve()
+    lakefs.catalog.repository(repository(store)).create_branch("lab", "main")
+    theirs = LakeFsStore(f"lakefs://{repository(store)}/lab", pause=lambda _: None)
+    released(theirs, A)
+    released(store, B)
+    released(store, C, B)
+    assert wrong_names(store, PIPELINE) == []
+    ours, other = (store.tags()[f"{PIPELINE}-release-{number}"] for number in (2, 1))
+    assert (store.made_here(ours), store.made_here(other)) == (True, False)
+    rest_client(lakefs).experimental_api.hard_reset_branch(repository(store), "main", begin)
+    with pytest.raises(StorageError, match=r"put back to an earlier state.* Nothing was moved"):
+        released(anew(store), A)
+    assert wrong_names(anew(store), PIPELINE)
 
 
 def test_a_file_that_was_changed_on_the_branch_is_damaged(
