@@ -128,8 +128,8 @@ def _full(place: Path) -> DiskRefuses:
     free = free_bytes(place) / 1e6
     return DiskRefuses(
         f"The disk is full: {place} could not be written, {free:,.1f} MB are free there. What was "
-        "published before is kept. Make room (`ml-assets ops gc --dry-run` lists what is no "
-        "longer needed), and run again."
+        "published before is kept. Delete or move something there, and run again. Once a little is"
+        " free, `ml-assets ops gc` deletes what this project needs no more."
     )
 
 
