@@ -53,7 +53,8 @@ def test_people_here_read_the_whole_sentence_and_its_items_on_lines_of_their_own
 ) -> None:
     why = "other columns:\n  - column 'a' is gone; «humid» is close: was it renamed?\x1b\nforged"
     note_failures(flights.now(), TABLE, "run-1", {FIRST: why})
-    first, item, last = (data_failure(flights.now()) or "").splitlines()
+    first, item, last, log = (data_failure(flights.now()) or "").splitlines()
     assert first.endswith("other columns:")
     assert item == "    - column 'a' is gone; «humid» is close: was it renamed?\\x1b"
     assert last == "    forged", "no line of somebody else's words begins as ours do"
+    assert log == "    the whole log: ml-assets ops logs run-1"

@@ -15,8 +15,9 @@ from ml_assets.records.ledger.chain import read
 from ml_assets.records.ledger.stages import champion
 from ml_assets.store.open import shared_snapshots
 from ml_assets_tests.extras.serving.serving import Serving, serving
-from ml_assets_tests.extras.serving.test_canary_traffic import processes, wait_until
+from ml_assets_tests.extras.serving.test_canary_traffic import wait_until
 from ml_assets_tests.worlds import irises
+from ml_assets_tests.worlds.processes import below
 from ml_assets_tests.worlds.world import World
 
 pytestmark = pytest.mark.timeout(900)
@@ -128,8 +129,8 @@ def put_a_pipe(server: Serving, folder: Path) -> Iterator[None]:
 def hold(server: Serving, folder: Path) -> Iterator[None]:
     """Its process hangs as soon as it is there, as on a disk or a GPU that does not answer."""
     server.process.send_signal(signal.SIGCONT)
-    wait_until("its process starts", 120, lambda: processes(server, folder.name))
-    (process,) = processes(server, folder.name)
+    wait_until("its process starts", 120, lambda: below(server.process.pid, folder.name))
+    (process,) = below(server.process.pid, folder.name)
     process.suspend()
     yield
     assert process.status() == "stopped", "it is not given up yet"
