@@ -3,13 +3,13 @@
 It applies to one decision line; another decision makes it void.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ml_assets.assets.released_model.promote import Refused
 from ml_assets.assets.released_model.report_file import write_report
-from ml_assets.errors import EvidenceError, answered, one_line
+from ml_assets.errors import EvidenceError, MlAssetsError, answered, one_line
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.certificate import certificate_path, seal
 from ml_assets.records.ledger.chain import Appended, Declined, Head, append, read
@@ -23,7 +23,12 @@ from ml_assets.store.snapshots import MAIN, SnapshotStore
 
 
 def override_refusal(
-    pipeline: str, model: str | None, author: str, reason: str, settings: Settings
+    pipeline: str,
+    model: str | None,
+    author: str,
+    reason: str,
+    settings: Settings,
+    tell: Callable[[str], object],
 ) -> LedgerEntry:
     """Set a person's word against the newest decision on a model; the report's page turns red.
 
@@ -31,6 +36,7 @@ def override_refusal(
 
     Args:
         model: the beginning of its digest; None: the model that was decided on last.
+        tell: is told that the line is written, and its page is not.
 
     Raises:
         EvidenceError: no decision refused it.
@@ -44,7 +50,10 @@ def override_refusal(
     if isinstance(said, Refused):
         raise EvidenceError("\n".join(said.reasons))
     if any(i.version == said.entry.model for i in report.inputs):  # else its page is of the past
-        write_report(opened)
+        try:
+            write_report(opened)
+        except MlAssetsError as error:
+            tell(f"note: line {said.entry.seq} is written; the report's page is not: {error}")
     return said.entry
 
 

@@ -14,7 +14,7 @@ from ml_assets.assets.released_model.made_from import (
     records_behind,
     require_own_sources,
 )
-from ml_assets.assets.released_model.tags import planted_names, wrong_names
+from ml_assets.assets.released_model.tags import left_behind, planted_names, wrong_names
 from ml_assets.errors import (
     EvidenceError,
     MlAssetsError,
@@ -158,7 +158,7 @@ def _tags(store: SnapshotStore, pipeline: str) -> Iterator[Check]:
     """One check for all that name the state of their move, and one for each that does not."""
     planted = list[str]()
     try:
-        wrong = [*wrong_names(store, pipeline), *lost_recalls(store)]
+        wrong = [*wrong_names(store, pipeline), *lost_recalls(store)] or left_behind(store)
         planted = planted_names(store)
     except MlAssetsError as error:
         wrong = [str(error)]

@@ -188,7 +188,8 @@ def alerts_list() -> None:
             f"{cause.since:%Y-%m-%d %H:%M} UTC  {' '.join(cause.what.split())}  (notified: {told})"
         )
     if tick is None:
-        print("the sensor `alerts` has no tick yet: it ticks while ml-assets ui runs")
+        unset = "" if settings.alerts else ", and has an address: set ML_ASSETS_ALERTS"
+        print(f"the sensor `alerts` has no tick yet: it ticks while ml-assets ui runs{unset}")
     elif record.open:
         print(f"seen at the sensor's tick, {tick:%Y-%m-%d %H:%M} UTC; the next drops what is gone")
     else:

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -220,7 +221,9 @@ def override(pipeline: str, model: str | None, author: str, reason: str, as_json
     """
     from ml_assets.actions.override import override_refusal
 
-    made = override_refusal(pipeline, model, author, reason, prepared_settings())
+    made = override_refusal(
+        pipeline, model, author, reason, prepared_settings(), partial(print, file=sys.stderr)
+    )
     if as_json:
         print(json.dumps(made.model_dump(mode="json"), indent=2))
         return

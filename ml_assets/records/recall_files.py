@@ -6,8 +6,7 @@
 import re
 from collections.abc import Callable
 
-from ml_assets.errors import StorageError, UntrustedState
-from ml_assets.records.ledger.chain import pipelines_with_ledger, read
+from ml_assets.errors import StorageError, StoreAway, UntrustedState
 from ml_assets.spec.base import canonical_json
 from ml_assets.spec.recalls import ACTIVE_FILE, ActiveRecalls, Lift, Recall, recall_file
 from ml_assets.store.snapshots import MAIN, CommitId, Conflict, SnapshotStore
@@ -65,22 +64,21 @@ def lost_recalls(store: SnapshotStore) -> list[str]:
         for tag, commit, recall in sorted(named, key=lambda one: one[0])
         if recall
         and not store.exists(head, recall_file(recall["id"]))
-        and _is_told_here(store, head, commit, recall["id"])
+        and not _is_of_another(store, commit)
     ]
 
 
-def _is_told_here(store: SnapshotStore, head: CommitId, commit: CommitId, recall: str) -> bool:
-    """Whether a commit, signed, has a recall and is of this home, or of the one that it began as:
-    another home recalls for itself."""
+def _is_of_another(store: SnapshotStore, commit: CommitId) -> bool:
+    """Whether a commit, signed, is of another home, which recalls for itself. A name that leads to
+    what nobody signed, or to a state without its recall, was moved: it tells as much."""
     try:
-        if not store.exists(commit, recall_file(recall)):
-            return False
-        ledgers = pipelines_with_ledger(store, head)
-        return store.made_here(commit) or any(
-            read(store, one, commit)[:1] == read(store, one, head)[:1] for one in ledgers
-        )
-    except UntrustedState:  # it tells nothing: ``ml-assets release verify`` names it
+        return not store.made_here(commit)
+    except UntrustedState:
         return False
+    except StoreAway:
+        raise
+    except StorageError:  # of another home: no commit of this one is collected that has a name
+        return True
 
 
 def write(
@@ -115,7 +113,8 @@ def forget_state(store: SnapshotStore, recall: str) -> None:
     Raises:
         StorageError: it cannot be taken away.
     """
-    if (name := f"recall-{recall}") in store.tags():
+    commit = store.tags().get(name := f"recall-{recall}")
+    if commit is not None and not _is_of_another(store, commit):
         store.untag(name)
 
 

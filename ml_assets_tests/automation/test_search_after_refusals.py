@@ -87,7 +87,7 @@ def _opened() -> Pipeline:
 
 def overridden() -> None:
     """A person answers for the model that was refused last: it is no decision of the gates."""
-    said = override_refusal("deliveries", None, "ada", "the strike is over", read_settings())
+    said = override_refusal("deliveries", None, "ada", "the strike is over", read_settings(), print)
     assert said.kind == "override"
 
 

@@ -3,9 +3,9 @@
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
-from ml_assets.errors import StorageError, counted
+from ml_assets.errors import StorageError, UntrustedState, counted
 from ml_assets.records.ledger.chain import (
     Appended,
     Declined,
@@ -102,10 +102,14 @@ def take_away(store: SnapshotStore, name: str) -> CommitId:
     commit = store.tags().get(name)
     if commit is None:
         raise StorageError(f"There is no tag {name!r}; ml-assets data list shows which there are.")
-    found = _RELEASE.fullmatch(name)
+    found, recall = _RELEASE.fullmatch(name), RECALL_TAG.fullmatch(name)
+    if (found or recall) and _is_of_another(store, commit):
+        raise StorageError(
+            f"{name!r} is a name that another home gave: its branch of the repository is not yours."
+            " Remove it there."
+        )
     if found and _is_right(store, found["pipeline"], int(found["number"]), commit):
         raise StorageError(f"{name!r} is the name of a release in the ledger.")
-    recall = RECALL_TAG.fullmatch(name)
     if recall and store.exists(store.resolve(MAIN), recall_file(recall["id"])):
         raise StorageError(f"{name!r} is the name of a recall.")
     store.untag(name)
@@ -134,7 +138,7 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
     commits = _published(store) if tags else {}
     for tag, commit in tags.items():
         entry = releases.get(int(tag.rpartition("-")[2]))
-        if _is_of_another(store, pipeline, commit, entries):
+        if _is_of_another(store, commit):
             continue
         if entry is None:
             found.append(_taken(tag, commit, len(releases)))
@@ -167,11 +171,13 @@ def _require_free(store: SnapshotStore, pipeline: str, head: Head) -> None:
     number = len(moves(head.entries)) + 1
     for name, commit in _release_tags(store, pipeline).items():
         named = int(name.rpartition("-")[2])
-        if named < number or _is_of_another(store, pipeline, commit, head.entries):
+        if named < number or _is_of_another(store, commit):
             continue
         told = len(moves(read(store, pipeline)))
         if told < named:
             raise StorageError(f"{_taken(name, commit, told)} Nothing was moved.")
+    if behind := left_behind(store):
+        raise StorageError(f"{behind[0]} Nothing was moved.")
 
 
 def _release_tags(store: SnapshotStore, pipeline: str) -> Mapping[str, CommitId]:
@@ -180,15 +186,28 @@ def _release_tags(store: SnapshotStore, pipeline: str) -> Mapping[str, CommitId]
     return {tag: commit for tag, commit in sorted(store.tags().items()) if names.fullmatch(tag)}
 
 
-def _is_of_another(
-    store: SnapshotStore, pipeline: str, commit: CommitId, entries: Sequence[LedgerEntry]
-) -> bool:
-    """Whether a commit, signed, is of another home, and has another ledger."""
+def _is_of_another(store: SnapshotStore, commit: CommitId) -> bool:
+    """Whether a commit, signed, is of another home."""
     try:
-        there = read(store, pipeline, commit)
-        return bool(there and entries) and there[0] != entries[0] and not store.made_here(commit)
-    except StorageError:
+        return not store.made_here(commit)
+    except UntrustedState:
         return False
+
+
+def left_behind(store: SnapshotStore) -> list[str]:
+    """Return which tags of releases and recalls, of any pipeline, name a state of this home that is
+    not in the history of ``main``."""
+    tags = store.tags()  # first: another process may move now
+    signed = {commit.id for commit in store.history()}
+    known = {commit.id for commit in store.log()}
+    return [
+        f"The tag {tag!r} names commit {commit[:12]}, which is not in the history of main: it was"
+        f" put back to an earlier state. {WRONG_TAG}"
+        for tag, commit in sorted(tags.items())
+        if (_RELEASE.fullmatch(tag) or RECALL_TAG.fullmatch(tag))
+        and commit in signed - known
+        and store.made_here(commit)
+    ]
 
 
 def _tag(store: SnapshotStore, pipeline: str, number: int, commit: CommitId) -> None:

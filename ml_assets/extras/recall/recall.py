@@ -134,8 +134,8 @@ def carry_out(store: SnapshotStore, found: Extent) -> tuple[Recall, Extent]:
     if kept != again:
         named = found.recall.snapshot  # the name that was first given may be of several by now
         return carry_out(store, extent(store, named, kept.author, kept.reason))
-    _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
     recall_files.name_state(store, kept.id)
+    _tell_ledgers(store, kept, "recall", kept.author, f"recall {kept.id}: {kept.reason}")
     return kept, found
 
 

@@ -13,6 +13,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -35,6 +36,7 @@ from ml_assets.store.kept_code import certified_network
 from ml_assets.store.open import has_snapshots
 from ml_assets.store.pipeline_context import Pipeline
 
+_RECALLS = "recalls/"
 _LONGEST_SECONDS = 60.0
 _TRY_SECONDS = 300.0
 _NO_ANSWER = {errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT}
@@ -74,6 +76,8 @@ class Following:
     """The lines and recalls that were looked at; None: none yet."""
     noticed: frozenset[tuple[str, str]] | None = None
     """Those that are there, whether they could be taken up or not."""
+    _recalls_seen: set[str] = field(default_factory=set)
+    """Files of recalls that silenced a model."""
     _commit: str = ""
     """The newest one of which it is known that it says what was seen."""
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
@@ -178,6 +182,9 @@ class Following:
         try:
             require_sound_model(store, store.resolve(), self.pipeline.name, model)
         except Recalled as error:
+            with suppress(Exception):  # the next look lists them, too
+                there = store.list(store.resolve(), _RECALLS)
+                self._recalls_seen |= {entry.path for entry in there}
             return str(error)
         except Exception as error:
             if _is_away(error, self.pipeline.settings.snapshots):
@@ -205,20 +212,31 @@ class Following:
         commit = store.resolve()
         if commit == self._commit and self.seen is not None:
             return None
-        folders = (f"ledger/{name}/", f"certificates/{name}/", "recalls/")
+        folders = (f"ledger/{name}/", f"certificates/{name}/", _RECALLS)
         files = (entry for folder in folders for entry in store.list(commit, folder))
         found = frozenset((entry.path, entry.digest) for entry in files)
-        if gone := sorted({path for path, _ in self.noticed or ()} - {path for path, _ in found}):
-            raise StorageError(
-                f"{name}: the store was put back to an earlier state: {gone[0]} was there, and is"
-                " gone. Nothing is taken up from there. Find out who did it; if you restored a"
-                " backup, restart this server"
-            )
+        self._require_kept(found)
         self.noticed = found
         if found != self.seen:
             return find_release(self.pipeline), found
         self._commit = commit
         return None
+
+    def _require_kept(self, found: frozenset[tuple[str, str]]) -> None:
+        """Lines and certificates stay as they were, and a recall has its file for good.
+
+        Raises:
+            StorageError: one that was seen is gone, or another one.
+        """
+        kept = {(path, digest) for path, digest in self.noticed or () if not _grows(path)}
+        paths = {path for path, _ in self.noticed or ()} | self._recalls_seen
+        gone = sorted(paths - {path for path, _ in found} | {path for path, _ in kept - found})
+        if gone:
+            raise StorageError(
+                f"{self.pipeline.name}: the store was put back to an earlier state: {gone[0]} is"
+                " gone, or another one. Nothing is taken up from there. Find out who did it; if"
+                " you restored a backup, restart this server"
+            )
 
     async def _take_up(self, release: LoadedRelease) -> None:
         if self.canary is not None and self.canary.release.model == release.model:
@@ -318,6 +336,11 @@ class Following:
         before, self.canary = self.canary, None
         if before is not None:
             self._close(before)
+
+
+def _grows(path: str) -> bool:
+    """Return whether a file changes in honest use: a recall reaches more, and is lifted."""
+    return path.startswith(_RECALLS)
 
 
 def _is_away(error: Exception, snapshots: str) -> bool:

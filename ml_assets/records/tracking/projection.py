@@ -12,6 +12,7 @@ from pathlib import Path
 from ml_assets.records.ledger.chain import path_of, read
 from ml_assets.records.ledger.origin import find_origin
 from ml_assets.records.ledger.stages import stages
+from ml_assets.records.recall_files import lost_recalls
 from ml_assets.records.recalls import recalled
 from ml_assets.records.tracking.mlflow import AnotherHome, Logged, Tracking, Unavailable
 from ml_assets.settings import Settings
@@ -33,6 +34,8 @@ def project_stages(store: SnapshotStore, tracking: Tracking, pipeline: str) -> L
     Raises:
         StorageError: the ledger is broken.
     """
+    if lost := lost_recalls(store):  # what it shows of a recall stays
+        return Unavailable(lost[0])
     entries, mark = read(store, pipeline), _wanted_mark(store, pipeline)
     if not is_behind(store, tracking.home, pipeline) and not mark:
         return Logged()
@@ -96,6 +99,8 @@ def shown_otherwise(store: SnapshotStore, tracking: Tracking, pipeline: str) -> 
     entries = read(store, pipeline)
     if not entries:  # no model was judged: MLflow may show another home's
         return ""
+    if lost := lost_recalls(store):
+        return f"MLflow is not told anything: {lost[0]}"
     bad = _recalled(store, pipeline)
     shown = tracking.shown_stages(pipeline, _identity(store, pipeline))
     if isinstance(shown, AnotherHome):

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -120,14 +120,21 @@ class Blobs:
         What we did not make stays: it may lie behind a link that somebody laid.
         """
         sizes: dict[bool, list[int]] = {True: [], False: []}
-        files = (one for one in self._files.glob("*/*") if _DIGEST.fullmatch(one.name))
         drafts = (one for one in self._drafts.iterdir() if _DRAFT.fullmatch(one.name))
-        for file in (*files, *drafts):
+        for file in (*self._stored(), *drafts):
             keep = file.name in kept
             sizes[keep].append(file.stat().st_size)
             if not keep and not dry_run:
                 file.unlink()
         return Collected(sum(sizes[False]), sum(sizes[True]))
+
+    def _stored(self) -> Iterator[Path]:
+        for folder in self._files.iterdir():
+            if folder.is_symlink() or not folder.is_dir():
+                continue
+            for file in folder.iterdir():
+                if _DIGEST.fullmatch(file.name) and file.is_file() and not file.is_symlink():
+                    yield file
 
     def _require(self, digest: str, what: str) -> Path:
         file = self.path(digest)

@@ -87,7 +87,7 @@ class State:
     base: str = ""
     """The commit that it was made on top of."""
     branch: str = ""
-    """The branch of the home that made it."""
+    """The branch of the home that made it; empty where it was made before that was kept."""
 
 
 def seal(state: State, keys: Keys) -> bytes:
@@ -119,7 +119,7 @@ def unseal(data: bytes, keys: Keys, what: str) -> State:
         content, signed = sealed["state"], sealed["signature"]
         signature = None if signed is None else Signature(str(signed[0]), str(signed[1]))
         tree = {path: (digest, size) for path, (digest, size) in content["tree"].items()}
-        state = State(tree, content["run_key"], content["base"], content["branch"])
+        state = State(tree, content["run_key"], content["base"], content.get("branch", ""))
         known = content["schema"] == _SCHEMA
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise StorageError(f"{what}, whose manifest {MANIFEST} is damaged: {error!r}.") from error

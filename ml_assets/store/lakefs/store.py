@@ -114,7 +114,7 @@ class LakeFsStore:
         return self._api.tags()
 
     def made_here(self, commit: CommitId) -> bool:
-        return self._repository.state(commit).branch == self._repository.branch
+        return self._repository.state(commit).branch in ("", self._repository.branch)
 
     # --- writing ----------------------------------------------------------------------------
 

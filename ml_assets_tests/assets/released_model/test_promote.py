@@ -31,11 +31,16 @@ def test_a_store_that_was_put_back_to_its_beginning_moves_no_model(store, tmp_pa
     """The ledger begins anew, with another first line; the name of its first release tells."""
     begin = store.resolve()
     released(store, A)
+    there = store.resolve()
     point_main_at(tmp_path / "snapshots", begin)
     with pytest.raises(StorageError, match=r"put back to an earlier state.* Nothing was moved"):
         released(store, B)
     assert champion(read(store, PIPELINE)) is None
     assert len(wrong_names(store, PIPELINE)) == 1
+    store.untag(f"{PIPELINE}-release-1")
+    store.tag("other-release-1", there)  # the name of another pipeline's move tells as much
+    with pytest.raises(StorageError, match=r"not in the history of main.* Nothing was moved"):
+        released(store, C)
 
 
 # --- verify ---------------------------------------------------------------------------------------

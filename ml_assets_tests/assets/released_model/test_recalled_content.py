@@ -92,6 +92,9 @@ def test_the_tag_of_a_recall_tells_that_main_was_put_back_and_goes_when_it_is_li
     with pytest.raises(Recalled, match=r"No model of p is used.*put back to an earlier state"):
         require_sound_model(walk.store, walk.head, "p", GOOD)
     walk.store.untag(f"recall-{recall}")
+    walk.store.tag(f"recall-{recall}", before)
+    assert len(lost_recalls(walk.store)) == 1, "a name that was moved tells as much"
+    walk.store.untag(f"recall-{recall}")
     again = walk.recall(BAD)
     lift(walk.store, again, "ann", "it was right")
     assert f"recall-{again}" not in walk.store.tags()

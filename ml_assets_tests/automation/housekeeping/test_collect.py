@@ -231,8 +231,16 @@ def test_what_lies_behind_a_link_is_somebody_elses(house: House, tmp_path: Path)
             place.rename(place.with_name(f"{place.name}-before"))
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(others / place.name, target_is_directory=True)
+    blobs = house.root / "snapshots" / "objects"
+    foreign = others / "objects" / "zz" / ("a" * 64)
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("of another home")
+    (blobs / "zz").symlink_to(foreign.parent, target_is_directory=True)
+    (blobs / "yy").mkdir()
+    (blobs / "yy" / ("b" * 64)).symlink_to(others / "gone")
+    (blobs / "yy" / ("c" * 64)).mkdir()
     house.collect()
-    assert all(file.exists() for file in kept)
+    assert all(file.exists() for file in [*kept, foreign])
 
 
 def test_two_housekeepings_at_once_are_one(house: House) -> None:

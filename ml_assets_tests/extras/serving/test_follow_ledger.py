@@ -19,6 +19,7 @@ from ml_assets.extras.serving import follow_ledger
 from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.follow_ledger import Following, NotServing
 from ml_assets.extras.serving.metrics import Metrics
+from ml_assets.records.ledger.chain import register
 from ml_assets.records.recall_files import write
 from ml_assets.spec.recalls import Recall, recall_file
 from ml_assets.spec.records import InputVersion
@@ -185,12 +186,16 @@ def test_a_store_that_was_put_back_to_before_a_recall_is_taken_up_by_nobody(
             before = ledger.store.resolve()
             await asyncio.to_thread(ledger.recall)
             await silent(following)
-            while not following.noticed:
-                await asyncio.sleep(0.02)
+            assert any(path.startswith("recalls/") for path in following._recalls_seen)
             point_main_at(ledger.root, before)
             while not any("put back to an earlier state" in said for said in ledger.told):
                 await asyncio.sleep(0.02)
             assert not following.ready
+            following.noticed = frozenset({("ledger/p/000001.json", "another digest")})
+            register(ledger.store, "p", GOOD, "eve", "")
+            following._recalls_seen.clear()
+            with pytest.raises(StorageError, match=r"000001\.json is gone, or another one"):
+                following._news()
 
     asyncio.run(asyncio.wait_for(put_back(), 30))
 

@@ -2,20 +2,24 @@
 
 import base64
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from ml_assets.assets.released_model.tags import wrong_names
+from ml_assets.assets.released_model.tags import left_behind, take_away, wrong_names
 from ml_assets.errors import StorageError, UntrustedState
+from ml_assets.records import recall_files
 from ml_assets.spec.base import canonical_json
+from ml_assets.spec.recalls import Recall
+from ml_assets.spec.records import InputVersion
 from ml_assets.store.lakefs.repository import MANIFEST, State, seal, unseal
 from ml_assets.store.lakefs.store import LakeFsStore
 from ml_assets.store.signing import Keys
 from ml_assets.store.snapshots import Published
 from ml_assets.store.table_files import write_table
-from ml_assets_tests.records.conftest import PIPELINE, A, B, C, released
+from ml_assets_tests.records.conftest import PIPELINE, A, B, C, refused, released
 from ml_assets_tests.servers.lakefs import LakeFSServer
 from ml_assets_tests.servers.lakefs.clients import rest_client, s3_client
 from ml_assets_tests.store.lakefs.publishing import publish, published, repository
@@ -57,13 +61,46 @@ def test_the_names_of_another_home_of_the_repository_are_no_matter_of_ours(
     released(theirs, A)
     released(store, B)
     released(store, C, B)
-    assert wrong_names(store, PIPELINE) == []
+    assert wrong_names(store, PIPELINE) == [] == left_behind(store)
+    with pytest.raises(StorageError, match="another home gave"):
+        take_away(store, f"{PIPELINE}-release-1")
     ours, other = (store.tags()[f"{PIPELINE}-release-{number}"] for number in (2, 1))
     assert (store.made_here(ours), store.made_here(other)) == (True, False)
     rest_client(lakefs).experimental_api.hard_reset_branch(repository(store), "main", begin)
     with pytest.raises(StorageError, match=r"put back to an earlier state.* Nothing was moved"):
         released(anew(store), A)
     assert wrong_names(anew(store), PIPELINE)
+
+
+def test_a_recall_of_the_home_that_a_branch_began_as_is_its_own_matter(
+    lakefs: LakeFSServer, store: LakeFsStore
+) -> None:
+    refused(store, A)
+    lakefs.catalog.repository(repository(store)).create_branch("fork", "main")
+    fork = LakeFsStore(f"lakefs://{repository(store)}/fork", pause=lambda _: None)
+    seed = InputVersion(key=f"{PIPELINE}/trained_model", partition=None, version=A, commit=None)
+    recall = Recall(
+        id="0123456789ab",
+        snapshot=A[:12],
+        seeds=(seed,),
+        reached=(),
+        stages=(),
+        author="ann",
+        reason="the scale was off",
+        time=datetime.now(UTC),
+    )
+    recall_files.write(store, recall)
+    recall_files.name_state(store, recall.id)
+    before = store.resolve()
+    assert recall_files.lost_recalls(fork) == []
+    recall_files.forget_state(fork, recall.id)
+    assert store.tags()["recall-0123456789ab"] == before, "who lifts it there takes no name here"
+
+
+def test_a_manifest_of_before_branches_were_kept_is_read_as_ours(store: LakeFsStore) -> None:
+    sealed = json.loads(seal(State({"t/a": ("0" * 64, 1)}, "k", "b"), Keys.of("")))
+    del sealed["state"]["branch"]
+    assert unseal(json.dumps(sealed).encode(), Keys.of(""), "it").branch == ""
 
 
 def test_a_file_that_was_changed_on_the_branch_is_damaged(
