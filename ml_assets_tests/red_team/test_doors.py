@@ -158,10 +158,12 @@ def test_verify_says_that_the_code_has_moved_on_and_refuses_nothing(
 
 
 LENIENT = """
-from ml_assets.assets.released_model.gates import decide as gates
+from ml_assets.assets.released_model.gates import champion, quality
 
-honest = gates._decide
-gates._decide = lambda *asked: honest(*asked).model_copy(update={"passed": True})
+def lenient(honest):
+    return lambda *asked: honest(*asked).model_copy(update={"passed": True})
+
+quality.bound, champion.champion = lenient(quality.bound), lenient(champion.champion)
 """
 
 
