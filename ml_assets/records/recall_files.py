@@ -64,13 +64,13 @@ def lost_recalls(store: SnapshotStore) -> list[str]:
         for tag, commit, recall in sorted(named, key=lambda one: one[0])
         if recall
         and not store.exists(head, recall_file(recall["id"]))
-        and not _is_of_another(store, commit)
+        and not is_of_another(store, commit)
     ]
 
 
-def _is_of_another(store: SnapshotStore, commit: CommitId) -> bool:
-    """Whether a commit, signed, is of another home, which recalls for itself. A name that leads to
-    what nobody signed, or to a state without its recall, was moved: it tells as much."""
+def is_of_another(store: SnapshotStore, commit: CommitId) -> bool:
+    """Whether a commit, signed, is of another home, which moves and recalls for itself. A name that
+    leads to what nobody signed was moved: it tells as much."""
     try:
         return not store.made_here(commit)
     except UntrustedState:
@@ -114,7 +114,7 @@ def forget_state(store: SnapshotStore, recall: str) -> None:
         StorageError: it cannot be taken away.
     """
     commit = store.tags().get(name := f"recall-{recall}")
-    if commit is not None and not _is_of_another(store, commit):
+    if commit is not None and not is_of_another(store, commit):
         store.untag(name)
 
 

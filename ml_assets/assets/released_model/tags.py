@@ -5,7 +5,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from ml_assets.errors import StorageError, UntrustedState, counted
+from ml_assets.errors import StorageError, counted
 from ml_assets.records.ledger.chain import (
     Appended,
     Declined,
@@ -17,7 +17,7 @@ from ml_assets.records.ledger.chain import (
     run_key,
 )
 from ml_assets.records.ledger.stages import moves
-from ml_assets.records.recall_files import RECALL_TAG, WRONG_TAG, lost_recalls
+from ml_assets.records.recall_files import RECALL_TAG, WRONG_TAG, is_of_another, lost_recalls
 from ml_assets.spec.recalls import recall_file
 from ml_assets.spec.records import LedgerEntry
 from ml_assets.store.layout import read_records
@@ -103,7 +103,7 @@ def take_away(store: SnapshotStore, name: str) -> CommitId:
     if commit is None:
         raise StorageError(f"There is no tag {name!r}; ml-assets data list shows which there are.")
     found, recall = _RELEASE.fullmatch(name), RECALL_TAG.fullmatch(name)
-    if (found or recall) and _is_of_another(store, commit):
+    if (found or recall) and is_of_another(store, commit):
         raise StorageError(
             f"{name!r} is a name that another home gave: its branch of the repository is not yours."
             " Remove it there."
@@ -138,7 +138,7 @@ def wrong_names(store: SnapshotStore, pipeline: str) -> list[str]:
     commits = _published(store) if tags else {}
     for tag, commit in tags.items():
         entry = releases.get(int(tag.rpartition("-")[2]))
-        if _is_of_another(store, commit):
+        if is_of_another(store, commit):
             continue
         if entry is None:
             found.append(_taken(tag, commit, len(releases)))
@@ -171,7 +171,7 @@ def _require_free(store: SnapshotStore, pipeline: str, head: Head) -> None:
     number = len(moves(head.entries)) + 1
     for name, commit in _release_tags(store, pipeline).items():
         named = int(name.rpartition("-")[2])
-        if named < number or _is_of_another(store, commit):
+        if named < number or is_of_another(store, commit):
             continue
         told = len(moves(read(store, pipeline)))
         if told < named:
@@ -186,14 +186,6 @@ def _release_tags(store: SnapshotStore, pipeline: str) -> Mapping[str, CommitId]
     return {tag: commit for tag, commit in sorted(store.tags().items()) if names.fullmatch(tag)}
 
 
-def _is_of_another(store: SnapshotStore, commit: CommitId) -> bool:
-    """Whether a commit, signed, is of another home."""
-    try:
-        return not store.made_here(commit)
-    except UntrustedState:
-        return False
-
-
 def left_behind(store: SnapshotStore) -> list[str]:
     """Return which tags of releases and recalls, of any pipeline, name a state of this home that is
     not in the history of ``main``."""
@@ -206,7 +198,7 @@ def left_behind(store: SnapshotStore) -> list[str]:
         for tag, commit in sorted(tags.items())
         if (_RELEASE.fullmatch(tag) or RECALL_TAG.fullmatch(tag))
         and commit in signed - known
-        and store.made_here(commit)
+        and not is_of_another(store, commit)
     ]
 
 

@@ -1,5 +1,6 @@
 """The printed output of old runs' steps, which is deleted; Dagster's own record of runs stays."""
 
+import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +48,8 @@ def delete(instance: dg.DagsterInstance, run_id: str) -> int:
     _, before = _measure(instance, run_id)
     try:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
-    except OSError:  # somebody laid a link there, or took the right away: the others go on
+    except OSError as error:  # somebody laid a link there, or took the right away: the others go on
+        warnings.warn(f"the log of run {run_id[:8]} could not be deleted: {error}", stacklevel=2)
         return 0
     instance.add_run_tags(run_id, {GONE_TAG: "true"})  # last: what is not marked is done again
     return before - _measure(instance, run_id)[1]
