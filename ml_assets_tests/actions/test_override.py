@@ -1,7 +1,5 @@
 """An override: of exactly one refusal, by somebody, and worth nothing for any other."""
 
-from datetime import UTC, datetime
-
 import pytest
 
 from ml_assets.actions.override import OverrideMade, override
@@ -9,10 +7,7 @@ from ml_assets.assets.released_model.promote import Refused, Released, release, 
 from ml_assets.errors import Recalled, UnknownModel
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion
-from ml_assets.records.recall_files import write
 from ml_assets.spec.gates import ReleaseSpec
-from ml_assets.spec.recalls import Recall
-from ml_assets.spec.records import InputVersion
 from ml_assets_tests.records.conftest import (
     PIPELINE,
     A,
@@ -20,6 +15,7 @@ from ml_assets_tests.records.conftest import (
     decision,
     evidence,
     gate,
+    recall,
     refused,
     released,
 )
@@ -93,18 +89,7 @@ def test_a_forged_override_of_another_models_decision_counts_for_neither(store):
 
 def test_a_model_that_may_not_be_used_is_not_overridden_and_no_line_is_written(store):
     refused(store, A)
-    bad = InputVersion(key=f"{PIPELINE}/trained_model", partition=None, version=A, commit=None)
-    recall = Recall(
-        id=A[:12],
-        snapshot=A[:12],
-        seeds=(bad,),
-        reached=(),
-        stages=(),
-        author="ann",
-        reason="the scale was off",
-        time=datetime.now(UTC),
-    )
-    write(store, recall)
+    recall(store, A)
     with pytest.raises(Recalled, match="is recalled by ann"):
         ask(store)
     assert len(read(store, PIPELINE)) == 1

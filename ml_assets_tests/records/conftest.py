@@ -6,8 +6,10 @@ import pytest
 
 from ml_assets.assets.released_model.promote import Released, release
 from ml_assets.records.ledger.chain import record_decision
+from ml_assets.records.recall_files import write
 from ml_assets.spec.gates import ReleaseSpec
-from ml_assets.spec.records import Decision, Evidence, GateResult
+from ml_assets.spec.recalls import Recall
+from ml_assets.spec.records import Decision, Evidence, GateResult, InputVersion
 from ml_assets.store.open import open_snapshots
 
 PIPELINE = "delays"
@@ -51,6 +53,23 @@ def refused(store, model, champion=None, name="floor"):
     """A decision that refused a model; its line."""
     about = decision(evidence(model, champion), gates=(gate(name, passed=False), gate("size")))
     return record_decision(store, about, "me")
+
+
+def recall(store, model, pipeline=PIPELINE):
+    """Recall a model; what it was made from is not in this store."""
+    seed = InputVersion(key=f"{pipeline}/trained_model", partition=None, version=model, commit=None)
+    told = Recall(
+        id=model[:12],
+        snapshot=model[:12],
+        seeds=(seed,),
+        reached=(),
+        stages=(),
+        author="ann",
+        reason="the scale was off",
+        time=datetime.now(UTC),
+    )
+    write(store, told)
+    return told
 
 
 @pytest.fixture

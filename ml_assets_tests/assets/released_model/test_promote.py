@@ -1,7 +1,6 @@
 """Release: refused without whole, fresh, passing evidence, whatever else happens at the time."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 
 import pytest
 
@@ -19,11 +18,20 @@ from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, stages
 from ml_assets.records.recall_files import active, write
 from ml_assets.spec.gates import ReleaseSpec
-from ml_assets.spec.recalls import Recall, recall_file
-from ml_assets.spec.records import InputVersion
+from ml_assets.spec.recalls import recall_file
 from ml_assets.store.embedded.store import EmbeddedStore, EmbeddedWorkspace
 from ml_assets_tests.assets.released_model.promoting import ask, go_on, in_canary, judged, reasons
-from ml_assets_tests.records.conftest import PIPELINE, A, B, C, decision, evidence, gate, released
+from ml_assets_tests.records.conftest import (
+    PIPELINE,
+    A,
+    B,
+    C,
+    decision,
+    evidence,
+    gate,
+    recall,
+    released,
+)
 from ml_assets_tests.red_team.forging import point_main_at
 
 
@@ -197,26 +205,6 @@ def test_evidence_that_cannot_be_put_together_stops_the_release(store, decide):
     with pytest.raises(EvidenceError):
         ask(store, broken)
     assert stages(read(store, PIPELINE)) == {}
-
-
-def recall(store, model):
-    """Recall a model; what it was made from is not in this store."""
-    reached = InputVersion(
-        key=f"{PIPELINE}/trained_model", partition=None, version=model, commit=None
-    )
-    write(
-        store,
-        Recall(
-            id=model[:12],
-            snapshot=model[:12],
-            seeds=(reached,),
-            reached=(),
-            stages=(),
-            author="ann",
-            reason="the scale was off",
-            time=datetime.now(UTC),
-        ),
-    )
 
 
 def test_a_decision_by_no_champion_does_not_count_again_when_the_champion_is_recalled(

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,10 +19,9 @@ from ml_assets.extras.serving.batching import Limits
 from ml_assets.extras.serving.follow_ledger import Following, NotServing
 from ml_assets.extras.serving.metrics import Metrics
 from ml_assets.records.ledger.chain import register
-from ml_assets.records.recall_files import write
-from ml_assets.spec.recalls import Recall, recall_file
-from ml_assets.spec.records import InputVersion
+from ml_assets.spec.recalls import recall_file
 from ml_assets.store.embedded.store import EmbeddedStore
+from ml_assets_tests.records.conftest import recall
 from ml_assets_tests.red_team.forging import point_main_at
 
 GOOD, BAD = "a" * 64, "b" * 64
@@ -121,18 +119,7 @@ class Ledger:
 
     def recall(self) -> Path:
         """Recall the model, and return the file of the recall."""
-        model = InputVersion(key="p/trained_model", partition=None, version=GOOD, commit=None)
-        told = Recall(
-            id=GOOD[:12],
-            snapshot=GOOD[:12],
-            seeds=(model,),
-            reached=(),
-            stages=(),
-            author="ann",
-            reason="the scale was off",
-            time=datetime.now(UTC),
-        )
-        write(self.store, told)
+        told = recall(self.store, GOOD, "p")
         digest, _ = self.store.entry(self.store.resolve(), recall_file(told.id))
         return self.root / "objects" / digest[:2] / digest
 

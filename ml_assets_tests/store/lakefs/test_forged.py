@@ -2,7 +2,6 @@
 
 import base64
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -12,14 +11,12 @@ from ml_assets.assets.released_model.tags import left_behind, take_away, wrong_n
 from ml_assets.errors import StorageError, UntrustedState
 from ml_assets.records import recall_files
 from ml_assets.spec.base import canonical_json
-from ml_assets.spec.recalls import Recall
-from ml_assets.spec.records import InputVersion
 from ml_assets.store.lakefs.repository import MANIFEST, State, seal, unseal
 from ml_assets.store.lakefs.store import LakeFsStore
 from ml_assets.store.signing import Keys
 from ml_assets.store.snapshots import Published
 from ml_assets.store.table_files import write_table
-from ml_assets_tests.records.conftest import PIPELINE, A, B, C, refused, released
+from ml_assets_tests.records.conftest import PIPELINE, A, B, C, recall, refused, released
 from ml_assets_tests.servers.lakefs import LakeFSServer
 from ml_assets_tests.servers.lakefs.clients import rest_client, s3_client
 from ml_assets_tests.store.lakefs.publishing import publish, published, repository
@@ -78,23 +75,12 @@ def test_a_recall_of_the_home_that_a_branch_began_as_is_its_own_matter(
     refused(store, A)
     lakefs.catalog.repository(repository(store)).create_branch("fork", "main")
     fork = LakeFsStore(f"lakefs://{repository(store)}/fork", pause=lambda _: None)
-    seed = InputVersion(key=f"{PIPELINE}/trained_model", partition=None, version=A, commit=None)
-    recall = Recall(
-        id="0123456789ab",
-        snapshot=A[:12],
-        seeds=(seed,),
-        reached=(),
-        stages=(),
-        author="ann",
-        reason="the scale was off",
-        time=datetime.now(UTC),
-    )
-    recall_files.write(store, recall)
-    recall_files.name_state(store, recall.id)
+    told = recall(store, A)
+    recall_files.name_state(store, told.id)
     before = store.resolve()
     assert recall_files.lost_recalls(fork) == []
-    recall_files.forget_state(fork, recall.id)
-    assert store.tags()["recall-0123456789ab"] == before, "who lifts it there takes no name here"
+    recall_files.forget_state(fork, told.id)
+    assert store.tags()[f"recall-{told.id}"] == before, "who lifts it there takes no name here"
 
 
 def test_a_manifest_of_before_branches_were_kept_is_read_as_ours(store: LakeFsStore) -> None:
