@@ -7,8 +7,8 @@
 
 A benchmark is a file here that tells figures. What it imports and this environment has not is named
 before it begins, and so is what its ``NEEDS`` say; without its ``PEERS`` it goes on. One that fails
-is told with its last words, and the runner ends with 1. ``run --times 5`` keeps the median of five
-runs.
+is told with its last words, and the runner ends with 1. Kept are the medians of as many runs as its
+``MEDIAN_OF`` says, or as ``run --times`` asks for.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     doing = parser.add_subparsers(dest="verb")
     running = doing.add_parser("run")
     running.add_argument("names", nargs="*", metavar="NAME")
-    running.add_argument("--times", type=int, default=1)
+    running.add_argument("--times", type=int, choices=range(1, 100), metavar="RUNS")
     doing.add_parser("peers").add_argument("names", nargs="*", metavar="NAME")
     doing.add_parser("page")
     asked = parser.parse_args(arguments)
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{one.name:18} {one.title}")
         for lack in one.lacks:
             print(f"{'':18} lacks {lack}")
-        for lack in one.without:
-            print(f"{'':18} goes on without {lack}")
+        for name in one.without:
+            print(f"{'':18} goes on without {peers.lack(name)}")
         print(f"{'':18} {_last(kept(one.name))}")
     return 0
 
@@ -57,7 +57,7 @@ def _last(found: Result | None) -> str:
     return f"{found.time:%Y-%m-%d} at {found.commit}, {len(found.figures)} figures, {said}"
 
 
-def _run(known: Sequence[Benchmark], names: Sequence[str], times: int) -> int:
+def _run(known: Sequence[Benchmark], names: Sequence[str], times: int | None) -> int:
     by_name = {one.name: one for one in known}
     if strange := [name for name in names if name not in by_name]:
         print(f"no benchmark: {', '.join(strange)}; there are {', '.join(by_name)}")
@@ -69,7 +69,7 @@ def _run(known: Sequence[Benchmark], names: Sequence[str], times: int) -> int:
             failed += [one.name] if names else []
             continue
         print(f"{one.name}:", flush=True)
-        found = run_and_keep(one, times)
+        found = run_and_keep(one, one.median_of if times is None else times)
         if found.failed:
             failed.append(one.name)
             print(f"{one.name}: FAILED, {found.failed}", flush=True)

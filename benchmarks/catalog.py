@@ -25,9 +25,13 @@ class Benchmark:
     lacks: tuple[str, ...]
     """What it needs and does not find here, in words."""
     without: tuple[str, ...] = ()
-    """Other tools that it goes on without, in words."""
+    """Other tools that it goes on without, by name."""
     note: str = ""
     """What the page says above its figures."""
+    each: str = ""
+    """What a figure of one run is, where it takes turns; empty: what that run measured."""
+    median_of: int = 1
+    """Runs that are kept as their median, unless ``--times`` asks for another number."""
 
     @property
     def file(self) -> Path:
@@ -53,10 +57,10 @@ def _read(file: Path) -> Benchmark | None:
         file.stem,
         title,
         lacks=(*(f"package {name}" for name in packages), *needs),
-        without=tuple(
-            peers.lack(name) for name in _literal(tree, "PEERS") if not peers.python(name)
-        ),
+        without=tuple(name for name in _literal(tree, "PEERS") if not peers.python(name)),
         note=_literal(tree, "NOTE", ""),
+        each=_literal(tree, "EACH_IS", ""),
+        median_of=_literal(tree, "MEDIAN_OF", 1),
     )
 
 
@@ -73,7 +77,7 @@ def _is_missing(package: str, folder: Path) -> bool:
 
 
 def _literal(tree: ast.Module, name: str, default: Any = ()) -> Any:
-    """What a benchmark says of itself: ``NEEDS``, ``PEERS`` and ``NOTE``."""
+    """What a benchmark says of itself: ``NEEDS``, ``PEERS``, ``NOTE``, ``EACH_IS`` and so on."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return ast.literal_eval(node.value)

@@ -25,6 +25,8 @@ from ml_assets.training.optimization import make_optimizer
 from ml_assets.training.rows.arrays import open_set
 from ml_assets.training.trainer_state import TrainerState
 
+EACH_IS = "the median of five turns"
+
 MODEL = Mlp(family="mlp", width=2048, depth=7, dropout=0.0)
 SPEC = TrainingSpec(batch_size=24, microbatches=24, strategy="replicate", keep_last=1)
 

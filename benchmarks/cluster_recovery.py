@@ -3,8 +3,8 @@
 Two pods train by FSDP on the tests' API server, their objects on an S3 server of this machine; one
 pod is deleted as `kubectl delete pod` does it. Nodes and images are there at once, so that what is
 measured is ours: the notice, the save, the next Job, its processes, the checkpoint, the step. Wall
-time, the medians, and the processor time of the new pods. One figure a line: NAME VALUE AIM
-holds|short.
+time, the medians of five turns, and the processor time of the new pods. One figure a line: NAME
+VALUE AIM holds|short.
 """
 
 import os
@@ -35,6 +35,7 @@ from ml_assets_tests.servers.kubernetes.resources import JOBS
 from ml_assets_tests.servers.s3 import s3_server
 
 NEEDS = ("package kubernetes",)
+EACH_IS = "the median of five turns"
 
 MODEL = Mlp(family="mlp", width=128, depth=2)
 SPEC = TrainingSpec(

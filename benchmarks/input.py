@@ -35,6 +35,8 @@ from ml_assets.training.rows.batches import Batches
 SPEC = TrainingSpec(order="blocks")
 BATCH = SPEC.batch_size
 TURNS = 5
+EACH_IS = "made of the best of five turns"
+MEDIAN_OF = 5
 PEERS = ("mosaicml-streaming",)
 NOTE = (
     "Ours takes whole batches of arrays that an earlier turn encoded, and keeps in memory;"

@@ -45,6 +45,9 @@ class Result(BaseModel):
     benchmark: str
     commit: str
     """Short; with a + where files had changed since."""
+    product: str = ""
+    """What git calls the folder of the product, short: commits of docs and tests keep it. With a +
+    where its files had changed; empty: it was not kept."""
     time: datetime
     machine: str
     load: tuple[float, float]
@@ -52,6 +55,8 @@ class Result(BaseModel):
     seconds: float
     times: int
     """Runs that the figures are the medians of."""
+    missing: tuple[str, ...] = ()
+    """Peers that were not installed, so that nothing compares with them."""
     failed: str = ""
     """The last line that it wrote, where it failed: the figures are those until then."""
     figures: tuple[Figure, ...]
@@ -83,20 +88,26 @@ def run_and_keep(one: Benchmark, times: int = 1) -> Result:
     found = Result(
         benchmark=one.name,
         commit=_commit(),
+        product=product(),
         time=datetime.now(UTC).replace(microsecond=0),
         machine=_machine(),
         load=(round(before, 1), round(os.getloadavg()[0], 1)),
         seconds=round(time.monotonic() - began, 1),
         times=times,
+        missing=one.without,
         failed=failed,
-        figures=tuple(
-            of[-1].model_copy(update={"value": median(each.value for each in of)})
-            for of in told.values()
-        ),
+        figures=tuple(_median(of) for of in told.values()),
     )
     RESULTS.mkdir(parents=True, exist_ok=True)
     (RESULTS / f"{one.name}.json").write_text(found.model_dump_json(indent=2) + "\n")
     return found
+
+
+def _median(of: list[Figure]) -> Figure:
+    """One figure of several runs. An aim can be measured too: it is the median of theirs."""
+    aims = [each.aim for each in of if each.aim is not None]
+    value = median(each.value for each in of)
+    return of[-1].model_copy(update={"value": value, "aim": median(aims) if aims else None})
 
 
 def _run(one: Benchmark) -> tuple[list[Figure], str]:
@@ -122,14 +133,24 @@ def _run(one: Benchmark) -> tuple[list[Figure], str]:
     return figures, f"exit code {done.returncode}: {last}"
 
 
-def _commit() -> str:
-    def git(*asked: str) -> str:
-        return subprocess.run(
-            ["git", *asked], cwd=ROOT, capture_output=True, text=True, check=False
-        ).stdout.strip()
+def product() -> str:
+    """What git calls the folder of the product here: 12 digits, and a + where files have changed.
 
-    changed = git("status", "--porcelain", "--", ":!benchmarks/results", ":!docs/figures.md")
-    return (git("rev-parse", "--short=8", "HEAD") or "no commit") + ("+" if changed else "")
+    Empty: git knows nothing of it, as in a folder that is no clone.
+    """
+    tree = _git("rev-parse", "--quiet", "--verify", "HEAD:ml_assets")[:12]
+    return tree + "+" if tree and _git("status", "--porcelain", "--", "ml_assets") else tree
+
+
+def _commit() -> str:
+    changed = _git("status", "--porcelain", "--", ":!benchmarks/results", ":!docs/figures.md")
+    return (_git("rev-parse", "--short=8", "HEAD") or "no commit") + ("+" if changed else "")
+
+
+def _git(*asked: str) -> str:
+    return subprocess.run(
+        ["git", *asked], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def _machine() -> str:

@@ -51,7 +51,12 @@ def beside() -> dict[str, str]:
 
 def lack(name: str) -> str:
     """A peer that is not there, and how to get it."""
-    return f"{name} (python -m benchmarks peers {name})"
+    return f"{name} ({command(name)})"
+
+
+def command(name: str) -> str:
+    """What installs a peer."""
+    return f"python -m benchmarks peers {name}"
 
 
 def install(name: str) -> None:

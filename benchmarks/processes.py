@@ -20,6 +20,8 @@ from ml_assets.spec.training_program import Ref
 from ml_assets.spec.training_program.events import Event, Metrics
 
 NEEDS = ("cores 2",)
+EACH_IS = "of the best of five turns"
+MEDIAN_OF = 5
 
 ROWS = 60_000
 MODEL = TabM(family="tabm", width=128, depth=2, members=12)

@@ -13,6 +13,8 @@ from figures import tell
 from ml_assets.extras.recall.recall import Derivation, spread
 from ml_assets.records.record_history import Node
 
+EACH_IS = "the worst of five turns"
+
 ASSETS = 100_000
 PIPELINES = 20
 LOOK_BACK = 4

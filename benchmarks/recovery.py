@@ -1,7 +1,8 @@
 """From a killed worker to the next training step: python benchmarks/recovery.py [TURNS]
 
 Against a cold start of the same training (from asking the launcher to the first step), two
-processes on this machine. Wall time, the medians; one figure a line: NAME VALUE AIM holds|short.
+processes on this machine. Wall time, the medians of five turns; one figure a line: NAME VALUE AIM
+holds|short.
 """
 
 import os
@@ -22,6 +23,8 @@ from ml_assets.launch.local.supervisor import descendants
 from ml_assets.spec.training import Mlp, TrainingSpec
 from ml_assets.spec.training_program import Ref
 from ml_assets.spec.training_program.events import Event, Metrics, Progress
+
+EACH_IS = "the median of five turns"
 
 MODEL = Mlp(family="mlp", width=128, depth=2)
 SPEC = TrainingSpec(

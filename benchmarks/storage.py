@@ -26,6 +26,8 @@ from ml_assets.store.open import open_snapshots
 from ml_assets.store.snapshots import MAIN, Published, SnapshotStore
 from ml_assets.store.table_files import write_table
 
+EACH_IS = "the median of seven turns"
+
 ROWS, NUMBERS, WORDS = 336_776, 13, 6
 KEY = ["id"]
 ROOT = Path(__file__).parent.parent

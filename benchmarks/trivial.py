@@ -27,6 +27,9 @@ NOTE = (
     " Dagster, Metaflow and ZenML as files of a recorded run. Metaflow starts a process for each"
     " step, so that none of it is warm."
 )
+EACH_IS = "made of the least of five turns"
+MEDIAN_OF = 5
+
 TURNS = 5
 GRAPHS = Path(__file__).with_name("graphs")
 WHY = {

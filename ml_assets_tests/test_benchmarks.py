@@ -3,8 +3,10 @@
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from benchmarks import peers
 from benchmarks.__main__ import main
 from benchmarks.catalog import HERE, benchmarks
 from benchmarks.figures import KEPT
-from benchmarks.kept import Figure, results
+from benchmarks.kept import Figure, product, results
 from benchmarks.page import PAGE, page
 from ml_assets_tests.fresh import said_by
 
@@ -168,6 +170,65 @@ def test_what_has_no_aim_is_neither_short_nor_counted(planted: Path) -> None:
     assert "\n\nCake is not drunk.\n\n| figure" in written
 
 
+def test_a_peer_that_was_missing_is_kept_and_named_on_the_page(planted: Path) -> None:
+    assert main(["run", "tea", "nap"]) == 0
+    assert main(["page"]) == 0
+    written = (planted / "figures.md").read_text()
+    said = "Nothing compares with what was not installed: cake (`python -m benchmarks peers cake`)."
+    assert written.count(said) == 1 and written.index(said) > written.index("## tea")
+    assert (results()["tea"].missing, results()["nap"].missing) == (("cake",), ())
+
+
+def _committed(folder: Path, file: str, text: str) -> None:
+    """A commit of one file."""
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text(text)
+    me = ["-c", "user.name=me", "-c", "user.email=me@example.com"]
+    for asked in (["init", "--quiet"], ["add", file], [*me, "commit", "--quiet", "-m", file]):
+        subprocess.run(["git", *asked], cwd=folder, check=True)
+
+
+def test_figures_are_of_one_product_until_a_file_of_it_changes(
+    planted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone = planted / "clone"
+    monkeypatch.setattr(kept_figures, "ROOT", clone)
+    clone.mkdir()
+    assert product() == "", "git knows nothing of it"
+    _committed(clone, "ml_assets/model.py", "1\n")
+    assert main(["run", "nap"]) == 0
+    _committed(clone, "docs/page.md", "Said better.\n")
+    assert main(["run", "tea"]) == 0
+    nap, tea = results()["nap"], results()["tea"]
+    assert nap.commit != tea.commit and nap.product == tea.product == product()
+    assert len(product()) == 12
+
+    def page_now() -> str:
+        assert main(["page"]) == 0
+        return (planted / "figures.md").read_text()
+
+    assert f"All figures are of one product, `{product()}`.\n" in page_now()
+    assert f". Commit {tea.commit}, product {product()}, 2" in page_now()
+    (clone / "ml_assets" / "model.py").write_text("2\n")
+    assert product() == f"{nap.product}+"
+    _committed(clone, "ml_assets/model.py", "3\n")
+    time.sleep(1)  # the newest is told by the second
+    assert main(["run", "nap"]) == 0
+    told = f"The newest product that was measured is `{product()}`. The figures of these benchmarks"
+    assert f"{told} are not of it: tea (`{tea.product}`).\n" in page_now()
+    _as_before("tea")
+    assert f"{told} are not of it: tea (not kept).\n" in page_now()
+    _as_before("nap")
+    assert "The last runs are from before their product was kept.\n" in page_now()
+
+
+def _as_before(name: str) -> None:
+    """Take from a result what older runners did not keep."""
+    file = kept_figures.RESULTS / f"{name}.json"
+    known = json.loads(file.read_text())
+    file.write_text(json.dumps({key: known[key] for key in known.keys() - {"product", "missing"}}))
+
+
 @pytest.mark.daemon
 def test_the_trivial_graph_is_taken_without_the_peers_that_are_not_there(tmp_path: Path) -> None:
     kept = tmp_path / "figures.jsonl"
@@ -191,16 +252,42 @@ def test_the_trivial_graph_is_taken_without_the_peers_that_are_not_there(tmp_pat
         assert not any(name in figure for figure in told)
 
 
-def test_several_runs_are_told_by_their_median(planted: Path) -> None:
+@pytest.mark.parametrize(
+    ("says", "asked"), [("", ["--times", "3"]), ("MEDIAN_OF = 3\n", []), ("MEDIAN_OF = 7\n", ["3"])]
+)
+def test_several_runs_are_told_by_their_median(
+    says: str, asked: list[str], planted: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     count = planted / "count"
     (planted / "nap.py").write_text(
-        "from pathlib import Path\nfrom figures import tell\n"
+        f"from pathlib import Path\nfrom figures import tell\n{says}EACH_IS = 'of two turns'\n"
         f"f = Path({str(count)!r}); n = int(f.read_text()) + 1 if f.exists() else 1\n"
-        "f.write_text(str(n)); tell('nap_seconds', n * n, 3)\n"
+        "f.write_text(str(n)); tell('nap_seconds', n * n, n)\n"
     )
-    assert main(["run", "nap", "--times", "3"]) == 0
-    assert results()["nap"].figures == (Figure(name="nap_seconds", value=4, aim=3, at="most"),)
+    assert main(["run", "nap", *(["--times", *asked] if asked == ["3"] else asked)]) == 0
+    aim = 2  # it is measured too, so it is the median of theirs
+    assert results()["nap"].figures == (Figure(name="nap_seconds", value=4, aim=aim, at="most"),)
     assert main(["page"]) == 1, "it is short, and nobody says why"
+    assert "short, and its tell() does not say why: nap: nap_seconds" in capfd.readouterr().out
+    written = (planted / "figures.md").read_text()
+    assert "UTC; medians of 3 runs; " in written
+    assert "\n\nEach figure of a run is of two turns.\n\n" in written
+
+
+def test_a_number_of_runs_that_is_none_is_refused(planted: Path) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "nap", "--times", "0"])
+
+
+SHORT_RUNS = {"start_up", "validation", "processes", "trivial", "input"}
+MEDIANS_INSIDE = {"recovery", "cluster_recovery", "step"}
+
+
+def test_what_takes_less_than_three_minutes_is_a_median_of_five_at_least() -> None:
+    listed = {one.name: one for one in benchmarks()}
+    assert {name for name, one in listed.items() if one.median_of == 5} == SHORT_RUNS
+    for name in MEDIANS_INSIDE:
+        assert re.match("the median of (five|seven) turns", listed[name].each)
 
 
 def test_a_strange_name_is_told(planted: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -210,6 +297,12 @@ def test_a_strange_name_is_told(planted: Path, capfd: pytest.CaptureFixture[str]
 
 def test_the_page_is_what_the_kept_runs_say() -> None:
     assert PAGE.read_text() == page(benchmarks(), results()), "run: python -m benchmarks page"
+
+
+def test_each_short_figure_of_the_page_has_a_sentence_and_none_is_missing() -> None:
+    text = PAGE.read_text()
+    assert "| **short** |" in text and "not said yet" not in text
+    assert "It failed" not in text
 
 
 def test_it_runs_as_a_module() -> None:
