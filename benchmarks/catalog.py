@@ -24,6 +24,8 @@ class Benchmark:
     """The first line of its docstring, without how it is called."""
     lacks: tuple[str, ...]
     """What it needs and does not find here, in words."""
+    needs: tuple[str, ...] = ()
+    """What it says that it needs, here or not, in words; and packages that are not here."""
     without: tuple[str, ...] = ()
     """Other tools that it goes on without, by name."""
     note: str = ""
@@ -52,11 +54,13 @@ def _read(file: Path) -> Benchmark | None:
     first = (ast.get_docstring(tree) or "").partition("\n")[0]
     title = re.split(r": (?:\w+=\S+ )?python ", first)[0].rstrip(".").replace("``", "`")
     packages = sorted({name for name in _imported(tree) if _is_missing(name, file.parent)})
-    needs = [said for need in _literal(tree, "NEEDS") if (said := _missing(need))]
+    lacked = [f"package {name}" for name in packages]
+    needs: tuple[str, ...] = _literal(tree, "NEEDS")
     return Benchmark(
         file.stem,
         title,
-        lacks=(*(f"package {name}" for name in packages), *needs),
+        lacks=(*lacked, *(_said(need) for need in needs if not _is_here(need))),
+        needs=tuple(dict.fromkeys((*map(_said, needs), *lacked))),
         without=tuple(name for name in _literal(tree, "PEERS") if not peers.python(name)),
         note=_literal(tree, "NOTE", ""),
         each=_literal(tree, "EACH_IS", ""),
@@ -84,20 +88,24 @@ def _literal(tree: ast.Module, name: str, default: Any = ()) -> Any:
     return default
 
 
-def _missing(need: str) -> str:
-    """What is lacking of a need, in words; empty: nothing."""
+def _said(need: str) -> str:
+    """A need, in words."""
+    kind, _, name = need.partition(" ")
+    return {"gpu": "a GPU", "cores": f"{name} cores"}.get(kind, need)
+
+
+def _is_here(need: str) -> bool:
     kind, _, name = need.partition(" ")
     match kind:
         case "gpu":
-            found = Path("/dev/nvidia0").exists()
+            return Path("/dev/nvidia0").exists()
         case "cores":
-            found = (os.cpu_count() or 1) >= int(name)
+            return (os.cpu_count() or 1) >= int(name)
         case "package":
-            found = find_spec(name) is not None
+            return find_spec(name) is not None
         case "program":
-            found = shutil.which(name) is not None
+            return shutil.which(name) is not None
         case "setting":
-            found = name in os.environ
+            return name in os.environ
         case _:
             raise ValueError(f"{need!r}: write gpu, cores N, package, program or setting NAME")
-    return "" if found else {"gpu": "a GPU", "cores": f"{name} cores"}.get(kind, need)

@@ -78,13 +78,10 @@ def main() -> None:
 
 
 @dataclass
-class Story:
-    """When the things of one loss happened, in seconds of this machine's clock."""
+class Loss:
+    """When the things of one loss happened, in seconds of the clocks of those who tell it."""
 
-    stage: Stage
-    job: TrainJob
     moments: dict[str, float] = field(default_factory=dict)
-    spent: dict[str, float] = field(default_factory=dict)
     over: bool = False
 
     @property
@@ -100,21 +97,38 @@ class Story:
             if isinstance(event, Metrics):
                 self.moments.setdefault("first", at)
             if isinstance(event, Metrics) and event.step >= DELETED_AT and not self._deleted:
-                self._delete()
+                self.moments["deleted"] = time.time()
+                self.lose()
         elif isinstance(event, Progress) and event.message.startswith("resumed"):
             self.moments["resumed"] = at
         elif isinstance(event, Metrics) and not self.over:
             self.moments["stepped"] = at
-            self._look_at_processes()
+            self.look()
             self.over = True
+
+    def lose(self) -> None:
+        """Delete the pod."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Note what else there is to see when the next step has come."""
 
     @property
     def _deleted(self) -> bool:
         return "deleted" in self.moments
 
-    def _delete(self) -> None:
+
+@dataclass(kw_only=True)
+class Story(Loss):
+    """A loss on the tests' server, of which every part is seen."""
+
+    stage: Stage
+    job: TrainJob
+    spent: dict[str, float] = field(default_factory=dict)
+
+    def lose(self) -> None:
+        """Delete the pod, and watch what the Jobs do."""
         threading.Thread(target=self._watch_jobs, daemon=True).start()
-        self.moments["deleted"] = time.time()
         self.stage.core.delete_namespaced_pod(self.stage.pod(DELETED), self.stage.cluster.namespace)
 
     def _watch_jobs(self) -> None:
@@ -128,7 +142,7 @@ class Story:
                 self.moments.setdefault("ended", self.moments["made_again"])
             time.sleep(0.01)
 
-    def _look_at_processes(self) -> None:
+    def look(self) -> None:
         """When the newest pods began, and what each kind of process has used since."""
         found: dict[str, list[tuple[float, float]]] = {"pod": [], "torchrun": [], "rank": []}
         for pid in descendants(os.getpid()):
@@ -155,7 +169,7 @@ def one_loss() -> Story:
         stage = Stage(Path(folder) / "home", cluster, store).furnish()
         data = training_set(9600, stage.home / "objects" / "shards" / "benchmark")
         job = TrainJob("benchmark", MODEL, SPEC, data, cluster=TWO_NODES)
-        story = Story(stage, job)
+        story = Story(stage=stage, job=job)
         story.moments["asked"] = time.time()
         with suppress(TrainingInterrupted):  # that is how it ends: the rest is not waited for
             stage.launcher().train(job, story.take, lambda: story.over)

@@ -31,7 +31,7 @@ def page(known: Sequence[Benchmark], found: Mapping[str, Result]) -> str:
     ]
     if without:
         parts.append("## Without a run\n")
-        parts += [f"- `{one.name}` lacks {', '.join(one.lacks) or 'nothing'}\n" for one in without]
+        parts += [f"- `{one.name}` needs {', '.join(one.needs) or 'nothing'}\n" for one in without]
     return "\n".join(parts)
 
 

@@ -20,6 +20,9 @@ from benchmarks.figures import KEPT
 from benchmarks.kept import Figure, product, results
 from benchmarks.page import PAGE, page
 from ml_assets_tests.fresh import said_by
+from ml_assets_tests.servers.kubernetes import ApiServer
+from ml_assets_tests.servers.s3 import s3_server
+from ml_assets_tests.worlds.iris_pods import world_on
 
 GOOD = """\
 \"\"\"How long a nap is: python benchmarks/nap.py\"\"\"
@@ -136,7 +139,8 @@ def test_a_crash_is_told_and_kept_with_the_figures_before_it(
     assert "**It failed**, so that figures are missing: `exit code 1: IndexError" in written
     assert "| `nap_seconds` | 2 | at most 3 | holds |  |" in written
     assert "| `nap_dreams` | 1 | at least 5 | **short** | It is too short for more. |" in written
-    assert "- `moon` lacks package a_package_that_nobody_has\n" in written
+    assert "- `moon` needs package a_package_that_nobody_has\n" in written
+    assert "- `mars` needs program a-rocket, setting A_LANDING_PLACE\n" in written
 
 
 @pytest.mark.daemon
@@ -280,7 +284,7 @@ def test_a_number_of_runs_that_is_none_is_refused(planted: Path) -> None:
 
 
 SHORT_RUNS = {"start_up", "validation", "processes", "trivial", "input"}
-MEDIANS_INSIDE = {"recovery", "cluster_recovery", "step"}
+MEDIANS_INSIDE = {"recovery", "cluster_recovery", "lost_pod", "step"}
 
 
 def test_what_takes_less_than_three_minutes_is_a_median_of_five_at_least() -> None:
@@ -303,6 +307,30 @@ def test_each_short_figure_of_the_page_has_a_sentence_and_none_is_missing() -> N
     text = PAGE.read_text()
     assert "| **short** |" in text and "not said yet" not in text
     assert "It failed" not in text
+
+
+@pytest.mark.daemon
+@pytest.mark.timeout(300)
+def test_the_benchmark_of_a_real_cluster_follows_a_lost_pod_to_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the cluster is the tests' own; the benchmark knows it by nothing but the settings."""
+    told = tmp_path / "figures.jsonl"
+    with s3_server(monkeypatch) as store, ApiServer() as server:
+        settings = world_on(store, server, tmp_path).extra
+        settings["ML_ASSETS_NAMESPACE"] = server.namespace
+        done = subprocess.run(
+            [sys.executable, str(HERE / "lost_pod.py"), "1"],
+            env={**os.environ, **settings, KEPT: str(told)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert len(server.calls.of("delete", "pods")) == 1 and server.pods() == []
+    found = {(one := json.loads(line))["name"]: one for line in told.read_text().splitlines()}
+    assert found["lost_pod_to_next_step_seconds"]["value"] > 0
+    assert found["lost_pod_to_next_step_seconds"]["aim"] == 10
 
 
 def test_it_runs_as_a_module() -> None:
