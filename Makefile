@@ -41,7 +41,7 @@ test-servers: $(VENV)/.installed-test ## run the tests of the tests' own servers
 test-cluster: $(VENV)/.installed-test ## hold the cluster of KUBECONFIG to what we claim of Kubernetes, and our client to it
 	@ML_ASSETS_TEST_KUBECONFIG="$${KUBECONFIG:?names no cluster: set it to the file that kubectl uses}" \
 		$(BIN)/python -m pytest -q -m "not daemon" $(ARGS) ml_assets_tests/servers/kubernetes/test_claims_*.py \
-		ml_assets_tests/launch/kubernetes/api
+		ml_assets_tests/launch/kubernetes/api ml_assets_tests/launch/kubernetes/test_lost_pod.py
 
 long: $(VENV)/.installed-test ## run the long tests: a real daemon, planted faults, a year, 200 days and runs, 100 storms
 	@$(BIN)/python -m pytest -q -n 3 --dist loadfile -m "daemon or plants or servers" $(ARGS)

@@ -4,6 +4,7 @@
     python -m benchmarks run [NAME...]  # those named, or all that lack nothing; figures are kept
     python -m benchmarks peers [NAME...]  # installs the tools that some compare with, pinned
     python -m benchmarks page           # docs/figures.md, from the figures that were kept
+    python -m benchmarks proof          # whether figures and faults are of the product that is here
 
 A benchmark is a file here that tells figures. What it imports and this environment has not is named
 before it begins, and so is what its ``NEEDS`` say; without its ``PEERS`` it goes on. One that fails
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from benchmarks import peers
 from benchmarks.catalog import Benchmark, benchmarks
 from benchmarks.kept import Result, kept, results, run_and_keep
-from benchmarks.page import PAGE, page
+from benchmarks.page import FAULTS, PAGE, page, proof
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     running.add_argument("--times", type=int, choices=range(1, 100), metavar="RUNS")
     doing.add_parser("peers").add_argument("names", nargs="*", metavar="NAME")
     doing.add_parser("page")
+    doing.add_parser("proof")
     asked = parser.parse_args(arguments)
     known = benchmarks()
     if asked.verb == "run":
@@ -39,6 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         return _install(asked.names)
     if asked.verb == "page":
         return _write_page(known)
+    if asked.verb == "proof":
+        print(proof(list(results().values()), FAULTS.read_text()))
+        return 0
     for one in known:
         print(f"{one.name:18} {one.title}")
         for lack in one.lacks:

@@ -138,8 +138,13 @@ def product() -> str:
 
     Empty: git knows nothing of it, as in a folder that is no clone.
     """
-    tree = _git("rev-parse", "--quiet", "--verify", "HEAD:ml_assets")[:12]
+    tree = product_of("HEAD")
     return tree + "+" if tree and _git("status", "--porcelain", "--", "ml_assets") else tree
+
+
+def product_of(commit: str) -> str:
+    """The product of a commit; empty: git does not know the commit here."""
+    return _git("rev-parse", "--quiet", "--verify", f"{commit}:ml_assets")[:12]
 
 
 def _commit() -> str:

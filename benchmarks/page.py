@@ -1,12 +1,14 @@
 """docs/figures.md, from the results of runs: no row is written by hand."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from benchmarks import peers
 from benchmarks.catalog import Benchmark
-from benchmarks.kept import ROOT, Figure, Result
+from benchmarks.kept import ROOT, Figure, Result, product, product_of
 
 PAGE = ROOT / "docs" / "figures.md"
+FAULTS = ROOT / "docs" / "faults.md"
 _HEAD = """\
 # Figures
 
@@ -35,9 +37,36 @@ def page(known: Sequence[Benchmark], found: Mapping[str, Result]) -> str:
     return "\n".join(parts)
 
 
-def of_another_product(runs: Sequence[Result], product: str) -> list[str]:
-    """The benchmarks whose last run was of another product than this, or that kept none."""
-    return [run.benchmark for run in runs if run.product != product]
+def proof(runs: Sequence[Result], faults: str) -> str:
+    """What the figures and the faults prove of the product that is here, for its release.
+
+    Args:
+        faults: docs/faults.md, whose head names its commit.
+    """
+    here = product()
+    parts = [f"The product here is `{here}`, as git calls the folder `ml_assets/`.\n"]
+    others = _of_another(runs, here)
+    of = f"{len(runs) - len(others)} of {len(runs)} benchmarks are of this product"
+    but = f"; not of it: {', '.join(others)}" if others else ""
+    parts.append(f"- `docs/figures.md`: {of}{but}.")
+    head = re.search(r"^Of commit (\w+)(\+?).*$", faults, re.MULTILINE)
+    if head is None:
+        return "\n".join([*parts, "- `docs/faults.md`: it names no commit.\n"])
+    then = product_of(head[1]) and product_of(head[1]) + head[2]
+    said = "That is this product." if then == here else f"That is another product, `{then}`."
+    parts.append(
+        f"- `docs/faults.md`: {head[0]} {said if then else 'Git does not know that commit here.'}\n"
+    )
+    return "\n".join(parts)
+
+
+def _of_another(runs: Sequence[Result], product: str) -> list[str]:
+    """The benchmarks whose last run was of another product than this, or kept none, and which."""
+    return [
+        f"{run.benchmark} ({f'`{run.product}`' if run.product else 'not kept'})"
+        for run in runs
+        if run.product != product
+    ]
 
 
 def _products(runs: Sequence[Result]) -> str:
@@ -45,13 +74,11 @@ def _products(runs: Sequence[Result]) -> str:
     newest = max((run for run in runs if run.product), key=lambda run: run.time, default=None)
     if newest is None:
         return "The last runs are from before their product was kept.\n"
-    if not (others := of_another_product(runs, newest.product)):
+    if not (others := _of_another(runs, newest.product)):
         return f"All figures are of one product, `{newest.product}`.\n"
-    of = {run.benchmark: f"`{run.product}`" if run.product else "not kept" for run in runs}
-    listed = ", ".join(f"{name} ({of[name]})" for name in others)
     return (
         f"The newest product that was measured is `{newest.product}`. The figures of these"
-        f" benchmarks are not of it: {listed}.\n"
+        f" benchmarks are not of it: {', '.join(others)}.\n"
     )
 
 

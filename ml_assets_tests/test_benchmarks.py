@@ -18,7 +18,7 @@ from benchmarks.__main__ import main
 from benchmarks.catalog import HERE, benchmarks
 from benchmarks.figures import KEPT
 from benchmarks.kept import Figure, product, results
-from benchmarks.page import PAGE, page
+from benchmarks.page import PAGE, page, proof
 from ml_assets_tests.fresh import said_by
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.s3 import s3_server
@@ -213,15 +213,24 @@ def test_figures_are_of_one_product_until_a_file_of_it_changes(
 
     assert f"All figures are of one product, `{product()}`.\n" in page_now()
     assert f". Commit {tea.commit}, product {product()}, 2" in page_now()
+    of = f"Of commit {nap.commit}, on 2026-11-28: 9 faults struck."
+    told = proof([nap, tea], f"# Faults\n\n{of}\n")
+    assert f"The product here is `{product()}`" in told
+    assert "- `docs/figures.md`: 2 of 2 benchmarks are of this product.\n" in told
+    assert f"- `docs/faults.md`: {of} That is this product.\n" in told
     (clone / "ml_assets" / "model.py").write_text("2\n")
     assert product() == f"{nap.product}+"
     _committed(clone, "ml_assets/model.py", "3\n")
     time.sleep(1)  # the newest is told by the second
     assert main(["run", "nap"]) == 0
-    told = f"The newest product that was measured is `{product()}`. The figures of these benchmarks"
-    assert f"{told} are not of it: tea (`{tea.product}`).\n" in page_now()
+    newest = f"The newest product that was measured is `{product()}`. The figures of these"
+    assert f"{newest} benchmarks are not of it: tea (`{tea.product}`).\n" in page_now()
+    told = proof(list(results().values()), of)
+    assert f"1 of 2 benchmarks are of this product; not of it: tea (`{tea.product}`).\n" in told
+    assert f"9 faults struck. That is another product, `{tea.product}`." in told
+    assert "Git does not know that commit here." in proof([], "Of commit 1234567, on")
     _as_before("tea")
-    assert f"{told} are not of it: tea (not kept).\n" in page_now()
+    assert f"{newest} benchmarks are not of it: tea (not kept).\n" in page_now()
     _as_before("nap")
     assert "The last runs are from before their product was kept.\n" in page_now()
 

@@ -1,4 +1,4 @@
-"""The workflows of CI: what they may do, what they run, and the way a digest goes. None is run."""
+"""The workflows of CI: what they may do, and the way a digest goes. None is run."""
 
 import os
 import re
@@ -128,49 +128,6 @@ def test_each_image_is_built_once_from_the_same_base_and_signed() -> None:
     assert bases == {"BASE=${{ steps.names.outputs.base }}"}
     (sign,) = [step for step in steps if step.get("name") == "sign"]
     assert set(sign["env"]) == {"ORCHESTRATOR", "TRAINING"}
-
-
-NO_DOCKER = "no container is built or run where the tests run"
-RUN_BY = {
-    "make demo PYTHON=python": "ml_assets_tests/extras/demo",
-    "make test PYTHON=python": "ml_assets_tests/conftest.py",
-    'python -m pip wheel --quiet --no-deps --wheel-dir "$RUNNER_TEMP/dist" .': (
-        "ml_assets_tests/test_wheel.py"
-    ),
-    "docker build --quiet --file deploy/images/orchestrator.Dockerfile .": NO_DOCKER,
-    "docker build --quiet --file deploy/images/training.Dockerfile .": NO_DOCKER,
-    "for overlay in deploy/overlays/*/; do kubectl kustomize": "ml_assets_tests/deploy",
-    "kind create cluster": NO_DOCKER,
-    'make test-cluster KUBECONFIG="$RUNNER_TEMP/kubeconfig"': (
-        "ml_assets_tests/servers/kubernetes/test_claims_pods.py"
-    ),
-    "make long PYTHON=python": "ml_assets_tests/conftest.py",
-    'sudo env "PATH=$PATH" make faults ARGS=': "ml_assets_tests/faults/test_campaign.py",
-    'cat docs/faults.md >> "$GITHUB_STEP_SUMMARY"': "docs/faults.md",
-    ".ci/run": ".ci/run",
-    "helm template": "ml_assets_tests/deploy/test_workflows.py",
-    "digest=$(docker buildx imagetools inspect": NO_DOCKER,
-    'run="docker run --rm --read-only': NO_DOCKER,
-    "cosign sign --yes": "a signature is by the workflow's own identity, which is GitHub's",
-    'git config user.name "release workflow"': "ml_assets_tests/deploy/test_move.py",
-}
-"""How each command begins -> what runs it, or its like, here; or why nothing can."""
-
-
-def test_each_command_is_run_here_or_says_why_not() -> None:
-    commands = [
-        step["run"]
-        for workflow in WORKFLOWS.values()
-        for job in workflow["jobs"].values()
-        for step in job.get("steps", ())
-        if "run" in step
-    ]
-    unknown = [one for one in commands if not one.startswith(tuple(RUN_BY))]
-    assert unknown == []
-    idle = [begins for begins in RUN_BY if not any(one.startswith(begins) for one in commands)]
-    assert idle == []
-    answers = [answer for answer in RUN_BY.values() if "/" in answer and " " not in answer]
-    assert [answer for answer in answers if not (PROJECT / answer).exists()] == []
 
 
 @pytest.mark.skipif(not ACTIONLINT.exists(), reason="actionlint has no wheel for this machine")

@@ -149,8 +149,12 @@ def _break_off(environ: dict[str, Any]) -> None:
 
 
 @contextmanager
-def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """A server with one empty bucket; the environment leads boto3 to it."""
+def s3_server(monkeypatch: pytest.MonkeyPatch, address: str = "127.0.0.1") -> Iterator[S3Server]:
+    """A server with one empty bucket; the environment leads boto3 to it.
+
+    Args:
+        address: of this machine, where it listens: pods of a real cluster need one that they reach.
+    """
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from moto.s3.models import s3_backends
     from werkzeug.serving import make_server
@@ -159,9 +163,9 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     faults = Faults()
     rights: dict[str, Rights] = {}
     app = Faulty(DomainDispatcherApplication(create_backend_app), faults, rights)
-    http = make_server("127.0.0.1", 0, app, threaded=True)
+    http = make_server(address, 0, app, threaded=True)
     threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
-    server = S3Server(f"http://127.0.0.1:{http.server_port}", faults, rights)
+    server = S3Server(f"http://{address}:{http.server_port}", faults, rights)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)

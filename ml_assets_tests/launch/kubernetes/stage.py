@@ -39,14 +39,17 @@ class Stage:
     cluster: TestCluster
     store: S3Server
     events: list[Any] = field(default_factory=list)
+    image: str = IMAGE
 
     def furnish(self) -> "Stage":
         """The pods' Secret: keys that may do what docs/cluster.md says, and no more."""
         self.store.rights[PODS] = rights_of_pods(URI.removeprefix("s3://"))
         data = secret_of_pods(os.environ["AWS_SECRET_ACCESS_KEY"])
-        self.cluster.server.apply(
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": SECRET}, "data": data}
-        )
+        secret = {"metadata": {"name": SECRET}, "data": data}
+        if self.cluster.own is None:
+            self.core.create_namespaced_secret(self.cluster.namespace, secret)
+        else:
+            self.cluster.own.apply({"apiVersion": "v1", "kind": "Secret", **secret})
         return self
 
     def other_home(self, folder: Path) -> "Stage":
@@ -57,7 +60,7 @@ class Stage:
     def settings(self) -> Cluster:
         return Cluster(
             objects=URI,
-            image=IMAGE,
+            image=self.image,
             namespace=self.cluster.namespace,
             secret=SECRET,
             s3_endpoint=self.store.endpoint,
