@@ -342,6 +342,39 @@ def test_the_benchmark_of_a_real_cluster_follows_a_lost_pod_to_the_next_step(
     assert found["lost_pod_to_next_step_seconds"]["aim"] == 10
 
 
+@pytest.mark.daemon
+def test_a_fresh_machine_is_held_to_pip_alone_and_to_the_bare_script(tmp_path: Path) -> None:
+    """The clone is a folder of ours, whose one package is a small one; its commands are fakes."""
+    told, called, programs = tmp_path / "figures", tmp_path / "called", tmp_path / "bin"
+    needs = f"[project]\ndependencies = ['cake @ {_wheel(tmp_path, '1.0').as_uri()}']"
+    files = f'echo "{needs}" > pyproject.toml; touch requirements.lock; mkdir -p .venv/bin'
+    fakes = {
+        "git": f'mkdir "$4"; cd "$4"; {files}; cp "{programs}/python" .venv/bin',
+        "make": 'sleep 0.1; echo "$* $ML_ASSETS_HOME" >> "$CALLED"',
+        "python": 'echo "$1 $2" >> "$CALLED"',
+    }
+    programs.mkdir()
+    for name, does in fakes.items():
+        (programs / name).write_text(f"#!/bin/sh\nset -e\n{does}\n")
+        (programs / name).chmod(0o755)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [sys.executable, str(HERE / "fresh_machine.py")],
+        env=os.environ | {"PATH": path, "CALLED": str(called), KEPT: str(told)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    values = {(o := json.loads(line))["name"]: o["value"] for line in told.read_text().splitlines()}
+    install, demo, bare = called.read_text().splitlines()
+    home = demo.removeprefix("demo ")
+    assert install.split() == ["install"] and bare == f"benchmarks/bare_flights.py {home}/demo"
+    for one, other in (("install", "pip_alone"), ("demo", "bare_script")):
+        ratio = values[f"fresh_{one}_seconds"] / values[f"fresh_{other}_seconds"]
+        assert values[f"fresh_{one}_to_{other}"] == pytest.approx(ratio)
+
+
 def test_it_runs_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks"], cwd=HERE.parent, capture_output=True, check=True
