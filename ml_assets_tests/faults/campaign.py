@@ -126,7 +126,7 @@ def _broken(place: Place, measure: Undisturbed) -> list[str]:
     history = settled(place)
     if history.leftovers:
         place.collect()
-        history = place.history()
+        history = place.history(at_end=True)
     found = [f"{name}: {what}" for name, what in violations(history)]
     try:
         if not same_result(history, measure.result):

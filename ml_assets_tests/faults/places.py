@@ -115,11 +115,14 @@ class Place:
     def said(self) -> list[str]:
         return [file.read_text(errors="replace") for file in self.outputs()]
 
-    def history(self) -> History:
+    def history(self, *, at_end: bool = False) -> History:
+        """What happened so far; at the end also what was left on servers, which must answer."""
         home = self.world.root / "state"
         said = tuple(_of_ours(text) if self.serves else text for text in self.said())
         found = read_home(home, self._model if self.store else None, said)
-        found = replace(found, runs=self.runs(), remote=tuple(self.left_on_servers()))
+        found = replace(
+            found, runs=self.runs(), remote=tuple(self.left_on_servers() if at_end else ())
+        )
         if self.database is not None:
             events = self.database.query(FAILURES)
             found = replace(found, failures=tuple(failure(event) for (event,) in events))
@@ -393,7 +396,7 @@ def settled(place: Place, seconds: float = 180) -> History:
     """
     until = time.monotonic() + seconds
     while True:
-        history = place.history()
+        history = place.history(at_end=True)
         quiet = not history.processes and not history.remote
         if quiet or time.monotonic() > until:
             return history
