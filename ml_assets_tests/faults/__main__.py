@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets_tests.faults.campaign import CRASH, crash, play, undisturbed
+from ml_assets_tests.faults.campaign import CRASH, PAIRS, crash, play, undisturbed
 from ml_assets_tests.faults.matrix import TURNS
 from ml_assets_tests.faults.page import write_page
 from ml_assets_tests.faults.places import PLACES
@@ -87,14 +87,14 @@ def _rounds(asked: argparse.Namespace, folder: Path, until: float, number: int =
     Returns:
         whether something did not hold; a process of its own ends with code 1 then.
     """
-    about = _commit(), f"{datetime.now(UTC):%Y-%m-%d}", _machine()
+    about = _commit(), product(), f"{datetime.now(UTC):%Y-%m-%d}", _machine()
     broken, crashed = False, Counter[str]()
     for arena, seed in _turns(asked, number):
         if crashed[arena] == CRASHES:
             continue
-        played = _played(arena, seed, folder, asked.fault, until)
+        played = _played(arena, seed, folder, asked, until)
         crashed[arena] += any(what.startswith(CRASH) for what in played.broken)
-        played.commit, played.day, played.machine = about
+        played.commit, played.product, played.day, played.machine = about
         remember(asked.results, played)
         _print(played, folder)
         broken = broken or not played.held
@@ -115,10 +115,10 @@ def _turns(asked: argparse.Namespace, process: int) -> Iterator[tuple[str, int]]
         yield arenas[(number + process * len(arenas) // beside) % len(arenas)], seed
 
 
-def _played(arena: str, seed: int, folder: Path, only: str | None, until: float) -> Played:
+def _played(arena: str, seed: int, folder: Path, asked: argparse.Namespace, until: float) -> Played:
     """A round; one that ends in an error of its own is told as what it is, and others follow."""
     try:
-        return play(arena, seed, folder, only, until)
+        return play(arena, seed, folder, asked.fault, until, asked.pairs)
     except Exception as error:
         return Played(arena, seed, [], [crash(error)])
 
@@ -131,6 +131,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--side-by-side", type=int, default=1, help="so many rounds at once (1)")
     parser.add_argument("--arena", action="append", choices=[*PLACES], help="all by default")
     parser.add_argument("--fault", help="this fault alone, by its name in docs/faults.md")
+    parser.add_argument(
+        "--pairs", type=float, default=PAIRS, help=f"share of moments with two faults ({PAIRS})"
+    )
     parser.add_argument(
         "--page", action=argparse.BooleanOptionalAction, default=True, help="write docs/faults.md"
     )
@@ -156,6 +159,11 @@ def _commit() -> str:
     names = ("ml_assets", "ml_assets_tests")
     commit = _git("rev-parse", "--short=12", "HEAD") or "unknown"
     return commit + ("+" if _git("status", "--porcelain", "--", *names) else "")
+
+
+def product() -> str:
+    """The tree of `ml_assets/` in this commit."""
+    return _git("rev-parse", "--short=12", "HEAD:ml_assets")
 
 
 def _git(*arguments: str) -> str:

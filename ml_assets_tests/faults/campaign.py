@@ -73,7 +73,12 @@ def undisturbed(arena: str, folder: Path) -> Undisturbed:
 
 
 def play(
-    arena: str, seed: int, folder: Path, only: str | None = None, until: float = math.inf
+    arena: str,
+    seed: int,
+    folder: Path,
+    only: str | None = None,
+    until: float = math.inf,
+    pairs: float = PAIRS,
 ) -> Played:
     """One round; the faults, their moments and whom they strike are drawn by the seed.
 
@@ -81,6 +86,7 @@ def play(
         folder: for this campaign; the round's own is deleted when nothing broke.
         only: the one fault to draw, where somebody looks for it.
         until: nothing strikes later than this; the work goes on to its end.
+        pairs: share of moments at which two faults strike.
     """
     measure = undisturbed(arena, folder)
     draw = random.Random(f"{arena} {seed}")
@@ -91,7 +97,10 @@ def play(
     drawn.sort(key=lambda name: name not in DURING_TRAINING)  # the others strike at other times
     drawn = [only] if only else drawn
     place_folder = folder / f"{arena}-{seed}"
-    with PLACES[arena](place_folder) as place, closing(Round(place, draw, drawn, until)) as one:
+    with (
+        PLACES[arena](place_folder) as place,
+        closing(Round(place, draw, drawn, until, pairs)) as one,
+    ):
         try:
             one.play(measure)
             broken = [*one.broken, *_broken(place, measure)]
@@ -117,8 +126,8 @@ def _broken(place: Place, measure: Undisturbed) -> list[str]:
     history = settled(place)
     if history.leftovers:
         place.collect()
-        history = place.history()
-    found = [f"{name}: {what}" for name, what in violations(history)] + place.left_in_cluster()
+        history = place.history(at_end=True)
+    found = [f"{name}: {what}" for name, what in violations(history)]
     try:
         if not same_result(history, measure.result):
             found.append("the result is not that of an undisturbed run")
@@ -145,6 +154,7 @@ class Round:
     Args:
         waiting: faults that are to strike, in this order, each when there is what it harms.
         until: they strike no more after this.
+        pairs: share of moments at which a second one strikes.
     """
 
     def __init__(
@@ -153,9 +163,10 @@ class Round:
         draw: random.Random,
         waiting: list[str] | None = None,
         until: float = math.inf,
+        pairs: float = PAIRS,
     ) -> None:
         self.place, self._draw, self._waiting = place, draw, list(waiting or ())
-        self._until = until
+        self._until, self._pairs = until, pairs
         self.struck: list[Strike] = []
         self.broken: list[str] = []
         self._asked = 0
@@ -170,13 +181,13 @@ class Round:
         The moments are drawn from the way that the work goes, not from the time that it takes.
         """
         end = measure.seconds
-        count = math.ceil(len(self._waiting) / (1 + PAIRS))
+        count = math.ceil(len(self._waiting) / (1 + self._pairs))
         moments = [self._draw.uniform(0, end) for _ in range(count)]
         for moment in sorted(moments):
             group = self._struck_at(measure, moment)
             if not group.strikes:
                 return
-            if self._draw.random() < PAIRS and self._pause(self._draw.uniform(0, 3)):
+            if self._draw.random() < self._pairs and self._pause(self._draw.uniform(0, 3)):
                 self._strike(group)
             if not self._got_over(group):
                 return

@@ -31,6 +31,17 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """What Dagster kept of a step that failed, and shows to people."""
+
+    step: str
+    error: str
+    """The class of the error that caused all others."""
+    told: str
+    """The sentences that the step itself gave for it; empty: nobody wrote any."""
+
+
+@dataclass(frozen=True)
 class History:
     """A home as it lies there, and what the commands that worked in it said.
 
@@ -41,11 +52,14 @@ class History:
         model: the file of this name of a model by the model's digest, from the object store.
         trained: session of training -> what its attempts reported, oldest first.
         ended: sessions of training with a result: until then reports of a lost pod may still come.
+        epochs: session of training -> epochs that it was asked for.
         worlds: session of training -> on how many processes its attempts were.
         tracked: session of training -> statuses of its runs in MLflow.
         runs: Dagster's run ids -> status.
+        failures: of Dagster's steps that failed, each with the error that it kept.
         leftovers: paths that a finished piece of work has no use for.
         processes: command lines of processes that still work in this home.
+        remote: what still works or lies half done on servers: pods, Jobs, uploads.
         said: what each command printed, oldest first.
     """
 
@@ -55,11 +69,14 @@ class History:
     model: Callable[[str, str], bytes | None]
     trained: Mapping[str, tuple[Json, ...]] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
+    epochs: Mapping[str, int] = field(default_factory=dict)
     worlds: Mapping[str, frozenset[int]] = field(default_factory=dict)
     tracked: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     runs: Mapping[str, str] = field(default_factory=dict)
+    failures: tuple["Failure", ...] = ()
     leftovers: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
+    remote: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
 
     @cached_property
@@ -124,9 +141,11 @@ def read_home(
         model=model or model_here,
         trained=_trained(home),
         ended=ended,
-        worlds=_worlds(home),
+        epochs=_asked(home, lambda asked: asked["training"]["epochs"], max),
+        worlds=_asked(home, _processes_of, lambda found: frozenset(found)),
         tracked=_tracked(home / "mlflow.db"),
         runs=runs_of(home),
+        failures=tuple(failures_of(home)),
         leftovers=tuple(_leftovers(home)),
         processes=tuple(_processes(home)),
         said=said,
@@ -142,6 +161,26 @@ def refs_of(home: Path) -> dict[str, tuple[str, str]]:
 def runs_of(home: Path) -> dict[str, str]:
     """Dagster's runs -> their status, from the database that lies in a home."""
     return dict(_rows(home / "dagster" / "history" / "runs.db", "select run_id, status from runs"))
+
+
+FAILURES = "select event from event_logs where dagster_event_type = 'STEP_FAILURE' order by id"
+
+
+def failures_of(home: Path) -> Iterator[Failure]:
+    """The failed steps of Dagster's runs, from the event logs that lie in a home."""
+    for log in sorted((home / "dagster" / "history" / "runs").glob("*.db")):
+        yield from map(failure, (event for (event,) in _rows(log, FAILURES)))
+
+
+def failure(event: str) -> Failure:
+    """What an event of Dagster's log says of a step that failed."""
+    said = json.loads(event)["dagster_event"]
+    kept = said["event_specific_data"]
+    cause = kept["error"] or {"cls_name": "no error at all"}
+    while cause.get("cause"):
+        cause = cause["cause"]
+    told = (kept.get("user_failure_data") or {}).get("description") or ""
+    return Failure(said["step_key"], cause["cls_name"], told)
 
 
 def _rows(database: Path, query: str) -> list[tuple[Any, ...]]:
@@ -201,14 +240,19 @@ def _trained(home: Path) -> dict[str, tuple[Json, ...]]:
     return found
 
 
-def _worlds(home: Path) -> dict[str, frozenset[int]]:
-    found: dict[str, frozenset[int]] = {}
+def _asked(
+    home: Path, of: Callable[[Json], int], join: Callable[[list[int]], Any]
+) -> dict[str, Any]:
+    """Session of training -> what its attempts were asked for, joined."""
+    found: dict[str, list[int]] = {}
     for file in of_sessions(home, "*-train-*/attempts/*/request.json"):
         with suppress(OSError, ValueError):  # it is gone, or half written
-            world = json.loads(file.read_bytes())["world"]
-            number = world["nodes"] * world["procs"]
-            found[file.parts[-4]] = found.get(file.parts[-4], frozenset()) | {number}
-    return found
+            found.setdefault(file.parts[-4], []).append(of(json.loads(file.read_bytes())))
+    return {session: join(numbers) for session, numbers in found.items()}
+
+
+def _processes_of(asked: Json) -> int:
+    return asked["world"]["nodes"] * asked["world"]["procs"]
 
 
 def _tracked(database: Path) -> dict[str, tuple[str, ...]]:

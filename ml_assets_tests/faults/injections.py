@@ -232,22 +232,47 @@ def begin(world: World, *arguments: str, program: Sequence[str] = ML_ASSETS) -> 
     return Command(world, program, *arguments)
 
 
-def upgraded(work: Work) -> bool:
-    """In mid-training the command ends, and the next one is of a version with other code."""
-    if not ranks(work):
-        return False
-    package = work.world.root / "next" / "ml_assets"
-    if not package.is_dir():
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(Path(ml_assets.__path__[0]), package, ignore=ignored)
-    program = package / "training" / "train.py"
-    tree = ast.parse(program.read_text())
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            node.body.append(ast.Pass())  # what it makes is the same, and its digest another
-    program.write_text(ast.unparse(tree))
-    cast("dict[str, str]", work.world.extra)["PYTHONPATH"] = str(package.parent)
-    return send(work.command, signal.SIGTERM)
+def upgraded(*changed: str) -> Fault:
+    """In mid-training the command ends, and the next one is of a version with other code.
+
+    Args:
+        changed: modules of the package, or folders of them.
+    """
+
+    def strike(work: Work) -> bool:
+        if not ranks(work) and not (work.cluster and work.cluster.pods()):
+            return False
+        package = work.world.root / "next" / "ml_assets"
+        if not package.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(Path(ml_assets.__path__[0]), package, ignore=ignored)
+        for name in changed:
+            for module in (
+                [package / name] if name.endswith(".py") else (package / name).rglob("*.py")
+            ):
+                _change(module)
+        cast("dict[str, str]", work.world.extra)["PYTHONPATH"] = str(package.parent)
+        return send(work.command, signal.SIGTERM)
+
+    return strike
+
+
+def _change(module: Path) -> None:
+    """Give all functions of a module other code, which makes the same."""
+    tree = ast.parse(module.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body.append(ast.Pass())
+    module.write_text(ast.unparse(tree))
+
+
+def landed_again(work: Work) -> bool:
+    """The source is written again, with the rows that it had."""
+    for file in work.world.sources.glob("*.csv"):
+        again = file.with_suffix(".part")
+        shutil.copyfile(file, again)
+        again.replace(file)
+    return True
 
 
 # --- other people ---------------------------------------------------------------------------------

@@ -56,7 +56,9 @@ def rows_once(history: History) -> Iterator[str]:
         epochs = [event for event in events if event["kind"] == "epoch"]
         yield from _counted(session, epochs)
         if session in history.ended:
-            yield from _left_out(session, {event["epoch"] for event in epochs} | _unsent(events))
+            told = {event["epoch"] for event in epochs}
+            asked = _planned(events, history.epochs.get(session, 0))
+            yield from _left_out(session, told | _unsent(events, asked), asked)
         for event in events:
             step, resumed = event.get("step", 0), _RESUMED.match(event.get("message", ""))
             if event["kind"] == "first_rows" or resumed:
@@ -82,22 +84,30 @@ def _counted(session: str, epochs: Sequence[Json]) -> Iterator[str]:
         yield f"{session}: its epochs had different numbers of rows"
 
 
-def _left_out(session: str, ended: Set[int]) -> Iterator[str]:
-    for number in sorted({*range(1, max(ended, default=0) + 1)} - ended):
+def _planned(events: Sequence[Json], asked: int) -> int:
+    """The epochs that a training went through by its own last word; one may stop early."""
+    last = next((event["result"] for event in reversed(events) if event["kind"] == "result"), {})
+    return asked if last.get("stopped") == "epochs" else 0
+
+
+def _left_out(session: str, ended: Set[int], planned: int) -> Iterator[str]:
+    for number in sorted({*range(1, max(planned, *ended, 0) + 1)} - ended):
         yield f"{session}: epoch {number} was left out"
 
 
-def _unsent(events: Sequence[Json]) -> Set[int]:
+def _unsent(events: Sequence[Json], planned: int) -> Set[int]:
     """The epochs whose reports died with a pod: its attempt has no last word, and they lie between
-    its last report and the first of the next attempt, which began with a checkpoint of theirs."""
+    its last report and the first of the next attempt, which began with a checkpoint of theirs. The
+    last checkpoint of all leaves it only the result to tell."""
     found, last, cut_off = set[int](), 0, False
     for _, attempt in groupby(events, key=lambda event: event["attempt"]):
         said = [*attempt]
         epochs = [event["epoch"] for event in said if event["kind"] == "epoch"]
-        if epochs and cut_off:
-            found |= {*range(last + 1, epochs[0])}
+        done = said[-1]["kind"] == "result"
+        if cut_off and (epochs or done):
+            found |= {*range(last + 1, epochs[0] if epochs else planned + 1)}
         last = epochs[-1] if epochs else last
-        cut_off = said[-1]["kind"] not in ("error", "result")
+        cut_off = said[-1]["kind"] not in ("error", "result") or (cut_off and not epochs)
     return found
 
 
@@ -229,6 +239,7 @@ def tracked_once(history: History) -> Iterator[str]:
 def nothing_left(history: History) -> Iterator[str]:
     """No process, no draft, no half state and no run that is under way for ever."""
     yield from (f"a process still works: {command[:160]}" for command in history.processes)
+    yield from history.remote
     yield from (f"{path} was left behind" for path in history.leftovers)
     for name, kind in history.refs.items():
         if kind == "branch" and name != "main":
@@ -239,13 +250,20 @@ def nothing_left(history: History) -> Iterator[str]:
 
 
 def told(history: History) -> Iterator[str]:
-    """Every command ends in sentences for people, never in a stack of ours."""
+    """Every command and each failed step ends in sentences for people, never in a stack of ours."""
     for number, said in enumerate(history.said, start=1):
         if not said.strip():
             yield f"command {number} said nothing"
         _, stack, frames = said.partition("Traceback (most recent call last)")
         if stack and "ml_assets" in frames:  # before that the interpreter itself begins
             yield f"command {number} ended in a stack: {said.strip().splitlines()[-1][:160]}"
+    for one in history.failures:
+        if not one.told and one.error not in _OF_DAGSTER:
+            yield f"step {one.step} failed with a bare {one.error}"
+
+
+_OF_DAGSTER = {"DagsterExecutionInterruptedError", "DagsterAssetCheckFailedError"}
+"""Errors by which Dagster itself ends a step: somebody ended the run, or a gate has refused."""
 
 
 INVARIANTS: dict[str, Callable[[History], Iterator[str]]] = {

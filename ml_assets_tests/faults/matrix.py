@@ -24,7 +24,9 @@ LAPTOP: dict[str, Fault] = {
     "the supervisor stands still for 10 s": harm.stands_still("supervisor.py"),
     "the machine is lost": harm.machine_lost,
     "a checkpoint is damaged, a rank dies": harm.damaged_checkpoint,
-    "another version takes over in mid-training": harm.upgraded,
+    "another version takes over in mid-training": harm.upgraded(
+        "training/train.py", "launch", "actions"
+    ),
     "the disk is full": harm.full_disk,
     "the disk is read-only for 3 s": harm.read_only_disk,
     "the clock goes an hour on": harm.clock_jumps(3600),
@@ -64,7 +66,12 @@ OF_PODS: dict[str, Fault] = {
     "a node is cut off": servers.to_a_pod(ApiServer.cut_off),
     "a pod runs twice": servers.to_a_pod(ApiServer.double),
 }
-PODS: dict[str, Fault] = {**EVERYWHERE, **OF_PODS, **API_AND_STORE}
+PODS: dict[str, Fault] = {
+    **EVERYWHERE,
+    **OF_PODS,
+    **API_AND_STORE,
+    "another version takes over in mid-training": harm.upgraded("launch", "actions"),
+}
 LAKE: dict[str, Fault] = {
     "lakeFS is away for 4 s": servers.lake_away,
     "lakeFS answers 500": servers.to_the_lake(status=500, times=5),
@@ -94,6 +101,7 @@ BY_SENSORS: dict[str, Fault] = {
     "a run's worker stands still for 10 s": harm.stands_still("spawn_main"),
     "the code location is killed": servers.kill_server("dagster", "grpc"),
     "the machine is lost": harm.machine_lost,
+    "the same data lands again": harm.landed_again,
 }
 SERVED: dict[str, Fault] = {
     **BY_SENSORS,
@@ -101,6 +109,7 @@ SERVED: dict[str, Fault] = {
     "the daemon is killed": servers.kill_server("dagster-daemon"),
     "the daemon stands still for 10 s": harm.stands_still("dagster-daemon", "run"),
     "the web server is killed": servers.kill_server("ml_assets.adapters.webserver"),
+    "MLflow's server is killed": servers.kill_server("mlflow", "server"),
     "a second daemon is begun": servers.second_daemon,
     "a second UI is begun": servers.second_ui,
 }
@@ -141,8 +150,7 @@ WHERE = {
     "lakefs": "`ml-assets run`, with tables, records and ledger on the tests' lakeFS",
     "moves": "`ml-assets run` after two releases, while people move the models of before",
     "served": "`ml-assets ui` with two pipelines: the daemon's sensors take in what lands; one"
-    " trains then, the other by a schedule, each minute;"
-    " what it prints of Dagster's own log is not held to sentences",
+    " trains then, the other by a schedule, each minute",
     "postgres": "`dagster-daemon` with a cluster's settings, its history on a real Postgres",
     "cluster": "the same daemon, with pods of the tests' API server and objects on S3",
 }
@@ -190,6 +198,7 @@ WANTED = {
     "kill of the daemon or of the UI's server, two daemons, runs by sensors and schedules": (
         "the daemon is killed",
         "the web server is killed",
+        "MLflow's server is killed",
         "a second daemon is begun",
         "another daemon works beside it for 30 s",
     ),

@@ -18,16 +18,17 @@ _CAME_OF_IT = (
     "nothing was released",
 )
 _GAVE_UP = "nothing went on for"
+_NOT_YET = "Not explained yet (issue 22)."
 _CONSEQUENCE = "What came of the line above: the round was given up in the midst of its work."
 KNOWN = (
     (
-        "served 3110",
+        "served 3110 cd672bc",
         "said nothing",
         "A fault of the checker, mended since: it ended a second daemon itself, three seconds after"
         " that had begun, and took its silence for the product's.",
     ),
     (
-        "served 3124",
+        "served 3124 cd672bc",
         "nothing went on for",
         "As it is meant: the processes of one model's runs had died six times in twelve minutes, so"
         " its sensor waited eight minutes before it asked again, and the round was given up after"
@@ -43,13 +44,13 @@ KNOWN = (
         for seed, commit in ((1, "c477ddc"), (3, "c477ddc"), (4, "c477ddc"), (6, "1727862"))
     ),
     (
-        "cluster 5 ",
+        "cluster 5 1727862",
         "mlflow_outbox",
         "What MLflow could not take was left to the next run, and none came. Mended since:"
         " house-keeping tells it.",
     ),
     (
-        "cluster 4105 ",
+        "cluster 4105 46fbf10",
         "was left out",
         "A fault of the checker, mended since: it counted the epochs of a drained pod before the"
         " last of its reports had come: the store's outages held them up until the result.",
@@ -174,8 +175,8 @@ later, and whatever is still there then is one.
 |---|---|---|---|---|---|---|---|---|
 """
 TAIL = """
-A fault is held when the round in which it struck broke nothing. Seconds and steps are those of
-faults that struck alone. Seconds: how much longer the work took from the last thing that it
+A fault is held when the round in which it struck broke nothing. Seconds, steps and what people saw
+are of faults that struck alone. Seconds: how much longer the work took from the last thing that it
 reached before the fault to the first new one after it, than where nothing struck; a command that
 is begun again is in it. Steps again: taken, lost and taken again, as far as events and heartbeats
 tell; a training of this pipeline has 240 (in pods and on Postgres 720), and saves every 20.
@@ -218,7 +219,8 @@ def write_page(played: Sequence[Played]) -> str:
 def _total(rounds: Sequence[Played], strikes: Sequence[Strike]) -> str:
     if not rounds:
         return "No round was played yet."
-    where = f"Of commit {rounds[-1].commit}, on {rounds[-1].day}, {rounds[-1].machine}"
+    product = f" (product {rounds[-1].product})" if rounds[-1].product else ""
+    where = f"Of commit {rounds[-1].commit}{product}, on {rounds[-1].day}, {rounds[-1].machine}"
     pairs = sum(strike.together > 1 for strike in strikes)
     struck = f"{counted(len(strikes), 'fault')} struck in {counted(len(rounds), 'round')}"
     return f"{where}: {struck}, {pairs} of them in pairs."
@@ -249,10 +251,11 @@ def _figures(found: Sequence[float], form: str) -> tuple[str, str]:
 
 
 def _seen(strikes: Sequence[Strike]) -> str:
-    """The sentence that was shown most often, of faults that struck alone where there are some."""
-    told = [one for one in strikes if one.seen and not one.seen.startswith(_NO_SENTENCE)]
-    alone = Counter(strike.seen for strike in told if strike.together == 1)
-    return next(iter((alone or Counter(s.seen for s in told)).most_common(1)), [""])[0]
+    """The sentence that was shown most often, of faults that struck alone: of two at once nobody
+    can tell which one it is about."""
+    alone = [one.seen for one in strikes if one.together == 1]
+    told = Counter(seen for seen in alone if seen and not seen.startswith(_NO_SENTENCE))
+    return next(iter(told.most_common(1)), [""])[0]
 
 
 def _cell(text: str) -> str:
@@ -262,7 +265,7 @@ def _cell(text: str) -> str:
 
 
 def _broken(rounds: Sequence[Played]) -> Iterator[str]:
-    yield "\n## What did not hold\n\n"
+    yield "\n## What did not hold\n\nEach was looked into as a part of issue 22.\n\n"
     broken = [one for one in rounds if not one.held]
     yield "" if broken else "Nothing.\n"
     for one in broken:
@@ -299,7 +302,7 @@ def _why(played: Played, what: str) -> str:
     gave_up = any(_GAVE_UP in one for one in played.broken)
     if known is None and gave_up and any(part in what for part in _CAME_OF_IT):
         known = _CONSEQUENCE
-    return f" {known or 'Not explained yet (issue 22).'}"
+    return f" {known or _NOT_YET}"
 
 
 def _found_before(before: Sequence[Played]) -> Iterator[str]:

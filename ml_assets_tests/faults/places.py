@@ -16,8 +16,18 @@ from typing import Any
 import pytest
 import yaml
 
-from ml_assets_tests.faults.history import Commit, History, read_home, refs_of, runs_of
+from ml_assets_tests.faults.history import (
+    FAILURES,
+    Commit,
+    History,
+    Json,
+    failure,
+    read_home,
+    refs_of,
+    runs_of,
+)
 from ml_assets_tests.faults.injections import DAEMON, Command, begin
+from ml_assets_tests.faults.results import SILENT
 from ml_assets_tests.servers.kubernetes import ApiServer
 from ml_assets_tests.servers.lakefs import LakeFSServer, lakefs_server
 from ml_assets_tests.servers.lakefs.refusals import Collected
@@ -105,11 +115,17 @@ class Place:
     def said(self) -> list[str]:
         return [file.read_text(errors="replace") for file in self.outputs()]
 
-    def history(self) -> History:
+    def history(self, *, at_end: bool = False) -> History:
+        """What happened so far; at the end also what was left on servers, which must answer."""
         home = self.world.root / "state"
-        said = tuple(text for text in self.said() if not (self.serves and DAGSTERS_LOG in text))
+        said = tuple(_of_ours(text) if self.serves else text for text in self.said())
         found = read_home(home, self._model if self.store else None, said)
-        found = replace(found, runs=self.runs())
+        found = replace(
+            found, runs=self.runs(), remote=tuple(self.left_on_servers() if at_end else ())
+        )
+        if self.database is not None:
+            events = self.database.query(FAILURES)
+            found = replace(found, failures=tuple(failure(event) for (event,) in events))
         return found if self.lake is None else of_lakefs(self.lake, found)
 
     def _model(self, digest: str, name: str) -> bytes | None:
@@ -144,11 +160,32 @@ class Place:
         if state.is_mount():
             shutil.copytree(state, self.world.root / "state-kept", symlinks=True)
 
-    def left_in_cluster(self) -> list[str]:
-        """The pods that still work; Kubernetes deletes those of an ended Job a while later."""
-        pods = self.cluster.pods() if self.cluster else []
-        working = [pod for pod in pods if pod["status"].get("phase") in ("Pending", "Running")]
-        return [f"the pod {pod['metadata']['name']} was left behind" for pod in working]
+    def left_on_servers(self) -> list[str]:
+        """The pods and Jobs that still work, for Kubernetes deletes those that ended a while later;
+        and uploads that nobody completes or takes back."""
+        kinds = {"pod": self.cluster.pods(), "Job": self.cluster.jobs()} if self.cluster else {}
+        left = [
+            f"the {kind} {one['metadata']['name']}"
+            for kind, found in kinds.items()
+            for one in found
+            if not _ended(one["status"])
+        ]
+        if self.store is not None:
+            uploads = self.store.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
+            left += [f"the upload of {one['Key']}" for one in uploads]
+        return [f"{one} was left behind" for one in left]
+
+
+def _ended(status: Json) -> bool:
+    """Whether a pod or a Job has come to its end, by its phase or its conditions."""
+    true = {one["type"] for one in status.get("conditions", ()) if one["status"] == "True"}
+    return status.get("phase") in ("Succeeded", "Failed") or bool(true & {"Complete", "Failed"})
+
+
+def _of_ours(text: str) -> str:
+    """What a server printed before Dagster's own log began, which has stacks, or all of it."""
+    before, log, _ = text.partition(DAGSTERS_LOG)
+    return f"{before.rpartition(chr(10))[0]}\n{SILENT}" if log else text
 
 
 @lru_cache(maxsize=8)
@@ -339,7 +376,7 @@ AS_IT_LANDS = {"landing": {"retrain": True}}
 PRODUCTION = Path(__file__).parents[2] / "deploy" / "dagster" / "dagster.yaml"
 ADDRESSES = ("ML_ASSETS_UI_URL", "ML_ASSETS_REPORTS_URL", "ML_ASSETS_MLFLOW_URL")
 DAGSTERS_LOG = " - dagster"
-"""What a daemon prints is Dagster's own log, with its stacks; no word of ours to people."""
+"""In each line of Dagster's own log; that of a daemon is no word of ours to people."""
 PLACES = {
     "laptop": laptop,
     "pods": pods,
@@ -359,8 +396,8 @@ def settled(place: Place, seconds: float = 180) -> History:
     """
     until = time.monotonic() + seconds
     while True:
-        history = place.history()
-        quiet = not history.processes and not place.left_in_cluster()
+        history = place.history(at_end=True)
+        quiet = not history.processes and not history.remote
         if quiet or time.monotonic() > until:
             return history
         time.sleep(0.2)

@@ -12,6 +12,9 @@ RESULTS = ROOT / "benchmarks" / "results" / "faults.jsonl"
 FOLDERS = re.compile(r"/[^\s:]*/(?:faults-[^/\s]+/[a-z]+-\d+(?=/)|\.venv/bin/|site-packages/)")
 """Of this machine: a round's home, a program's, a package's."""
 SILENT = "(a signal came before it said a word)"
+_OF_LOG = re.compile(
+    r"^\S+ \S+ \S+ - dagster\S* - [A-Z]+ - (?:\S+ - )*|^[A-Z]+:\w+:|^(?:\w+\.)+\w+: "
+)
 _EXPLAINS = re.compile(
     r"\b(lost|killed|died|dead|interrupted|started again|resumes?|cannot be|refused|no space"
     r"|stopped|signal|full|evicted|preempted|another command|is away|already)\b"
@@ -47,6 +50,8 @@ class Played:
     broken: list[str] = field(default_factory=list)
     """What did not hold at its end."""
     commit: str = ""
+    product: str = ""
+    """The tree of `ml_assets/` in that commit: others that changed only tests and docs share it."""
     day: str = ""
     machine: str = ""
 
@@ -84,8 +89,11 @@ def _read(lines: Iterable[str]) -> Iterator[Played]:
 
 
 def sentence(said: str) -> str:
-    """The last line that explains it; empty where people had to be told nothing."""
-    lines = [line.strip() for line in said.splitlines()]
+    """The last line that explains it; empty where people had to be told nothing.
+
+    Indented lines are those of a stack; before a message of Dagster's log stand its time and run.
+    """
+    lines = [_OF_LOG.sub("", line).strip() for line in said.splitlines() if line[:1].strip()]
     beside = ("[pass]", ">", "warning: overfitting", SILENT)
     shown = (line for line in lines if not line.startswith(beside))
     return ([line for line in shown if _EXPLAINS.search(line)] or [""])[-1][:200]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ml_assets_tests.faults import invariants as checker
-from ml_assets_tests.faults.history import Commit, History, read_home
+from ml_assets_tests.faults.history import Commit, Failure, History, failures_of, read_home
 from ml_assets_tests.faults.invariants import INVARIANTS, result, same_result, violations
 from ml_assets_tests.fresh import said_by
 from ml_assets_tests.worlds.world import World
@@ -138,6 +138,20 @@ def with_an_epoch_left_out(history: History) -> History:
     )
 
 
+def without_its_last_epoch(history: History) -> History:
+    def change(events: list[dict]) -> None:
+        events.remove([event for event in events if event["kind"] == "epoch"][-1])
+
+    return trained(history, change)
+
+
+def without_epochs(history: History) -> History:
+    def change(events: list[dict]) -> None:
+        events[:] = [event for event in events if event["kind"] != "epoch"]
+
+    return trained(history, change)
+
+
 def with_an_edited_line(history: History) -> History:
     path, content = line(history, lambda content: content["kind"] == "registration")
     return rewritten(history, **{path: content | {"reason": "it was like this"}})
@@ -194,6 +208,14 @@ def never_ended(history: History) -> History:
     return replace(history, tracked=dict.fromkeys(history.tracked, ("RUNNING",)))
 
 
+def with_a_process(history: History) -> History:
+    return replace(history, processes=("python -m ml_assets.training",))
+
+
+def with_a_pod(history: History) -> History:
+    return replace(history, remote=("the pod irises-train-1 was left behind",))
+
+
 def with_a_run_under_way(history: History) -> History:
     return replace(history, runs={**history.runs, "0" * 36: "STARTED"})
 
@@ -217,6 +239,10 @@ def in_a_stack(history: History) -> History:
     return replace(history, said=(STACK,))
 
 
+def in_a_bare_error(history: History) -> History:
+    return replace(history, failures=(Failure("irises__train", "KeyError", ""),))
+
+
 def in_silence(history: History) -> History:
     return replace(history, said=("",))
 
@@ -229,6 +255,8 @@ PLANTED: dict[Plant, str] = {
     with_a_step_left_out: "every row is learned from once an epoch",
     with_a_row_twice: "every row is learned from once an epoch",
     with_an_epoch_left_out: "every row is learned from once an epoch",
+    without_its_last_epoch: "every row is learned from once an epoch",
+    without_epochs: "every row is learned from once an epoch",
     resumed_with_other_rows: "every row is learned from once an epoch",
     resumed_at_a_later_step: "every row is learned from once an epoch",
     with_an_edited_line: "the ledger is a single chain",
@@ -241,10 +269,13 @@ PLANTED: dict[Plant, str] = {
     with_other_weights: "what is in a stage is certified and whole",
     tracked_twice: "MLflow tells each training once",
     never_ended: "MLflow tells each training once",
+    with_a_process: "nothing runs or lies about afterwards",
+    with_a_pod: "nothing runs or lies about afterwards",
     with_a_run_under_way: "nothing runs or lies about afterwards",
     with_a_draft: "nothing runs or lies about afterwards",
     with_a_branch: "nothing runs or lies about afterwards",
     in_a_stack: "people are told in sentences",
+    in_a_bare_error: "people are told in sentences",
     in_silence: "people are told in sentences",
 }
 
@@ -285,6 +316,18 @@ def test_reports_may_die_with_an_attempt_that_had_no_last_word(
 
     broken = {invariant for invariant, _ in violations(trained(sound, change))}
     assert broken == ({"every row is learned from once an epoch"} if last_word else set())
+
+
+def test_the_last_epochs_report_may_die_with_a_pod_whose_checkpoint_ends_the_training(
+    sound: History,
+) -> None:
+    def change(events: list[dict]) -> None:
+        last = [event for event in events if event["kind"] == "epoch"][-1]
+        result = events[-1] | {"attempt": 2}
+        events[events.index(last) :] = [last | {"kind": "progress", "message": "saved"}, result]
+
+    assert sound.trained and all(asked > 1 for asked in sound.epochs.values())
+    assert violations(trained(sound, change)) == []
 
 
 def other_record(history: History, stage: str) -> History:
@@ -341,6 +384,32 @@ def test_a_process_that_works_on_in_the_home_is_found(tmp_path: Path) -> None:
         process.kill()
     assert "input()" in found
     assert read_home(tmp_path).processes == ()
+
+
+@pytest.mark.parametrize(
+    ("plant", "error", "told"),
+    [("KeyError('x')", "KeyError", False), ("dg.Failure('The disk is full.')", "Failure", True)],
+)
+def test_a_failed_step_is_read_with_its_error_and_its_sentences(
+    tmp_path: Path, plant: str, error: str, told: bool
+) -> None:
+    program = f"""
+import dagster as dg
+
+@dg.op
+def breaks():
+    raise {plant}
+
+@dg.job
+def work():
+    breaks()
+
+work.execute_in_process(instance=dg.DagsterInstance.get(), raise_on_error=False)
+"""
+    (tmp_path / "dagster").mkdir()
+    said_by(program, env={**os.environ, "DAGSTER_HOME": str(tmp_path / "dagster")})
+    (found,) = failures_of(tmp_path)
+    assert (found.step, found.error, bool(found.told)) == ("breaks", error, told)
 
 
 def test_the_checker_shares_no_code_with_the_product() -> None:

@@ -3,14 +3,15 @@
 A campaign goes on without what this machine lacks.
 """
 
+import re
 from pathlib import Path
 
 import pytest
 
 from ml_assets_tests.faults import __main__ as faults
 from ml_assets_tests.faults.__main__ import PAGE
-from ml_assets_tests.faults.page import write_page
-from ml_assets_tests.faults.results import RESULTS, Played, Strike, recall
+from ml_assets_tests.faults.page import KNOWN, write_page
+from ml_assets_tests.faults.results import RESULTS, Played, Strike, recall, sentence
 
 
 def test_the_page_is_what_the_kept_rounds_say() -> None:
@@ -36,6 +37,38 @@ def test_the_page_is_of_the_newest_commit_and_tells_what_earlier_campaigns_found
     before = page.partition("## Campaigns before")[2]
     assert "| aaa |" in before and "| bbb |" not in before
     assert "- Not explained yet (issue 22). (laptop 1, laptop 1)" in before
+
+
+def test_each_reason_is_of_one_campaign() -> None:
+    rounds = {f"{one.arena} {one.seed} {one.commit}" for one in recall(RESULTS)}
+    for of, begin, _ in KNOWN:
+        assert re.fullmatch(r"[a-z]+ \d+ [0-9a-f]{7}", of), f"{of}, {begin}: name its commit"
+        assert any(of in one for one in rounds), f"{of} is no round of {RESULTS.name}"
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "2026-11-28 17:45:45 +0000 - dagster - ERROR - lilies__sources - f8dd3124-4b8b - 773 -"
+            " RUN_FAILURE - The disk is full.",
+            "The disk is full.",
+        ),
+        ("  over = Following(refused)\nerror: The store is away.", "error: The store is away."),
+        ("WARNING:root:Retrying: connection refused", "Retrying: connection refused"),
+        ("dagster._core.errors.Away: the server was killed", "the server was killed"),
+    ],
+)
+def test_of_a_log_and_its_stacks_the_sentence_is_shown(said: str, shown: str) -> None:
+    assert sentence(said) == shown
+
+
+def test_of_faults_that_struck_together_nobody_tells_what_people_saw_of_one() -> None:
+    both = [Strike("a rank is killed", 1.0, together=2, seen="the rank was killed")]
+    alone = [Strike("a rank is killed", 1.0, seen="A process was lost")]
+    assert "the rank was killed" not in write_page([Played("laptop", 1, both, [], "aaa")])
+    page = write_page([Played("laptop", 1, [*both, *alone], [], "aaa", product="bbb")])
+    assert "`A process was lost`" in page and "Of commit aaa (product bbb)" in page
 
 
 def test_a_place_whose_server_is_not_installed_is_left_out(

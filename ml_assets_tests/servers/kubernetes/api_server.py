@@ -29,7 +29,7 @@ from ml_assets_tests.servers.kubernetes.kueue import Kueue
 from ml_assets_tests.servers.kubernetes.loop import Loop
 from ml_assets_tests.servers.kubernetes.namespaces import NamespaceController
 from ml_assets_tests.servers.kubernetes.quotas import QuotaController
-from ml_assets_tests.servers.kubernetes.resources import NODES, PODS, of_kind
+from ml_assets_tests.servers.kubernetes.resources import JOBS, NODES, PODS, of_kind
 from ml_assets_tests.servers.kubernetes.scheduler import Scheduler
 from ml_assets_tests.servers.kubernetes.starting import Starter
 from ml_assets_tests.servers.kubernetes.store import Store, clone, key_of
@@ -179,6 +179,9 @@ class ApiServer:
 
     def pods(self, namespace: str | None = None) -> list[Json]:
         return [clone(pod) for pod in self.store.all(PODS, namespace or self.namespace)]
+
+    def jobs(self) -> list[Json]:
+        return [clone(job) for job in self.store.all(JOBS, self.namespace)]
 
     def preempt(self, name: str) -> None:
         """A pod of a higher priority takes its place."""
