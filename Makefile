@@ -6,7 +6,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 # PYTHON=...       the Python that .venv is made with; by default the first one found that will do.
-# TORCH_INDEX=...  an extra package index to take torch from: a CPU or CUDA build (see the README).
+# TORCH_INDEX=...  an extra package index to take torch from: a CPU or CUDA build (see docs/operate.md).
 # PIP_ARGS=...     anything else for `pip install`.
 # ARGS=...         anything else for the command of the target.
 PYTHON ?=

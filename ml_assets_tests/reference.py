@@ -297,7 +297,7 @@ def _takes(annotation: Any) -> str:
     """What a field's value may be, in words."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Literal:
-        return ", ".join(f"`{one}`" for one in inner)
+        return ", ".join(f"`{_choice(one)}`" for one in inner)
     if origin in (tuple, Sequence):
         return f"list: {_takes(inner[0])}"
     if origin in (dict, Mapping):
@@ -353,6 +353,11 @@ def _function(function: Any) -> str:
 
 def _text(doc: str) -> str:
     return doc.replace("``", "`")
+
+
+def _choice(value: object) -> str:
+    """A value in a cell of a table: a bar is escaped, because it would end the cell."""
+    return str(value).replace("\t", "\\t").replace("|", "\\|")
 
 
 def _cell(doc: str) -> str:

@@ -220,6 +220,23 @@ def run_by_tests() -> set[tuple[str, ...]]:
     return found
 
 
+def test_the_feature_functions_of_the_page_use_only_prices_that_were_known() -> None:
+    day = [datetime(2024, 1, number, tzinfo=UTC) for number in range(1, 6)]
+    shown = [day[2], day[2], day[0]]
+    clicks = pl.LazyFrame({"item": [1, 2, 1], "shown_at": shown, "brand": ["a", "b", "c"]})
+    since = [day[0], day[3], day[1]]
+    prices = pl.LazyFrame({"item": [1, 1, 2], "valid_from": since, "price": [1.0, 2.0, 3.0]})
+    tables, window = {"clicks": clicks, "prices": prices}, Window("2024-01-02", day[1], day[4])
+    page = [b for b in BLOCKS if b.page == "add-a-pipeline.md" and b.kind == "python"]
+    found = [block for block in page if "latest(" in block.body]
+    assert len(found) == 2
+    names = _names()
+    for block in found:
+        exec(compile(block.body, str(block), "exec"), names)
+        made = names["build"](tables, window).lazy().collect()
+        assert made.select("item", "price").rows() == [(1, 1.0), (2, 3.0)], str(block)
+
+
 WRONG = {
     "no mark on what is none of ours": ("sh", "kubectl get pods\n", ""),
     "a command that no test runs": ("sh", "ml-assets release burn\n", ""),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
 PAGE = PROJECT / "docs" / "how-it-works.md"
+OPEN_THAT = "| to change | open |"
 LINK = re.compile(r"\]\(((?:\.\./)?ml_assets/[^)#]+)")
 
 
@@ -37,6 +38,25 @@ def test_a_folder_that_the_page_leaves_out_is_seen(tmp_path: Path) -> None:
     (tmp_path / "new_room").mkdir()
     (tmp_path / "new_room" / "a.py").write_text("")
     assert "new_room" in stands(tmp_path) - drawn(PAGE.read_text())
+
+
+def opened(page: str) -> list[str]:
+    """The files that the page's table "To change this, open that" names, below ``ml_assets/``."""
+    rows = page.split(f"{OPEN_THAT}\n", 1)[1].split("\n\n", 1)[0]
+    return re.findall(r"`([\w/]+\.py)`", rows)
+
+
+def test_each_file_that_the_table_of_changes_names_is_there() -> None:
+    named = opened(PAGE.read_text())
+    assert len(named) > 15
+    assert [name for name in named if not (PROJECT / "ml_assets" / name).is_file()] == []
+
+
+def test_a_file_that_the_table_of_changes_still_names_is_seen() -> None:
+    assert opened(f"{OPEN_THAT}\n|---|---|\n| it | `a/gone.py`, `b.py` |\n\n`no.py`") == [
+        "a/gone.py",
+        "b.py",
+    ]
 
 
 def test_every_link_into_the_code_leads_to_a_file() -> None:

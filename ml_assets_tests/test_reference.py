@@ -33,6 +33,16 @@ def test_every_kind_has_a_sentence_and_says_what_each_field_takes() -> None:
     assert len(rows) > 100 and all(row.split(" | ")[1].strip() for row in rows)
 
 
+def test_no_bar_of_a_value_ends_a_cell() -> None:
+    rows = [line for line in page().splitlines() if line.startswith("| `")]
+    assert any("\\|" in row for row in rows)
+    assert "\t" not in page()
+    fields = page().split("| field | takes | default | |\n")[1:]
+    for part in fields:
+        table = part.split("\n\n", 1)[0].splitlines()[1:]
+        assert all(row.replace("\\|", "").count("|") == 5 for row in table), table
+
+
 def test_every_field_says_what_it_is() -> None:
     empty = [line for line in PAGE.read_text().splitlines() if line.endswith("|  |")]
     assert not [line for line in empty if not line.startswith("| field")]

@@ -22,16 +22,16 @@ def test_the_images_of_the_page_are_released(
     monkeypatch.chdir(tmp_path)
     exec(compile(TABLE.body, "docs/network.md", "exec"), {})
     world.cli(*COMMAND.body.split()[1:])
-    folder = world.pipelines / "digits"
+    folder = world.pipelines / "pixels"
     (folder / "network.py").write_text(NETWORK.body)
     file = folder / "defs.yaml"
     spec: dict[str, Any] = yaml.safe_load(file.read_text())
     spec["attributes"] |= read_yaml(SPEC.body)
     file.write_text(yaml.safe_dump(spec, sort_keys=False))
-    deep = world.cli("check", "digits", "--deep")
+    deep = world.cli("check", "pixels", "--deep")
     assert "[FAIL]" not in deep and "[warn]" not in deep and "microbatch" in deep
-    world.cli("run", "digits")
-    assert "is equal, byte by byte" in world.cli("release", "prove", "digits")
+    world.cli("run", "pixels")
+    assert "is equal, byte by byte" in world.cli("release", "prove", "pixels")
     (folder / "network.py").unlink()
     table = str(tmp_path / "digits.parquet")
-    assert len(world.cli("predict", "digits", table).splitlines()) == 1798, "by the code it keeps"
+    assert len(world.cli("predict", "pixels", table).splitlines()) == 1798, "by the code it keeps"

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.return_to_model import Way, roll_back, way_back
+from ml_assets.assets.released_model.rollback import Way, append_rollback, way_back
 from ml_assets.automation.schedules import refresh_tick
 from ml_assets.definitions import build
 from ml_assets.records.ledger.audit import problems
@@ -159,7 +159,7 @@ def killed_behind_its_line(world: World, to: str) -> None:
     way = way_back(read(found.store, "irises"), found.spec.release, to)
     assert isinstance(way, Way)
     assert not isinstance(
-        roll_back(found.store, "irises", way, found.spec.release, "ada", "killed"), Refused
+        append_rollback(found.store, "irises", way, found.spec.release, "ada", "killed"), Refused
     )
 
 

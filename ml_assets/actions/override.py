@@ -79,8 +79,8 @@ def override(
         Recalled: the model may not be used.
         StorageError: the ledger is broken.
     """
-    if nobody := answered("An override", author, reason):
-        return Refused((nobody,))
+    if unanswered := answered("An override", author, reason):
+        return Refused((unanswered,))
     author, reason = one_line(author), one_line(reason)
 
     def make(head: Head) -> LedgerEntry | Declined[OverrideMade | Refused]:

@@ -2,7 +2,7 @@
 
 from ml_assets.adapters.runs import open_instance
 from ml_assets.assets.released_model.page import rolled_back
-from ml_assets.assets.released_model.return_to_model import (
+from ml_assets.assets.released_model.rollback import (
     Returned,
     RollbackRequest,
     Tell,

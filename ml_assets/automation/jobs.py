@@ -128,7 +128,7 @@ def rollback_job(declared: Pipeline) -> dg.JobDefinition:
     @reported
     def roll_back(context: dg.OpExecutionContext, stores: StoresResource) -> None:
         from ml_assets.assets.released_model.page import rolled_back
-        from ml_assets.assets.released_model.return_to_model import RollbackRequest, return_to
+        from ml_assets.assets.released_model.rollback import RollbackRequest, return_to
         from ml_assets.records.tracking.mlflow import Tracking
 
         config = RollbackConfig.of(context)

@@ -1,5 +1,7 @@
-"""Finds the key to ask for a run by; one that failed is asked for again, after a longer wait each
-time: its store may have been away, or its process was killed."""
+"""Chooses the run key to request next; a failed run gets a new key after a growing wait.
+
+Its store may have been away, or its process was killed. The waits are in ``run_requests``.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

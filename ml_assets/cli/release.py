@@ -260,7 +260,7 @@ def rollback(pipeline: str, to: str | None, author: str, reason: str, as_json: b
     settings = prepared_settings()
 
     from ml_assets.actions.rollback import roll_back
-    from ml_assets.assets.released_model.return_to_model import RollbackRequest
+    from ml_assets.assets.released_model.rollback import RollbackRequest
 
     def quiet(_line: str) -> None:
         """A program reads the JSON alone."""

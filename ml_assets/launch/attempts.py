@@ -207,7 +207,7 @@ def run_session(
         done = work.finished()
         if done is not None:
             return done
-        work.folder.state(work.pipeline, work.verb)
+        work.folder.write_session_file(work.pipeline, work.verb)
         return _attempts(work, runner, budgets, follower)
 
 

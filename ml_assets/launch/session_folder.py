@@ -105,11 +105,11 @@ class SessionFolder:
         return file
 
     def warn(self, attempt: int, message: str, lost: Lost | None = None) -> None:
-        """The launcher's own word in an attempt's stream."""
+        """Append the launcher's warning to the attempt's events."""
         append_warning(self.attempt(attempt), self.session, attempt, message, lost)
 
-    def state(self, pipeline: str, verb: str) -> None:
-        """``session.json``: for humans who look at the folder. Nothing reads it."""
+    def write_session_file(self, pipeline: str, verb: str) -> None:
+        """Write ``session.json`` for people who look at the folder. Nothing reads it."""
         record = {
             "session": self.session,
             "pipeline": pipeline,
@@ -182,8 +182,8 @@ class SessionFolder:
         """The result of a session whose model is still what it says, its weights included.
 
         Args:
-            keys: of a model that is evidence, whose result has to be signed; None: nobody signed
-                it, for a model is judged, not believed.
+            keys: the result has to be signed by one of them; None: no signature is required,
+                because the gates judge the model anyway.
         """
         for result in self._results(TrainResult, keys):
             manifest = self.model / "model.json"

@@ -1,4 +1,4 @@
-"""The environment variables, read and checked only here."""
+"""The project's environment variables, read and checked only here."""
 
 from ml_assets.settings.addresses import LakeFs, is_lakefs, is_s3, lakefs_place, read_lakefs
 from ml_assets.settings.cluster import Cluster, read_cluster

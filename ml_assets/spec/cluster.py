@@ -96,6 +96,7 @@ class Toleration(Frozen):
     """A taint of nodes on which the pods may run all the same."""
 
     key: LabelKey
+    """The taint's key."""
     value: LabelValue | None = None
     """The taint's value; None: any."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None

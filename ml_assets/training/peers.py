@@ -76,7 +76,7 @@ def failures(events: Path) -> list[Failed]:
     return found
 
 
-_BETWEEN_BEATS = 1.0
+_SECONDS_BETWEEN_BEATS = 1.0
 
 
 class HeartbeatWriter:
@@ -97,7 +97,7 @@ class HeartbeatWriter:
         Args:
             now: also where the one before is less than a second old.
         """
-        if not now and time.monotonic() - self._beaten < _BETWEEN_BEATS:
+        if not now and time.monotonic() - self._beaten < _SECONDS_BETWEEN_BEATS:
             return
         self._beaten = time.monotonic()
         beat = Heartbeat(

@@ -147,7 +147,7 @@ class House:
             self.objects.path("sessions", f"{PIPELINE}-train-{digest_of(self.made)[:20]}")
         )
         with session.held(lambda: None):
-            session.state(PIPELINE, "train")
+            session.write_session_file(PIPELINE, "train")
             session.begin(self._request(session, data))
             session.events(1).write_bytes(b"")
             checkpoint = Path(session.checkpoints) / "step-000010.a1"

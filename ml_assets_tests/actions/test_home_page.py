@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ml_assets.actions.home_page import HomePageEntry, Verdict, _came, states
 from ml_assets.actions.report_server import serving_reports
-from ml_assets.assets.released_model.return_to_model import RolledBack, Way, roll_back
+from ml_assets.assets.released_model.rollback import RolledBack, Way, append_rollback
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion
 from ml_assets.spec.gates import ReleaseSpec
@@ -118,7 +118,7 @@ def test_a_model_that_a_rollback_brought_back_and_that_was_refused_says_both(sto
     assert _came(read(store, PIPELINE), read(store, PIPELINE)[-1])[1:] == ()
     refused(store, A)
     let_through(store, B, champion=A)
-    moved = roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "wt", "complaints")
+    moved = append_rollback(store, PIPELINE, Way(B, A), ReleaseSpec(), "wt", "complaints")
     assert isinstance(moved, RolledBack)
     since, then = _came(read(store, PIPELINE), moved.entry)
     assert since.endswith("rolled back to by wt: complaints")

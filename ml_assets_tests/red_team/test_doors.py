@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.verify import verify_pipelines
-from ml_assets.assets.released_model.return_to_model import Returned, RollbackRequest, return_to
+from ml_assets.assets.released_model.rollback import Returned, RollbackRequest, return_to
 from ml_assets.errors import EvidenceError
 from ml_assets.records.tracking.mlflow import Tracking
 from ml_assets.settings import read_settings

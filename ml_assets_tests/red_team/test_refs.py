@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ml_assets.actions.verify import verify_pipelines
-from ml_assets.assets.released_model.return_to_model import RollbackRequest, return_to
+from ml_assets.assets.released_model.rollback import RollbackRequest, return_to
 from ml_assets.assets.released_model.tags import take_away, unnamed_releases
 from ml_assets.errors import EvidenceError, StorageError, StoreAway, UntrustedState
 from ml_assets.extras.prove.clean_home import clean_home

@@ -8,12 +8,12 @@ import pytest
 
 from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import Refused
-from ml_assets.assets.released_model.return_to_model import (
+from ml_assets.assets.released_model.rollback import (
     RollbackRequest,
     RolledBack,
     Way,
+    append_rollback,
     return_to,
-    roll_back,
 )
 from ml_assets.cli.output import aligned
 from ml_assets.errors import EvidenceError, SpecError
@@ -40,7 +40,7 @@ FORGED = "ada\n2026-01-01 00:00:00  cafe  to production  auc 0.99  ada  \x1b[2Ka
 def test_an_author_of_two_lines_is_one_in_the_ledger_and_on_a_terminal(store) -> None:
     released(store, A)
     released(store, B, champion=A)
-    moved = roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), FORGED, FORGED)
+    moved = append_rollback(store, PIPELINE, Way(B, A), ReleaseSpec(), FORGED, FORGED)
     assert isinstance(moved, RolledBack)
     refused(store, C, champion=A)
     said = override(store, PIPELINE, C, FORGED, FORGED)

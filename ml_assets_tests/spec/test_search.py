@@ -59,7 +59,7 @@ def said(folder: Path, spec: PipelineSpec, *lines: str, top: str = "trials: 4") 
         ("model.width: {role: fixed}", "needs its 'value'"),
         ("training.batch_size: {kind: choice, values: [24, 25]}", "multiple of microbatches"),
         ("training.seed: {kind: int, low: 1, high: 4}", "the best seed is luck"),
-        ("training.processes: {kind: int, low: 1, high: 4}", "changes no result"),
+        ("training.processes: {kind: int, low: 1, high: 4}", "decides no result"),
         ("model.family: {kind: choice, values: [mlp, tabm]}", "over one family"),
         ("gates: {kind: int, low: 1, high: 4}", "no such field"),
     ],

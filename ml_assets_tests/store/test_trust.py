@@ -2,7 +2,10 @@
 
 import base64
 import os
+import shlex
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -204,3 +207,11 @@ def test_a_store_of_the_same_key_and_another_name_is_not_read(
     monkeypatch.setenv("ML_ASSETS_STORE", "with a space")
     with pytest.raises(SettingsError, match="ML_ASSETS_STORE is"):
         open_snapshots(str(tmp_path))
+
+
+def test_the_page_prints_the_public_half_of_the_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
+    (line,) = (one for one in page.splitlines() if one.startswith(".venv/bin/python -c "))
+    command = [sys.executable, *shlex.split(line)[1:]]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == public(OURS)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ml_assets.assets.evaluation_report.stored_report import read_report
 from ml_assets.assets.released_model.predict import feature_columns, named_predictions, score
-from ml_assets.assets.released_model.return_to_model import models_before
+from ml_assets.assets.released_model.rollback import models_before
 from ml_assets.errors import StorageError
 from ml_assets.graph.inputs import require_record
 from ml_assets.records.ledger.chain import read

@@ -15,7 +15,7 @@ from ml_assets.adapters.metadata import (
 )
 from ml_assets.assets.evaluation_report.pictures import at_a_glance
 from ml_assets.assets.evaluation_report.stored_report import read_changes, read_report
-from ml_assets.assets.released_model.return_to_model import Returned
+from ml_assets.assets.released_model.rollback import Returned
 from ml_assets.graph.code_version import code_version_of
 from ml_assets.graph.inputs import require_record
 from ml_assets.graph.publish import Draft, Work, input_version

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ml_assets.assets.released_model.return_to_model import Way, way_back
+from ml_assets.assets.released_model.rollback import Way, way_back
 from ml_assets.assets.released_model.tags import release_name
 from ml_assets.automation.housekeeping.retention import checkpoints_of, commit_name, run_name
 from ml_assets.records.ledger import chain as ledger

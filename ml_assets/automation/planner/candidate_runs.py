@@ -41,7 +41,7 @@ class CandidateRun:
     """Digest of what is there now: it tells a second candidate for the same from the first."""
     model: ModelRun | None = None
     because: str = ""
-    """Why it is a candidate, where that is not why it is due."""
+    """Why it is asked for; empty where its items or its gates say so."""
 
     @property
     def partition(self) -> str | None:
@@ -49,16 +49,14 @@ class CandidateRun:
 
     @property
     def reason(self) -> str:
-        return self.because or (self.items[0].reason if self.items else self.gates)
+        if self.because or self.items:
+            return self.because or self.items[0].reason
+        return self.model.gates if self.model else ""
 
     @property
     def selection(self) -> Selection:
-        """Return what its run makes; nothing by itself where it is of data, which runs together."""
+        """What its run makes; empty for data, whose runs are grouped by partition range."""
         return (self.model and self.model.selection) or Selection()
-
-    @property
-    def gates(self) -> str:
-        return self.model.gates if self.model else ""
 
 
 def data_candidates(step: WalkStep, plan: Plan, records: Records) -> list[CandidateRun]:
@@ -85,7 +83,10 @@ def _source_candidates(step: WalkStep, plan: Plan, records: Records) -> list[Can
             ]
             candidates.append(
                 CandidateRun(
-                    _place(step.name, partition), due, digest_of(made_from), _now(nodes, records)
+                    _place(step.name, partition),
+                    due,
+                    digest_of(made_from),
+                    _digest_of_published(nodes, records),
                 )
             )
     return candidates
@@ -107,7 +108,7 @@ def _function_candidates(step: WalkStep, plan: Plan, records: Records) -> list[C
                     _place(step.name, partition),
                     (item,),
                     digest_of(made_from),
-                    _now([node], records),
+                    _digest_of_published([node], records),
                 )
             )
     return candidates
@@ -135,7 +136,7 @@ def model_candidate(
     keys = _feature_keys(found.plan)
     nodes = model_nodes(pipeline, keys)
     inputs = [a for node in nodes for a in node.inputs if a.stage == "feature_set"]
-    if not records.keys() >= {*inputs}:  # of one that has no partitions no window asks for them
+    if not records.keys() >= {*inputs}:  # without partitions, no window has checked for them
         return f"the model waits until {pipeline.name}/feature_set is made"
     judged = plan(under_published_code(nodes, records), records) if data_only else found.plan
     due = judged.due
@@ -156,14 +157,15 @@ def model_candidate(
         MODEL,
         due,
         digest_of(made_from),
-        _now(nodes, records),
+        _digest_of_published(nodes, records),
         found,
     )
 
 
 def before_the_model(pipeline: Pipeline) -> Iterator[tuple[str, CandidateRun | str]]:
-    """Yield what is asked for when the data is made, and before another model takes the place of
-    the present one: new periods are held to the release, and the model in canary is judged.
+    """Yield the runs that judge the present model: the drift report, then the canary's.
+
+    They come after the data, and before another model takes the place of the present one.
 
     Yields:
         ``DRIFT`` or ``CANARY``, and the run where it is due; else why it is not, in words, empty
@@ -182,8 +184,9 @@ def _canary_candidate(pipeline: Pipeline) -> CandidateRun | str:
 
 
 def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
-    """A report on the newest period, where one came after all that the release has seen; else why
-    not, in words, empty where the pipeline watches for no drift.
+    """The drift report that is due; else why none is, empty where the spec watches for no drift.
+
+    It is due where a period came after all that the release has seen.
 
     ``wanted`` stays the same until the release, a period or the spec changes.
 
@@ -195,7 +198,7 @@ def drift_candidate(pipeline: Pipeline) -> CandidateRun | str:
     state = pipeline.now()
     try:
         windows = drift_windows(state)
-    except Recalled as error:  # as above
+    except Recalled as error:  # the next model is made from sound rows: it is not held up
         return f"no drift is looked for: {error}"
     if isinstance(windows, str):
         return windows
@@ -220,8 +223,8 @@ def candidate_up_to(
     replaces: str = "",
 ) -> CandidateRun:
     """A run of neither data nor training, up to a partition."""
-    model = ModelRun(Plan(()), "", reason, selection, partition)
-    return CandidateRun(place, (), wanted, replaces, model)
+    model = ModelRun(Plan(()), "", "", selection, partition)
+    return CandidateRun(place, (), wanted, replaces, model, because=reason)
 
 
 def _by_partition(items: Sequence[Item]) -> dict[str | None, list[Item]]:
@@ -239,7 +242,7 @@ def _versions(addresses: Sequence[Address], records: Records) -> list[list[str]]
     return [[str(a), records[a].data_version if a in records else ""] for a in addresses]
 
 
-def _now(nodes: Sequence[Node], records: Records) -> str:
+def _digest_of_published(nodes: Sequence[Node], records: Records) -> str:
     return _digest([records[node.address] for node in nodes if node.address in records])
 
 

@@ -13,7 +13,7 @@ from ml_assets.adapters.runs import PIPELINE_TAG, TRIGGER_TAG
 from ml_assets.adapters.served_dagster import launch, run_status, tagged_run
 from ml_assets.assets.released_model.gate_decision import evidence_to_release
 from ml_assets.assets.released_model.promote import Refused, certified, verify
-from ml_assets.assets.released_model.return_to_model import RollbackRequest, abort
+from ml_assets.assets.released_model.rollback import RollbackRequest, abort
 from ml_assets.errors import EvidenceError, Recalled, answered, one_line
 from ml_assets.extras.api.artifact import take_model
 from ml_assets.extras.api.shapes import (

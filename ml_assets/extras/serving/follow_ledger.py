@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ml_assets.assets.released_model.handover import golden_vectors
-from ml_assets.assets.released_model.return_to_model import abort
+from ml_assets.assets.released_model.rollback import abort
 from ml_assets.errors import (
     DiskRefuses,
     MlAssetsError,

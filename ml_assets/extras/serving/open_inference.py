@@ -208,7 +208,7 @@ def _flat(name: str, data: Any) -> list[object]:
 
 
 def _require_kind(name: str, datatype: str, values: Sequence[object]) -> None:
-    """Return where each value is of the datatype, or none."""
+    """Refuse values that are not of the datatype."""
     known, expected, least, most = {int, float}, "a number", -math.inf, math.inf
     if datatype == "BYTES":
         known, expected = {str}, "a text"

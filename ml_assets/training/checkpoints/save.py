@@ -42,7 +42,7 @@ from ml_assets.training.stop import NotSaved, PeerLost, PeerSilent, may_pass
 from ml_assets.training.telemetry import milliseconds_since
 from ml_assets.training.trainer_state import Best, TrainerState
 
-_BETWEEN_BEATS = 1.0
+_SECONDS_BETWEEN_BEATS = 1.0
 _LAST_SAVE_SECONDS = 30.0
 """A save in flight may take so long to end when training ended in an error."""
 
@@ -56,7 +56,7 @@ class Checkpoints:
     alive: Callable[[], None]
     """Called now and then while a save is waited for."""
     powersgd: PowerSgd | None = None
-    """What of the gradients is unsent; None: nothing ever is."""
+    """Holds the residual gradients that PowerSGD did not send; None: it is not used."""
     _in_flight: Future[NotSaved | None] | None = None
     _unsaved: NotSaved | None = None
     _last: Callable[[], NotSaved | None] | None = None
@@ -81,10 +81,10 @@ class Checkpoints:
     ) -> None:
         """Begin to save; the one before is finished first.
 
-        A save that fails is told, and passed. Where the model would be made from it, it is tried
-        again before the next one: so no later checkpoint counts on one that is not there.
+        A save that fails is reported, and training continues. Where the model would be made from
+        it, it is tried again before the next one: no later checkpoint counts on a missing one.
         Training stands still for ``checkpoint_duration_ms``; the files are written after
-        ``checkpoint_background_ms``. Both are told with the checkpoint.
+        ``checkpoint_background_ms``. Both are reported with the checkpoint.
 
         Raises:
             NotSaved: such a one failed again. The next attempt goes on from before it.
@@ -105,13 +105,13 @@ class Checkpoints:
         """Wait for the save in flight, all in step: one that hangs is noticed as in training."""
         flight, self._in_flight = self._in_flight, None
         while flight is not None:
-            wait([flight], _BETWEEN_BEATS)
+            wait([flight], _SECONDS_BETWEEN_BEATS)
             self.alive()
             done = flight.done()
             failed = done and flight.exception() is not None
             waiting, failing = total([float(not done), float(failed)])
             if failing or not waiting:
-                self._unsaved = flight.result()  # where another failed alone, it comes to an end
+                self._unsaved = flight.result()  # if another rank failed, this rank's ends too
                 return
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ from ml_assets.store.s3.client import S3Place
 from ml_assets.training.stop import BadRequest, Superseded
 
 _MOST_BYTES = 8 << 20
-_BETWEEN_BEATS = 5.0
+_SECONDS_BETWEEN_BEATS = 5.0
 _BETWEEN_LOOKS = 0.5
 """Here, where a look costs no request: what went wrong is acted on, and told, at once."""
 
@@ -156,7 +156,7 @@ class Outbox:
         return waiting or _whole_lines(file, self._sent.get(file.name, 0))
 
     def _carry_beats(self) -> None:
-        if time.monotonic() - self._beaten < _BETWEEN_BEATS:
+        if time.monotonic() - self._beaten < _SECONDS_BETWEEN_BEATS:
             return
         self._beaten = time.monotonic()
         self._put_beats()

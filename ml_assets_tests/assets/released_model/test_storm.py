@@ -16,7 +16,7 @@ import pytest
 
 from ml_assets.actions.override import OverrideMade, override
 from ml_assets.assets.released_model.promote import Released, release
-from ml_assets.assets.released_model.return_to_model import RolledBack, Way, roll_back
+from ml_assets.assets.released_model.rollback import RolledBack, Way, append_rollback
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.stages import champion, moves
@@ -39,7 +39,7 @@ def promote(model: str, champion: str | None) -> Command:
 
 
 def go_back(away: str, back: str) -> Command:
-    return lambda store: roll_back(store, PIPELINE, Way(away, back), SPEC, "ada", "late")
+    return lambda store: append_rollback(store, PIPELINE, Way(away, back), SPEC, "ada", "late")
 
 
 def answer_for(model: str) -> Command:

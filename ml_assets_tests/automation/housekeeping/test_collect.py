@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ml_assets.assets.released_model.return_to_model import RolledBack, Way, roll_back, way_back
+from ml_assets.assets.released_model.rollback import RolledBack, Way, append_rollback, way_back
 from ml_assets.assets.released_model.tags import release_name
 from ml_assets.automation.housekeeping.reach import passed_sets
 from ml_assets.errors import StateInUse, StorageError
@@ -100,7 +100,7 @@ def test_after_a_rollback_the_model_that_is_back_keeps_its_set(house: House) -> 
     for back in (second.model, first.model):
         way = way_back(lines, policy, back)
         assert isinstance(way, Way)
-        moved = roll_back(house.store, PIPELINE, way, policy, "ann", "worse")
+        moved = append_rollback(house.store, PIPELINE, way, policy, "ann", "worse")
         assert isinstance(moved, RolledBack)
         lines = ledger.read(house.store, PIPELINE)
     assert passed_sets([lines]) == {second.data, third.data}

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from ml_assets.assets.evaluation_report.drift_baseline import PeriodLoss
 from ml_assets.assets.raw_snapshot.sources import Sources
 from ml_assets.assets.released_model.promote import Released, promote
-from ml_assets.assets.released_model.return_to_model import abort
+from ml_assets.assets.released_model.rollback import abort
 from ml_assets.definitions import build
 from ml_assets.errors import EvidenceError, Recalled
 from ml_assets.extras.api.access import Caller

@@ -12,7 +12,7 @@ import pytest
 
 from ml_assets.actions.home_page import Tile, states
 from ml_assets.assets.released_model.promote import Released, release
-from ml_assets.assets.released_model.return_to_model import abort
+from ml_assets.assets.released_model.rollback import abort
 from ml_assets.automation import run_requests, run_retries
 from ml_assets.definitions import build
 from ml_assets.extras.serving.entry import CHECK, served_tick

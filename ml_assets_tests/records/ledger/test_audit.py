@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Refused, promote, release
-from ml_assets.assets.released_model.return_to_model import Way, roll_back, way_back
+from ml_assets.assets.released_model.rollback import Way, append_rollback, way_back
 from ml_assets.records.ledger.audit import problems
 from ml_assets.records.ledger.chain import append, read, read_head, record_decision
 from ml_assets.records.ledger.stages import champion, stages
@@ -35,7 +35,7 @@ def story(store):
     """A, then B; back to A; C, which its gates refused, by an override."""
     released(store, A)
     released(store, B, champion=A)
-    roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "ada", "late")
+    append_rollback(store, PIPELINE, Way(B, A), ReleaseSpec(), "ada", "late")
     refused(store, C, champion=A)
     override(store, PIPELINE, C, "ada", "why not")
     release(store, PIPELINE, evidence(C, A), ReleaseSpec(), "me", "r")
@@ -156,7 +156,9 @@ def take(store, verb, about, policy, model):
             known = [e for e in read(store, PIPELINE) if e.model == model]
             return override(store, PIPELINE, model, "ada", "r") if known else Refused(())
     way = way_back(read(store, PIPELINE), policy)
-    return way if isinstance(way, Refused) else roll_back(store, PIPELINE, way, policy, "ada", "r")
+    if isinstance(way, Refused):
+        return way
+    return append_rollback(store, PIPELINE, way, policy, "ada", "r")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_a_way_back_to_a_model_that_was_made_again_from_sound_data_is_possible(s
     released(store, A)
     released(store, B, champion=A)
     append(store, PIPELINE, lambda head: line(head, "recall", A, reason="recall r1: x"))
-    roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "ada", "late")
+    append_rollback(store, PIPELINE, Way(B, A), ReleaseSpec(), "ada", "late")
     assert problems(read(store, PIPELINE)) == ()
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Released, release
-from ml_assets.assets.released_model.return_to_model import Way, roll_back
+from ml_assets.assets.released_model.rollback import Way, append_rollback
 from ml_assets.errors import UnknownGate
 from ml_assets.records.ledger.chain import read, record_decision
 from ml_assets.records.ledger.replay import what_if
@@ -89,7 +89,7 @@ def test_peoples_words_stay_where_they_lead_somewhere(store):
     assert isinstance(
         release(store, PIPELINE, evidence(B, A), ReleaseSpec(), author="me", run="r"), Released
     )
-    roll_back(store, PIPELINE, Way(B, A), ReleaseSpec(), "grace", "late")
+    append_rollback(store, PIPELINE, Way(B, A), ReleaseSpec(), "grace", "late")
     assert replay(store, 0.7).champion == A
     assert replay(store, 0.76).champion == B, "A never was there to go back to"
 

@@ -64,7 +64,7 @@ class Audit:
     @property
     def passed(self) -> bool:
         """Return whether ``clean`` may be published."""
-        return not self._failed
+        return not self._failed_checks
 
     @property
     def clean(self) -> pl.DataFrame:
@@ -81,14 +81,14 @@ class Audit:
         return replace(self, results=(*self.results, result))
 
     @property
-    def _failed(self) -> list[str]:
+    def _failed_checks(self) -> list[str]:
         critical = (result for result in self.results if result.severity == "critical")
         return [result.check_name for result in critical if not result.passed]
 
     @cached_property
     def _parts(self) -> Split:
-        if self._failed:
-            parts = withhold(self.incoming, self.breaks, self._failed)
+        if self._failed_checks:
+            parts = withhold(self.incoming, self.breaks, self._failed_checks)
         elif self.breaks:
             parts = split(self.incoming, self.breaks)
         else:

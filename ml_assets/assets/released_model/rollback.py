@@ -1,8 +1,8 @@
-"""Rolls back: choose the model, verify its files, try it, switch, update MLflow.
+"""Rolls back: chooses the model, verifies its files, tries it, switches, updates MLflow.
 
 The switch is one line of the ledger, after everything that can refuse. Until it is written, the
 model in the stage stays. It waits for no run and no lock, because a training may take the night.
-``abort`` takes out a model that is on its way to its last stage; no gate brings it back.
+``abort`` is no rollback: it takes out a model that is on its way to its last stage, for good.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -117,7 +117,7 @@ def models_before(entries: Sequence[LedgerEntry], release: ReleaseSpec) -> Itera
             yield model
 
 
-def roll_back(
+def append_rollback(
     store: SnapshotStore,
     pipeline: str,
     way: Way,
@@ -126,7 +126,7 @@ def roll_back(
     reason: str,
     run: str = "",
 ) -> RolledBack | AlreadyBack | Refused:
-    """Write the move down, if the model that it leads away from is still the one in the stage.
+    """Append the line of a rollback, if the model to replace is still the one in the stage.
 
     Args:
         author: who answers for it.
@@ -209,8 +209,8 @@ def return_to(
         StorageError: its files are lost or damaged; nothing was moved.
         MlAssetsError: it cannot predict the features of now; nothing was moved.
     """
-    if nobody := answered("A rollback", asked.author, asked.reason):
-        raise EvidenceError(nobody)
+    if unanswered := answered("A rollback", asked.author, asked.reason):
+        raise EvidenceError(unanswered)
     way = _unfinished(pipeline) if asked.to is None else None
     way = way or _way(pipeline, asked.to)
     origin = find_origin(pipeline.store, pipeline.name, way.back)
@@ -235,7 +235,7 @@ def return_to(
         beside.submit(tracking.ensure_database)
         tell("it is now tried on rows of the newest features")
         tell(f"tried: it predicts {try_out(pipeline, model)} rows of the newest features")
-    moved = roll_back(
+    moved = append_rollback(
         pipeline.store, pipeline.name, way, pipeline.spec.release, asked.author, asked.reason, run
     )
     if isinstance(moved, Refused):
@@ -250,8 +250,8 @@ def return_to(
 
 def _verified(pipeline: Pipeline, back: str, origin: Origin) -> LoadedModel:
     """Its decision of then, its certificate, its files and its sources; code may have moved on."""
-    led = decided_move(read(pipeline.store, pipeline.name), back, pipeline.spec.release.to)
-    model = load_model(pipeline.store, pipeline.objects, pipeline.name, back, moved=led)
+    move = decided_move(read(pipeline.store, pipeline.name), back, pipeline.spec.release.to)
+    model = load_model(pipeline.store, pipeline.objects, pipeline.name, back, moved=move)
     behind = records_behind(pipeline.store, origin.commit, pipeline.name)
     require_own_sources(behind, pipeline.spec.sources, pipeline.settings)
     return model
@@ -284,7 +284,7 @@ def _way(pipeline: Pipeline, to: str | None) -> Way:
 
 
 def _unfinished(pipeline: Pipeline) -> Way | None:
-    """A rollback that was killed behind its line is finished first: not one step further back."""
+    """A rollback killed after its ledger line: it is finished, instead of going one model back."""
     store = pipeline.store
     there = stage_line(read(store, pipeline.name), pipeline.spec.release.to)
     shown_by = Address(pipeline.name, pipeline.spec.release.shown_by)

@@ -4,11 +4,11 @@ import pytest
 
 from ml_assets.actions.override import override
 from ml_assets.assets.released_model.promote import Refused, Released, release
-from ml_assets.assets.released_model.return_to_model import (
+from ml_assets.assets.released_model.rollback import (
     AlreadyBack,
     RolledBack,
     Way,
-    roll_back,
+    append_rollback,
     way_back,
 )
 from ml_assets.errors import UnknownModel
@@ -23,7 +23,7 @@ SPEC = ReleaseSpec()
 def ask(store, to=None, way=None):
     found = way or way_back(read(store, PIPELINE), SPEC, to)
     assert isinstance(found, Way), found
-    return roll_back(store, PIPELINE, found, SPEC, "ada", "complaints")
+    return append_rollback(store, PIPELINE, found, SPEC, "ada", "complaints")
 
 
 def walk(store):
